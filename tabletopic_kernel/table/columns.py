@@ -1,4 +1,4 @@
-"""The columns of one table topic's table: created, changed, described."""
+"""The columns of a table topic's table: how they are created, changed and described."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.schemas.writer_schemas import newest_key_type
 from tabletopic_kernel.table.snapshot import TopicTable
 
-_TRIES = 5  # another writer changed the schema at the same moment
+_TRIES = 5  # while other writers change the schema at the same time
 FittedSchemas = dict[SchemaKey, FittedSchema]
 
 
 class TableColumns:
-    """A table, or none yet, and the ledger of its owner. Used by the coordinator's thread alone."""
+    """A table, or none yet, and its owner's ledger. Only for the coordinator's thread."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TableColumns:
         """Create the table with these columns, of this schema; its owner has not claimed it yet.
 
         Raises:
-            UsageError: the columns and the settings do not go together.
+            UsageError: columns and settings contradict each other.
             RetryableError: the catalog does not answer.
         """
         key = newest_key_type(self._topic, self._settings, self._services.registry)
@@ -79,12 +79,12 @@ class TableColumns:
         return table
 
     def lay_out(self) -> None:
-        """Give the table there is the partitions, order… of the settings; raises as ``lay_out``."""
+        """Apply the settings' partitions, order… to an existing table; raises as ``lay_out``."""
         if self.table is not None and (changes := lay_out(self.table, self._settings)):
             self._tell_changes(changes, None, self.table.table.metadata.current_schema_id)
 
     def fit(self, columns: WriterColumns, registered: RegisteredSchema | None) -> Fitting:
-        """Make the table, or its columns, fit; what was done, or would have to be if some are refused.
+        """Create the table or change its columns to fit; returns the changes, also if some are refused.
 
         Raises: as ``create`` and ``TopicTable.evolve``.
         """
@@ -104,12 +104,12 @@ class TableColumns:
         )
 
     def outcome(self, columns: WriterColumns, schema_id: SchemaKey | None) -> Fitting:
-        """What fitting the columns, of a registered schema or of none, would do to the table there is."""
+        """What fitting the columns, of a registered schema or of none, would do to the existing table."""
         assert self.table is not None
         return outcome(self.table, columns, schema_id, self._settings)
 
     def fit_key(self, key: IcebergType, registered: RegisteredSchema) -> Fitting:
-        """As ``fit``, for keys of this type; there is a table."""
+        """Like ``fit``, for keys of this type; the table must exist."""
         table = self.table
         assert table is not None
         return self._until_it_fits(
@@ -122,14 +122,14 @@ class TableColumns:
         )
 
     def key_outcome(self, key: IcebergType) -> Fitting:
-        """What fitting the column of keys would do to the table there is."""
+        """What fitting the key column would do to the existing table."""
         assert self.table is not None
         metadata = self.table.table.metadata
         beside = self._settings.on_incompatible == "new_column"
         return Fitting.of(evolve_key(metadata.schema(), key, metadata.last_column_id, new_columns=beside))
 
     def tell_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
-        """Send the event of a schema that does not fit."""
+        """Send the event that a schema does not fit."""
         self._services.control.write(
             events.SchemaRefused(
                 topic=self._topic,
@@ -147,7 +147,7 @@ class TableColumns:
         registered_now: Callable[[], FittedSchemas],
         evolve: Callable[[Fitting, FittedSchemas, int], None],
     ) -> Fitting:
-        """Plan, change the table and note the schema; anew when another writer was first."""
+        """Plan, change the table and record the schema; start over if another writer was first."""
         assert self.table is not None
         assert self.ledger is not None
         for _ in range(_TRIES):

@@ -1,6 +1,6 @@
-"""The dead-letter table of one table topic: it has its own ledger, and is committed before the table (I7).
+"""The dead-letter table of a table topic: it has its own ledger, and is committed before the table (I7).
 
-Longer than other modules, as it holds every commit to that table.
+Longer than other modules, as it contains every commit to that table.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 class DeadLetters:
-    """Letters of one topic; the table is made when the first one comes. The coordinator's thread alone.
+    """One topic's letters; the table is made for the first of them. Only for the coordinator's thread.
 
-    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them,
-    for their records are read again. So between two commits a record is in one of the tables only (I1).
+    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them, as
+    their records will be read again. So between two commits, a record is in only one of the tables (I1).
     """
 
     def __init__(self, catalog: Catalog, table: tuple[str, ...], topic: str) -> None:
@@ -58,24 +58,24 @@ class DeadLetters:
 
     @property
     def count(self) -> int:
-        """Letters that wait."""
+        """The number of letters in the table."""
         return self.table.rows if self.table else 0
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that wrote letters, or claimed them; 0 where nobody has."""
+        """The newest epoch that wrote or claimed letters; 0 if none did."""
         return self.table.newest_epoch if self.table else 0
 
     @property
     def ledger(self) -> Ledger | None:
-        """The table's ledger as this owner left it; None while they are not settled."""
+        """The dead-letter table's ledger as this owner left it; None while the letters are unsettled."""
         return self._ledger
 
     def load(self) -> bool:
-        """Find the table; whether there is one.
+        """Find the table; returns whether there is one.
 
         Raises:
-            ActionNeededError: a table of that name is there and is not this topic's.
+            ActionNeededError: the table of that name is not this topic's.
             RetryableError: the catalog does not answer.
         """
         try:
@@ -93,11 +93,11 @@ class DeadLetters:
         return True
 
     def check_same_topic(self, topic_id: str, cluster_id: str) -> None:
-        """See that what lies there are letters of this topic (I8).
+        """Check that the letters are this topic's (I8).
 
-        Those of a topic that had the name before are all that is left of its records: they are not removed.
-        Nor can they stay among this one's, as their offsets mean other records. A table without letters is
-        taken over, whoever had it.
+        Letters of an earlier topic of that name are all that is left of its records, so they are not removed.
+        Nor can they stay among this topic's, as their offsets mean other records. A table without letters is
+        taken over, whoever owned it.
 
         Raises:
             ActionNeededError: they are another topic's.
@@ -115,7 +115,7 @@ class DeadLetters:
             )
 
     def adopt(self, owned: Ledger) -> None:
-        """Take over the letters, if there are any, for the owner of the table's ledger ``owned``.
+        """Take over the letters, if any, for the owner of the table's ledger ``owned``.
 
         Raises: as ``load`` and ``TopicTable.commit``.
         """
@@ -123,13 +123,13 @@ class DeadLetters:
             self.settle(owned)
 
     def ensure(self, main: TopicTable, owned: Ledger) -> None:
-        """Make the table unless it is there, and take it over; raises as ``adopt``."""
+        """Create the table if it does not exist, and take it over; raises as ``adopt``."""
         if self.table is None and not self.load():
             properties = base_properties() | {DEAD_LETTERS_OF_PROPERTY: self._topic}
             spec = UNPARTITIONED_PARTITION_SPEC
             self.table = TopicTable(create_table(self._catalog, self.identifier, SCHEMA, spec, properties))
         self.settle(owned)
-        # A host that lost the topic before it made this table was not fenced by the new owner's claim.
+        # The new owner's claim did not fence a host that lost the topic before it made this table.
         main.reload()
         if main.newest_epoch > owned.epoch:
             raise LostOwnershipError(
@@ -137,13 +137,13 @@ class DeadLetters:
             )
 
     def settle(self, owned: Ledger) -> None:
-        """Bring the letters in step with the table's ledger, and claim them for its epoch (I5, I7).
+        """Make the letters consistent with the table's ledger, and claim them for its epoch (I5, I7).
 
-        Letters above the ledger go, and so do those whose replay is in the table.
+        Removes letters above the ledger, and letters whose replay is in the table.
 
         Raises:
             ActionNeededError: the letters are another topic's.
-            LostOwnershipError: a higher epoch is there.
+            LostOwnershipError: they have a higher epoch.
         """
         table = self.table
         assert table is not None
@@ -161,12 +161,12 @@ class DeadLetters:
         self._commit((), replace(owned, replay_id=None), remove=())
 
     def commit(self, files: Sequence[DataFile], owned: Ledger, after: Ledger) -> None:
-        """Append letters under the commit that the table will get next; raises as ``TopicTable.commit``.
+        """Append letters under the id of the table's next commit; raises as ``TopicTable.commit``.
 
         Args:
             files: data files of letters.
             owned: the table's ledger now.
-            after: the table's ledger then.
+            after: the table's ledger after that commit.
         """
         assert self.table is not None
         if self._ledger is None:
@@ -176,11 +176,11 @@ class DeadLetters:
         self._ledger = after
 
     def put_together(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
-        """Let ``files`` take the place of those ``replaced``, with the same letters; the ledger stays.
+        """Replace files by ``files`` with the same letters; offsets stay.
 
-        Why this is safe: a letter is settled, marked and replayed by what stands in it, whichever file it is
-        in. So nothing depends on the files but a round of a replay, which has read some: while letters are
-        marked this is not done, and files that a round or a settling took away are not replaced.
+        Why this is safe: a letter is settled, marked and replayed by its content, whichever file it is in. So
+        only a round of a replay, which has read some files, depends on them: this is not done while letters
+        are marked, and files that a round or a settling removed are not replaced.
 
         Raises: as ``settle`` and ``TopicTable.commit``; OutdatedError: nothing was sent.
         """
@@ -200,21 +200,21 @@ class DeadLetters:
         self._ledger = after
 
     def unsettle(self) -> None:
-        """Nobody knows how the table was left: it is settled before the next commit (I4)."""
+        """Settle before the next commit, as the table's state is unknown (I4)."""
         self._ledger = None
 
     def plan(self) -> TablePlan | None:
-        """What tasks need to write letters; None while there is no table."""
+        """What tasks need to write letters; None without a table."""
         return self.table.plan() if self.table else None
 
     def tasks(self, where: BooleanExpression) -> list[FileScanTask]:
-        """Data files that may have letters of that kind."""
+        """Data files that may contain letters that match ``where``."""
         assert self.table is not None
         with reachable("the storage", lent=lends_keys(self.table.table)):
             return list(self.table.table.scan(row_filter=where).plan_files())
 
     def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
-        """The letters of one data file that ``where`` names, by the columns of the table."""
+        """The letters of one data file that match ``where``, in the columns of the table."""
         assert self.table is not None
         table = self.table.table
         with reachable("the storage", lent=lends_keys(table)):
@@ -225,7 +225,7 @@ class DeadLetters:
     def replace(
         self, old: Sequence[DataFile], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
     ) -> list[DataFile]:
-        """Put the letters of ``new``, a file for each, in the place of the files ``old``; the new files.
+        """Replace the files ``old`` by files with the letters of ``new``; returns the new files.
 
         Raises: as ``TopicTable.commit``.
         """
@@ -254,7 +254,7 @@ class DeadLetters:
         self.replace(old, kept, owned, None)
 
     def _commit(self, files: Sequence[DataFile], owned: Ledger, *, remove: Sequence[DataFile]) -> None:
-        """A commit of letters alone: the table's ledger as it is, under an id of its own."""
+        """Commit letters only: offsets stay, the commit id is new."""
         table = self.table
         assert table is not None
         ledger = table.ledger
@@ -275,7 +275,7 @@ class DeadLetters:
 
 
 def _above(next_offsets: Offsets) -> BooleanExpression:
-    """Letters at or above these offsets."""
+    """A condition for letters at or above these offsets."""
     conditions: list[BooleanExpression] = [
         And(EqualTo(term="partition", value=partition), GreaterThanOrEqual(term="offset", value=offset))
         for partition, offset in next_offsets.items()
@@ -284,7 +284,7 @@ def _above(next_offsets: Offsets) -> BooleanExpression:
 
 
 def _orphaned(owned: Ledger, ledger: Ledger) -> Callable[[pa.Table], Mask]:
-    """Whether a letter is above the ledger, or of the replay whose rows are in the table."""
+    """A mask of letters that are above the ledger, or of the replay whose rows are in the table."""
     done = ledger.replay_id if ledger.replay_id == owned.replay_id else None
 
     def is_gone(dead_letters: pa.Table) -> Mask:

@@ -1,10 +1,10 @@
-"""Which snapshots of a table expire, and what only they reach. Nothing here changes or deletes anything.
+"""Which snapshots of a table expire, and which files only they reach. Nothing here changes anything.
 
-A snapshot stays that anybody may still ask for, by name or by time, and so does each one that the protocol
-reads: the ledger's, and the one with the highest epoch (I5). What is left expires by age. Refs stay, also
-those with a ``max_ref_age_ms``: to take a branch or tag away is for who made it.
+A snapshot stays if somebody may still ask for it, by name or by time, or if the protocol reads it: the
+ledger's, and the one with the highest epoch (I5). All others expire by age. Refs stay, even those with a
+``max_ref_age_ms``: only whoever made a branch or tag should remove it.
 
-Longer than other modules, as which snapshots stay and what the others alone reach is to be read together.
+Longer than other modules, as the snapshots that stay and what only the others reach should be read together.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from tabletopic_kernel.table.sweep import (
 )
 from tabletopic_kernel.table.transaction import removal_of
 
-_OLD_MS = 3 * 86_400_000  # of a stray
+_OLD_MS = 3 * 86_400_000  # the minimum age of a stray
 _METADATA = (".avro", ".metadata.json", ".stats", ".puffin")
 _DATA = (".parquet", ".orc", ".avro", ".puffin")
 _IS_METADATA = re.compile(r"\.metadata\.json(?:\.gz)?$")
 _EPOCHS = re.compile(r"/epoch-\d+/")
 _Snapshots = Mapping[int, Snapshot]  # by id
-# A limit on their number lets no snapshot go that is younger: its files are deleted below who reads it.
+# A limit on their number never expires younger snapshots: a query might lose the files it reads.
 _LONGEST_QUERY_MS = 15 * 60_000
 
 
 @dataclass(frozen=True)
 class Retention:
-    """What is kept: snapshots younger than ``time_travel_ms``, and of each branch the newest ``at_least``.
+    """What is kept: snapshots younger than ``time_travel_ms``, and the newest ``at_least`` of each branch.
 
-    ``at_most``: of those that only their age keeps, the newest so many, and all that are so young that a
-    query may still read them; None: all.
+    ``at_most``: how many of those kept only for their age, the newest first; snapshots so young that a query
+    may still read them are always kept. None: all.
     """
 
     time_travel_ms: int
@@ -67,15 +67,15 @@ class Retention:
 
     @classmethod
     def of(cls, settings: TopicSettings) -> Retention:
-        """As a topic's settings have it."""
+        """The retention in a topic's settings."""
         return cls(settings.snapshots_kept_ms, settings.keep_snapshots, settings.snapshot_limit)
 
 
 def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tuple[int, ...]:
-    """Ids of the snapshots that expire now, in the order of the metadata; none where ``gc.enabled`` is false.
+    """Ids of the snapshots that expire now, in the order of the metadata; none if ``gc.enabled`` is false.
 
-    Ages are told by the clock of who asks: a snapshot from the future is young. Of what a ref, the table's
-    ``history.expire.*`` properties and ``retention`` say, the longest holds; ``at_most`` is of ``retention``.
+    Ages are by the caller's clock: a snapshot from the future is young. The longest of a ref's retention, the
+    table's ``history.expire.*`` properties and ``retention`` applies; ``at_most`` is only in ``retention``.
     """
     if not is_collected(metadata):
         return ()
@@ -99,8 +99,8 @@ def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tup
 def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterator[int]:
     """The newest snapshots, as far as ``retention`` keeps them for their age.
 
-    The oldest go first and none in between: there Iceberg's log of snapshots would end, which engines need
-    for a query as of a time.
+    The oldest expire first and none in between: Iceberg's snapshot log, which engines need for a query as of
+    a time, would end at the gap.
     """
     young = [
         snapshot
@@ -118,9 +118,9 @@ def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterat
 
 
 def reaches_back_to(metadata: TableMetadata) -> int | None:
-    """How far time travel reaches: when the oldest of the head's ancestors was made, in ms since 1970.
+    """How far back time travel reaches: the time of the head's oldest ancestor, in ms since 1970.
 
-    What a tag keeps behind a gap is no part of it. None: there is no snapshot.
+    Snapshots that a tag keeps beyond a gap do not count. None: there is no snapshot.
     """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     return min(
@@ -134,14 +134,14 @@ def _number(metadata: TableMetadata, name: str) -> int:
 
 
 def _ancestors(by_id: _Snapshots, newest: int | None) -> Iterator[Snapshot]:
-    """A snapshot and those that it was built on, as far as they are there."""
+    """A snapshot and its ancestors, as far as they exist."""
     while newest is not None and (snapshot := by_id.get(newest)) is not None:
         yield snapshot
         newest = snapshot.parent_snapshot_id
 
 
 def _of_branch(by_id: _Snapshots, ref: SnapshotRef, at_least: int, now_ms: int) -> Iterator[int]:
-    """The newest ancestors of a branch, and those that it keeps for longer than others are kept."""
+    """The newest ancestors of a branch, and those that its own settings keep longer."""
     at_least = max(at_least, ref.min_snapshots_to_keep or 0)
     for index, snapshot in enumerate(_ancestors(by_id, ref.snapshot_id)):
         if index < at_least or snapshot.timestamp_ms > now_ms - (ref.max_snapshot_age_ms or 0):
@@ -151,8 +151,8 @@ def _of_branch(by_id: _Snapshots, ref: SnapshotRef, at_least: int, now_ms: int) 
 def _of_ledger(by_id: _Snapshots, head: int | None) -> Iterator[int]:
     """The head's ancestors down to the newest ledger, and the newest snapshot of the highest epoch.
 
-    Without the first, only rows would tell whether the table was rolled back (``lineage``); without the
-    second, an owner that was replaced would believe that it still owns the table.
+    Without the former, only rows would tell whether the table was rolled back (``lineage``); without the
+    latter, a replaced owner would believe that it still owns the table.
     """
     for snapshot in _ancestors(by_id, head):
         yield snapshot.snapshot_id
@@ -168,7 +168,7 @@ def _epoch(snapshot: Snapshot) -> int:
 
 
 def without(table: Table, ids: Collection[int]) -> Table:
-    """The table as it would be once these snapshots have expired."""
+    """The table as it will be once these snapshots have expired."""
     metadata = (
         update_table_metadata(table.metadata, removal_of(table.metadata, ids)) if ids else table.metadata
     )
@@ -176,13 +176,13 @@ def without(table: Table, ids: Collection[int]) -> Table:
 
 
 def leavings(table: Table, ids: Collection[int]) -> Leavings:
-    """What only the snapshots ``ids`` reach, as far as this metadata tells.
+    """What only the snapshots ``ids`` reach, going by this metadata.
 
-    Manifests that another snapshot has are not read. Files in the others may be reached by other snapshots
-    all the same: these are candidates, and who removes them looks that up.
+    Manifests that another snapshot has are not read. Other snapshots may still reach files in the rest: the
+    result has candidates, and their removal checks that.
 
     Raises:
-        RetryableError: the storage does not answer, or a list or a manifest cannot be read.
+        RetryableError: the storage does not answer, or a manifest list or manifest cannot be read.
         ActionNeededError: as ``reachable``.
     """
     metadata, io = table.metadata, table.io
@@ -211,9 +211,9 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What would go of a table: ``snapshots`` with their times in ms, files and orphans with their bytes.
+    """What would be removed: ``snapshots`` with their times in ms, files and orphans with their bytes.
 
-    ``kept``: snapshots that stay; ``reaches_back_to_ms``: as ``reaches_back_to``, of what stays.
+    ``kept``: how many snapshots stay; ``reaches_back_to_ms``: ``reaches_back_to`` of these.
     """
 
     table: str
@@ -233,9 +233,9 @@ class ExpiryPlan:
 def plan_expiry(
     catalog: Catalog, identifier: tuple[str, ...], settings: TopicSettings, now_ms: int, *, orphans: bool
 ) -> ExpiryPlan | None:
-    """What an expiry would do to a table now; reads only. None where there is no table.
+    """What an expiry would do to a table now; reads only. None without a table.
 
-    Raises: as ``leavings``, and as ``strays`` where ``orphans`` are asked for.
+    Raises: as ``leavings``, and as ``strays`` if ``orphans`` are requested.
     """
     try:
         with reachable("the catalog"):
@@ -264,18 +264,18 @@ def plan_expiry(
 
 
 def strays(table: Table, now_ms: int) -> Leavings:
-    """Files that lie in the table's folders, older than three days, that may be named by nothing.
+    """Files in the table's folders, older than three days, that possibly nothing refers to.
 
-    Only what is certainly this table's, and of no writer that is still at work:
+    Only files that are certainly this table's, and not of a writer still at work:
 
-    - Manifests, their lists, statistics and old metadata, where all metadata in that folder is of this
-      table's uuid, and its newest is there too. Another table in the folder would have its own there.
-    - Data files, where the former holds, both lie below the table's location, and no metadata lies among
-      the data. Not in folders of epochs: those of this table are for the sweep, and others are not its own.
-    - The storage tells when it was written, three days before what it wrote there last: a host whose clock is
-      ahead takes nothing for old. A commit names its files within three days, or never.
+    - Manifests, manifest lists, statistics and old metadata, if all metadata in that folder has this table's
+      uuid, and its newest is there too. Another table in the folder would have its own there.
+    - Data files, if that holds, both folders are below the table's location, and no metadata is among the
+      data. Not in folders of epochs: this table's are for the sweep, and others are not its own.
+    - Written, by the storage's own timestamps, three days before the newest file there: so a host whose clock
+      is ahead takes nothing for old. A commit refers to its files within three days, or never.
 
-    What is named is among them: who removes them looks that up.
+    They include files that something refers to: their removal checks that.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -304,7 +304,7 @@ def strays(table: Table, now_ms: int) -> Leavings:
 
 
 def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
-    """Whether all metadata in a table's folder is its own, its newest among it."""
+    """Whether all metadata in a table's folder is its own, including its newest."""
     versions = {path for path in there if _IS_METADATA.search(path)}
     if normal_location(table.metadata_location) not in set(map(normal_location, versions)):
         return False
@@ -314,7 +314,7 @@ def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
             return all(
                 FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions
             )
-    except (FileNotFoundError, ValueError):  # removed meanwhile, or damaged: nobody can tell whose it was
+    except (FileNotFoundError, ValueError):  # removed meanwhile, or damaged: nobody knows whose it was
         return False
 
 

@@ -1,7 +1,7 @@
 """A table's health: file sizes, deleted rows, snapshots, and the size of its metadata.
 
-Read from the metadata and the manifests of the head alone; no data file is opened. What compaction will do
-next depends on which rows are deleted, so for that delete files are read.
+Read only from the metadata and the head's manifests; no data file is opened. What compaction will do next
+depends on which rows are deleted, so that reads delete files.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tabletopic_kernel.table.compaction.plan import (
 )
 from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
 
-# A file below this share of the target costs a reader about as much as a whole one.
+# A file smaller than the target divided by this costs a reader about as much as a whole one.
 SMALL_SHARE = 4
-# Upper bounds of the bars, in bytes; each holds what is eight times as large as the one before.
+# Upper bounds of the bars, in bytes; each is eight times the one before.
 _BOUNDS = tuple(1024 * 16 * 8**step for step in range(6))
-_MANY_SNAPSHOTS = 2_000  # a commit costs some times as much as one to a new table
+_MANY_SNAPSHOTS = 2_000  # a commit costs several times as much as one to a new table
 
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Data files of up to ``up_to_bytes`` (None: the largest), and larger than those of the bar before."""
+    """The data files up to ``up_to_bytes`` (None: the largest) that are larger than the bar before."""
 
     up_to_bytes: int | None
     files: int
@@ -57,9 +57,8 @@ class TableHealth:
 
     ``small_files`` are those below a quarter of ``target_bytes``. ``metadata_bytes`` is the size of the
     newest metadata file, ``manifest_bytes`` that of the head's manifests. ``refs``: branches and tags.
-    ``deleted_rows`` are as many as delete files have entries, of any kind: a row that two of them delete
-    counts twice. ``reaches_back_to_ms``: the oldest moment that time travel reaches; a tag may keep older
-    snapshots.
+    ``deleted_rows`` counts the entries of delete files of any kind: a row that two of them delete counts
+    twice. ``reaches_back_to_ms``: the earliest time that time travel reaches; a tag may keep older snapshots.
     """
 
     topic: str
@@ -85,12 +84,12 @@ class TableHealth:
 
     @property
     def small_share(self) -> float:
-        """Small files among all."""
+        """The share of small files."""
         return self.small_files / self.files if self.files else 0.0
 
     @property
     def delete_share(self) -> float:
-        """Deleted rows among those of the files."""
+        """The share of the files' rows that are deleted."""
         return self.deleted_rows / self.rows if self.rows else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +100,7 @@ class TableHealth:
 def table_health(
     topic: str, table: Table, next_work: Iterable[NextWork] = (), catalog: str | None = None
 ) -> TableHealth:
-    """Look at a table as it was loaded.
+    """The health of a table as it was loaded.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -148,7 +147,7 @@ def table_health(
 
 
 def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:
-    """What the table's owner will do, and why it will not.
+    """What the table's owner will do next, or why it will not.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -196,7 +195,7 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
 
 
 def _files(table: Table) -> Iterator[DataFile]:
-    """Files of rows and of deletes that the head has."""
+    """The head's data files and delete files."""
     head = table.metadata.current_snapshot()
     for manifest in head.manifests(table.io) if head else ():
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
@@ -206,7 +205,7 @@ def _files(table: Table) -> Iterator[DataFile]:
 
 
 def _sizes(files: Iterable[DataFile]) -> list[FileSizes]:
-    """A bar for each bound, without empty ones at either end."""
+    """One bar per bound, without empty ones at either end."""
     counts: Counter[int] = Counter()
     weights: Counter[int] = Counter()
     for file in files:

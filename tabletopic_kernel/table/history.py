@@ -20,14 +20,14 @@ from tabletopic_kernel.table.schemas.fitting import WriterColumns, writer_column
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer
 from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, live_rows, summary
 
-_MOST_VERSIONS = 100  # that the table does not cover: each costs the registry a question
+_MOST_VERSIONS = 100  # that the table does not cover: each costs a request to the registry
 
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One snapshot. Sizes in bytes, ``at_ms`` since 1970; ``added_*`` is what it brought, the rest the total.
+    """One snapshot. Sizes in bytes, ``at_ms`` since 1970; ``added_*`` is what it added, the rest are totals.
 
-    ``next_offsets`` and ``epoch`` are the ledger's: None where another writer made the snapshot.
+    ``next_offsets`` and ``epoch`` are the ledger's: None if another writer made the snapshot.
     """
 
     snapshot_id: int
@@ -55,7 +55,7 @@ class TableSnapshot:
 
 @dataclass(frozen=True)
 class SchemaColumn:
-    """A column, its type in words."""
+    """A column, with its type as text."""
 
     name: str
     type: str
@@ -67,8 +67,8 @@ class SchemaColumn:
 class SchemaVersionInfo:
     """A registered schema; ``id`` may be a GUID.
 
-    ``table_schema_id`` is the version of the table's schema that first covered it. It is None while the table
-    does not cover it: no record of it was read yet.
+    ``table_schema_id`` is the version of the table's schema that first covered it; None while the table does
+    not cover it, as no record of it was read yet.
     """
 
     subject: str
@@ -79,9 +79,9 @@ class SchemaVersionInfo:
 
 @dataclass(frozen=True)
 class TopicSchema:
-    """Columns of the table or of one registered version (``version``), and the versions.
+    """The columns of the table or of one registered version (``version``), and the versions.
 
-    ``versions`` are those that the table covers and the newest 100 others.
+    ``versions`` has those that the table covers, and the newest 100 others.
     """
 
     topic: str
@@ -102,10 +102,10 @@ def snapshots(metadata: TableMetadata, limit: int | None = None) -> list[TableSn
 
 
 def snapshot_of(snapshot: Snapshot) -> TableSnapshot:
-    """What a snapshot and its ledger say."""
+    """A snapshot with its ledger."""
     figures, ledger = summary(snapshot), ledger_of(snapshot)
     operation = snapshot.summary.operation.value if snapshot.summary else ""
-    # The rows of files that were put together are not new.
+    # Rows of compacted files are not new.
     same = int(figures.get("deleted-records", 0)) if operation == "replace" else 0
     return TableSnapshot(
         snapshot_id=snapshot.snapshot_id,
@@ -133,7 +133,7 @@ def topic_schema(
 ) -> TopicSchema:
     """The table's columns (``version`` None), or those of one version of ``subject``.
 
-    Without a table the newest registered version stands in for it.
+    Without a table, the newest registered version takes its place.
 
     Raises:
         UsageError: there is no such version.
@@ -169,7 +169,7 @@ def topic_schema(
 
 
 def schema_difference(subject: str, registry: Registry, before: int, after: int) -> list[str]:
-    """What a table of version ``before`` would change for ``after`` of a subject, and refuse, in words.
+    """What a table of a subject's version ``before`` would change for ``after``, and refuse, in words.
 
     Raises:
         UsageError: there is no such version.

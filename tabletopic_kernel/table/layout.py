@@ -1,4 +1,4 @@
-"""What settings change in an existing table: partitions, sort order and properties, never its rows."""
+"""Applies settings to an existing table: partitions, sort order and properties, never its rows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tabletopic_kernel.table.transaction import order_updates, same_sort_orders,
 
 
 def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
-    """Give the table the partitions, order and properties of the settings; what changed, in words.
+    """Apply the settings' partitions, order and properties to the table; returns the changes, in words.
 
-    Rows that are there stay where they are (Iceberg spec, "Partition Evolution"), and in their order until
-    they are compacted. The caller owns the table and has nothing staged: a commit takes files of one spec.
+    Existing rows stay where they are (Iceberg spec, "Partition Evolution"), and in their order until they are
+    compacted. The caller owns the table and has nothing staged: a commit takes files of only one spec.
 
     Raises:
-        UsageError: the settings name a column that the table lacks, or one that a transform cannot take.
+        UsageError: the settings name a column that the table lacks, or that a transform does not accept.
         HeadMovedError: another writer was first.
         RetryableError: the catalog does not answer.
     """
@@ -67,14 +67,14 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     except CommitFailedException as error:
         locked = lock_trouble(error, table.table.catalog, table.table.name())
         raise locked or HeadMovedError(str(error)) from error
-    except NoSuchTableError as error:  # dropped since it was made or looked at
+    except NoSuchTableError as error:  # dropped since it was created or loaded
         raise table.gone() from error
     table.reload()
     return changes
 
 
 def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
-    """What the settings change of the table's partitions, in words; None for nothing.
+    """What the settings change in the table's partitions, in words; None for nothing.
 
     Raises:
         UsageError: see ``lay_out``.
@@ -90,7 +90,7 @@ def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
 
 
 def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
-    """What the settings change of the order of the table's rows, in words; None for nothing.
+    """What the settings change in the table's sort order, in words; None for nothing.
 
     Raises:
         UsageError: see ``lay_out``.
@@ -104,10 +104,10 @@ def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
 
 
 def wanted_order(table: TopicTable, settings: TopicSettings) -> SortOrder | None:
-    """The order that the settings want of a table; None where they leave it as it is.
+    """The sort order that the settings require of a table; None if they leave it as it is.
 
-    A column that others have renamed is the same column. One that they have dropped orders nothing: an order
-    is a preference, for which no topic stops.
+    A column that others renamed is still the same column. One that they dropped sorts nothing: a sort order
+    is a preference, and no topic stops for it.
 
     Raises:
         UsageError: see ``lay_out``.
@@ -134,7 +134,7 @@ def _can_be_sorted_by(entry: str, schema: Schema) -> bool:
 
 
 def names_before(table: TopicTable) -> dict[int, tuple[str, ...]]:
-    """Names that columns had before, by field id, whoever gave them other ones."""
+    """The former names of columns, by field id, whoever renamed them."""
     names = {field_id: list(known) for field_id, known in table.former_names().items()}
     for schema in table.table.metadata.schemas:
         for field_id in schema.field_ids:

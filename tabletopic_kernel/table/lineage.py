@@ -1,9 +1,9 @@
 """Whether a head whose history has expired still has the newest rows that the kept ledger counts.
 
-Somebody may roll a table back, append to it, and expire what was before: then no ancestor of the head has a
-ledger, and the one that the tag has kept may count rows that are no longer there. Snapshots do not tell that
-from a table that others only appended to or rewrote. Its rows do: a rollback takes the newest ones first, so
-where these are still there, none was taken back.
+Somebody may roll a table back, append to it, and expire earlier snapshots: then no ancestor of the head has a
+ledger, and the one that the tag kept may count rows that are gone. Snapshots cannot distinguish that from a
+table that others only appended to or rewrote. Rows can: a rollback removes the newest ones first, so if these
+are still there, nothing was rolled back.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ _Places = set[tuple[int, int]]  # partition, offset
 
 
 def has_newest_rows(table: Table, kept: Snapshot) -> bool:
-    """Whether the newest rows of ``kept`` are rows of the head; False also where nobody can tell.
+    """Whether the newest rows of ``kept`` are rows of the head; False also if that is unknown.
 
-    A file that both have from the same commit has its rows in both. Others are read, two numbers a row:
-    rewritten rows keep their ``_kafka_metadata``. Rows that somebody has put together, the owner or another
-    program, are older than their file: that they are there says nothing of the newest ones, which older
-    commits brought. So the commits of the kept snapshot are looked at from the newest on, until one that
-    brought new rows is whole.
+    A file that both have from the same commit has its rows in both. Others are read, two numbers per row:
+    rewritten rows keep their ``_kafka_metadata``. Rows that the owner or another program compacted are older
+    than their file: that they are there says nothing about the newest ones, which older commits added. So the
+    commits of the kept snapshot are checked from the newest on, until one that added new rows is complete.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -64,18 +63,18 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
                 return False
             if is_new:
                 return True
-            # They were another program's rows, or older ones in a new file, and say nothing.
+            # Another program's rows, or older ones in a new file, prove nothing.
     return True
 
 
 def _is_new(table: Table, file: DataFile) -> bool:
-    """Whether an owner staged the file for new rows: others write none into a folder of an epoch."""
+    """Whether an owner staged the file for new rows: nobody else writes into an epoch's folder."""
     is_staged = f"/{table.metadata.table_uuid}/epoch-" in file.file_path
     return is_staged and not file.file_path.endswith(REWRITTEN)
 
 
 def _files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, DataFile]]:
-    """Files of rows of a snapshot, with the number of the commit that added each."""
+    """A snapshot's data files, each with the number of the commit that added it."""
     for manifest in snapshot.manifests(table.io):
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             if entry.data_file.content is DataFileContent.DATA:
@@ -83,7 +82,7 @@ def _files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, DataFile]]:
 
 
 def _numbers(table: Table) -> Schema | None:
-    """The columns with partition and offset; None where the table has none."""
+    """The columns with partition and offset; None if the table has none."""
     names = ("partition", "offset") if DEAD_LETTERS_OF_PROPERTY in table.properties else (METADATA,)
     try:
         return table.schema().select(*names)
@@ -92,14 +91,14 @@ def _numbers(table: Table) -> Schema | None:
 
 
 def _names(batch: pa.RecordBatch) -> list[str]:
-    """What the columns of a batch are called, or the fields of its only one."""
+    """The names of a batch's columns, or of the fields of its only column."""
     only = batch.schema.field(0).type
     names: list[str] = [field.name for field in only] if pa.types.is_struct(only) else batch.schema.names
     return names
 
 
 def _places(table: Table, files: Iterable[DataFile], column: Schema) -> Iterator[_Places]:
-    """Where the records of the files' rows came from, a batch at a time; nothing for rows of others."""
+    """Partition and offset of the files' rows, one set per batch; nothing for other writers' rows."""
     scan = ArrowScan(table.metadata, table.io, column, AlwaysTrue())
     for batch in scan.to_record_batches([FileScanTask(file) for file in files]):
         columns = batch.columns if len(batch.columns) > 1 else batch.column(0).flatten()

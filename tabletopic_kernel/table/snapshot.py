@@ -1,13 +1,13 @@
 """The table of a table topic: its ledger, and the transactions that move it.
 
 One commit is one Iceberg transaction: data files, ledger and tag together (I2). Longer than other modules, as
-every transaction of the table stands here: what makes one safe is to be read in one place.
+it has every transaction of the table: what makes one safe should be read in one place.
 
-Why a commit is safe: it looks for its own id in the newest metadata first, so that a second try is no
-second commit (I4). Then it compares epoch and ledger with what it was planned on (I3, I5). The request
-asserts the head and the tag of that look, so the catalog refuses it if anything came in between, a rollback
-after a claim included. What fails before the request was sent is tried again; what fails later is unknown
-until the history says it is there or not. A refusal counts only after a look at the table, as a proxy may
+Why a commit is safe: it first looks for its own id in the newest metadata, so a retry is never a second
+commit (I4). Then it compares epoch and ledger with those it was planned on (I3, I5). The request asserts the
+head and the tag of that metadata, so the catalog refuses it if anything came in between, even a rollback
+after a claim. A failure before the request was sent is retried; after that, the outcome is unknown until the
+history shows whether the commit is there. A refusal counts only after a look at the table, as a proxy may
 have sent the request twice.
 """
 
@@ -80,25 +80,25 @@ from tabletopic_kernel.table.transaction import (
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"
-_Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 where another writer made it
+_Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 if another writer made it
 
 
 class TopicTable:
-    """One table and the rules for changing it. Not thread-safe: the coordinator's thread alone uses it."""
+    """One table and the rules for changing it. Not thread-safe: only for the coordinator's thread."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._loaded = table.metadata  # as long as it is held, the catalog's own look does not parse it again
+        self._loaded = table.metadata  # while it is held, the catalog's own load does not parse it again
         self._marks: dict[int, _Mark] = {}
-        self._marked: TableMetadata | None = None  # whose snapshots these are; metadata is never changed
-        self.foreign_changes = 0  # that a commit found; what the owner changes, it has read again
+        self._marked: TableMetadata | None = None  # the metadata with these snapshots; it never changes
+        self.foreign_changes = 0  # found by commits; the owner reads its own changes again
 
     @classmethod
     def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
         """The table of ``topic``, None if there is none yet.
 
         Raises:
-            ActionNeededError: the table is there and is not this topic's.
+            ActionNeededError: the table exists and is not this topic's.
             RetryableError: the catalog does not answer.
         """
         try:
@@ -161,7 +161,7 @@ class TopicTable:
         for snapshot in ancestors_of(head, metadata) if head else ():
             if ledger := ledger_of(snapshot):
                 return ledger, snapshot
-        # The ancestors were expired up to a foreign head: the tag has kept the ledger's snapshot.
+        # The ancestors up to a foreign head have expired: the tag kept the ledger's snapshot.
         tag = metadata.refs.get(TAG)
         kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
         ledger = ledger_of(kept) if kept else None
@@ -183,7 +183,7 @@ class TopicTable:
         return any(known_id == commit_id for known_id, _ in self._marks_of_all())
 
     def _marks_of_all(self) -> Collection[_Mark]:
-        """Commit id and epoch of every snapshot; a snapshot never changes, so each summary is read once."""
+        """Commit id and epoch of every snapshot; snapshots never change, so each summary is read once."""
         metadata, known = self.table.metadata, self._marks
         if metadata is not self._marked:
             self._marks = {
@@ -204,21 +204,22 @@ class TopicTable:
     ) -> None:
         """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
 
-        Does nothing if ``after.commit_id`` is in the table already. ``remove``: files that go with it;
-        ``replaced``: those whose rows ``files`` have.
+        Does nothing if ``after.commit_id`` is already in the table. ``remove``: files to remove with it;
+        ``replaced``: files whose rows are in ``files``.
 
         Raises:
-            HeadMovedError: another writer was first and the ledger is as planned: call again. Plan again a
-                claim whose ledger went on under the owner of before, and what others took ``remove`` from.
+            HeadMovedError: another writer was first and the ledger is as planned: call again. First plan
+            again
+                a claim after a commit of the previous owner, or if others removed files in ``remove``.
             LostOwnershipError: a higher epoch is in the table (I5).
             OutdatedError: ``files`` no longer have the rows of those ``replaced``, nothing was sent.
-            StartOverError: the files do not fit the table's partition spec any more, or
+            StartOverError: the files no longer fit the table's partition spec, or
                 ``UnreadableFilesError``: the storage does not have them as they were written.
-            ActionNeededError: the ledger is not where it was planned on, or the table is gone (I8).
-            OutcomeUnknownError: no answer to the commit: look for its id (I4).
+            ActionNeededError: the ledger is not the planned one, or the table is gone (I8).
+            OutcomeUnknownError: the commit was not answered: look for its id (I4).
             RetryableError: the catalog does not answer or keeps the table locked, nothing was sent.
         """
-        # Longer than other functions: in this order alone the looks and the request make one safe commit.
+        # Longer than other functions: only in this order do the checks and the request make one safe commit.
         left = self.table.metadata_location
         self.reload()
         self.foreign_changes += self.table.metadata_location != left
@@ -253,8 +254,8 @@ class TopicTable:
                 raise
             raise trouble.error() from error
         reach(Step.TAGGED)
-        # PyIceberg takes a refusal for a proof that nothing was committed, and deletes manifests. But what
-        # stands between may have sent the request twice, and the second was refused for the first one's sake.
+        # PyIceberg takes a refusal as proof that nothing was committed, and deletes manifests. But a proxy
+        # may have sent the request twice, and the second one was refused because of the first.
         transaction._snapshot_producers = []
         try:
             transaction.commit_transaction()
@@ -271,7 +272,7 @@ class TopicTable:
             raise OutcomeUnknownError(_unconfirmed(error)) from error
 
     def mend_order(self, epoch: int) -> None:
-        """Let the table be sorted by columns that it has: others drop some, and PyIceberg fails then.
+        """Make the table's sort order name only existing columns: after others drop one, PyIceberg fails.
 
         Raises: as ``evolve``.
         """
@@ -282,9 +283,9 @@ class TopicTable:
             self._send(order_updates(order, metadata), same_sort_orders(metadata))
 
     def _storage_trouble(self, error: Exception) -> Sorted | None:
-        """What kept metadata from being written; None for a fault of this program.
+        """What kept metadata from being written; None if it was a bug of ours.
 
-        A manifest that stays empty because another cannot be read hides that error behind its own.
+        A manifest that stays empty because another one cannot be read hides that error behind its own.
         """
         lent = lends_keys(self.table)
         sorted_errors = (
@@ -293,12 +294,12 @@ class TopicTable:
         return next(filter(None, sorted_errors), None)
 
     def _check_not_behind_its_ledger(self) -> None:
-        """See that the ledger that the tag has kept is not of rows that somebody took back (I8).
+        """Check that the rows of the ledger that the tag kept were not rolled back (I8).
 
-        After others have expired the ledger's ancestors, a rollback to a snapshot of theirs leaves a head
-        whose own ledger is gone; the tag's is newer, and its rows are no longer in the table. Newer than the
-        oldest ancestor that is left, not than the head: somebody may have appended to the table since. Where
-        the snapshot that it was rolled back to is expired as well, only rows tell (``lineage``).
+        After others have expired the ledger's ancestors, a rollback to one of their snapshots leaves a head
+        without a ledger; the tag's ledger is newer, and its rows are no longer in the table. Newer than the
+        oldest remaining ancestor, not than the head: somebody may have appended to the table since. If the
+        snapshot that it was rolled back to has expired too, only rows tell (``lineage``).
         """
         metadata = self.table.metadata
         newest, oldest = self.ledger_snapshot(), None
@@ -325,14 +326,14 @@ class TopicTable:
         """Write the manifests of a snapshot."""
         try:
             producer.commit()
-        except ValidationException as error:  # a file that it removes is no longer in the table
+        except ValidationException as error:  # a file to remove is no longer in the table
             producer._clean_all_uncommitted()
             raise HeadMovedError(
                 f"another program has just rewritten files of {self.identifier}; try again"
             ) from error
 
     def _check_readable(self, files: Sequence[DataFile]) -> None:
-        """See that what the snapshot will name can be read (I1): an executor may have written elsewhere."""
+        """Check that the snapshot's files can be read (I1): an executor may have written elsewhere."""
         faults = unreadable(self.table.io, files, lent=lends_keys(self.table))
         if faults:
             raise UnreadableFilesError(
@@ -343,10 +344,10 @@ class TopicTable:
             )
 
     def _is_refused(self, snapshot_id: int) -> bool:
-        """Whether the snapshot of a commit that the catalog refused is really not there (I4).
+        """Whether the snapshot of a refused commit is really not in the table (I4).
 
         Raises:
-            OutcomeUnknownError: the catalog does not tell.
+            OutcomeUnknownError: the catalog does not answer that.
         """
         try:
             self.reload()
@@ -357,15 +358,15 @@ class TopicTable:
         return self.table.metadata.snapshot_by_id(snapshot_id) is None
 
     def _require_tag(self, transaction: Transaction) -> None:
-        """Let the request arrive only where it was planned, as PyIceberg keeps the head's requirement alone.
+        """Add the tag to the request's requirements, as PyIceberg's cover only the head.
 
-        After a claim and a rollback the head is again what it was, the tag is not (I5).
+        After a claim and a rollback the head is the same again, but the tag is not (I5).
         """
         if tag := self.table.metadata.refs.get(TAG):
             transaction._requirements += (AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id),)
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
-        """Write a ledger with a higher epoch and no rows: from now on only its owner commits (I5)."""
+        """Commit a ledger with a higher epoch and no rows: from now on, only its owner commits (I5)."""
         self.commit((), planned, ledger)
 
     def evolve(
@@ -376,15 +377,15 @@ class TopicTable:
         former: Mapping[int, tuple[str, ...]] | None = None,
         batch: Schema | None = None,
     ) -> None:
-        """Make ``schema`` current (None: columns stay) and note that ``registered_schemas`` schemas now fit.
+        """Make ``schema`` current (None: columns stay) and record that ``registered_schemas`` fit it.
 
-        ``former``: names that columns had, by field id (None: as noted); ``batch``: see ``batch_columns``
-        (None: as noted).
+        ``former``: former names of columns, by field id; ``batch``: see ``batch_columns``. None keeps what is
+        recorded.
 
-        A metadata-only commit of its own, before any row that needs it is staged.
+        A separate, metadata-only commit, before any row that needs it is staged.
 
         Raises:
-            HeadMovedError: the schema was changed by another writer meanwhile: plan again.
+            HeadMovedError: another writer changed the schema meanwhile: plan again.
             LostOwnershipError: see ``commit``.
             RetryableError: the catalog does not answer.
         """
@@ -396,27 +397,27 @@ class TopicTable:
     def evolve_key(
         self, schema: Schema | None, registered_schemas: Mapping[SchemaKey, FittedSchema], epoch: int
     ) -> None:
-        """As ``evolve``, for schemas of keys."""
+        """Like ``evolve``, for schemas of keys."""
         noted = registered_schemas_property(registered_schemas.values(), KEY_SCHEMAS_PROPERTY)
         self._change(self._schema_updates(schema, noted), epoch)
 
     def expire(
         self, planned: Ledger, choose: Callable[[TableMetadata], Sequence[int]]
     ) -> tuple[frozenset[int], bool]:
-        """Take the snapshots that ``choose`` names out of the metadata, if the ledger is as planned.
+        """Remove the snapshots that ``choose`` returns from the metadata, if the ledger is as planned.
 
         Returns:
-            Which went; and whether files that only these reach may go.
+            The removed snapshots, and whether files that only these reach may be removed.
 
-        Why this is safe: the looks of a commit come first, and the request arrives only where each branch
-        and tag is as it was looked at. Nothing is sent again: whatever the answer is, the metadata says
-        whether the snapshots are gone. The files may go unless somebody's new tag went with a snapshot,
-        which a REST catalog cannot be asked to refuse: then they are all that is left of it.
+        Why this is safe: the checks of a commit come first, and the request goes through only if each branch
+        and tag is unchanged since. Nothing is sent again: whatever the answer, the metadata shows whether the
+        snapshots are gone. The files may be removed unless somebody's new tag was removed with a snapshot,
+        which a REST catalog cannot be asked to refuse: then the files are all that is left of it.
 
         Raises:
             HeadMovedError: the catalog refused it, another writer was first; nothing was done.
-            RetryableError: the catalog does not answer, or took nothing.
-            ActionNeededError: it does not let us, or lacks this kind of change. Others as ``commit``.
+            RetryableError: the catalog does not answer, or did nothing.
+            ActionNeededError: it forbids the change, or lacks this kind of change. Others as ``commit``.
         """
         self.reload()
         self.mend_order(planned.epoch)
@@ -460,7 +461,7 @@ class TopicTable:
         )
 
     def _lost_a_ref(self, before: Table, ids: frozenset[int]) -> bool:
-        """Whether a branch or tag may have gone with the snapshots ``ids``: see ``same_refs``."""
+        """Whether a branch or tag may have been removed with the snapshots ``ids``: see ``same_refs``."""
         if not isinstance(self.table.catalog, RestCatalog):
             return False
         try:
@@ -492,7 +493,7 @@ class TopicTable:
         except CommitFailedException as error:
             locked = lock_trouble(error, self.table.catalog, self.table.name())
             raise locked or HeadMovedError(str(error)) from error
-        except NoSuchTableError as error:  # since it was made or looked at
+        except NoSuchTableError as error:  # since it was created or loaded
             raise self.gone() from error
         reach(Step.EVOLVED)
         self.reload()
@@ -507,35 +508,35 @@ class TopicTable:
 
     @property
     def next_schema_id(self) -> int:
-        """The id that the next version of the table's schema gets."""
+        """The id of the next version of the table's schema."""
         return 1 + max(schema.schema_id for schema in self.table.metadata.schemas)
 
     def registered_schemas(self) -> dict[SchemaKey, FittedSchema]:
-        """Registered schemas whose records fit the table as it is, by id."""
+        """Registered schemas whose records fit the current table, by id."""
         return registered_schemas_of(self.table.properties)
 
     def registered_key_schemas(self) -> dict[SchemaKey, FittedSchema]:
-        """Registered schemas whose keys fit the table as it is, by id."""
+        """Registered schemas whose keys fit the current table, by id."""
         return registered_schemas_of(self.table.properties, KEY_SCHEMAS_PROPERTY)
 
     def former_names(self) -> dict[int, tuple[str, ...]]:
-        """Names that columns had before, by field id."""
+        """Former names of columns, by field id."""
         return former_names_of(self.table.properties)
 
     @property
     def batch_columns(self) -> Schema | None:
-        """The columns that a projection reads; None where there was none."""
+        """The columns that a projection reads; None if there was no projection."""
         noted = self.table.properties.get(BATCH_PROPERTY)
         return Schema.model_validate_json(noted) if noted is not None else None
 
     @property
     def rows(self) -> int:
-        """Rows in the newest snapshot."""
+        """The number of rows in the newest snapshot."""
         head = self.table.metadata.current_snapshot()
         return live_rows(summary(head)) if head else 0
 
     def figures(self) -> dict[str, object]:
-        """What the progress record says of the table."""
+        """What the progress record says about the table."""
         metadata = self.table.metadata
         head = metadata.current_snapshot()
         totals = summary(head) if head else {}
@@ -554,8 +555,8 @@ class TopicTable:
         }
 
     def plan(self) -> TablePlan:
-        """What tasks need to write data files, credentials that the catalog lent included."""
-        own = {"uri", "name", "type"}  # the catalog's own address is nobody else's business
+        """What tasks need to write data files, including credentials that the catalog lent."""
+        own = {"uri", "name", "type"}  # tasks do not need the catalog's address
         io = {key: str(value) for key, value in self.table.io.properties.items() if key not in own}
         # Without history the metadata stays small, and equal from commit to commit.
         bare: dict[str, object] = {
@@ -576,7 +577,7 @@ class TopicTable:
         if newest > epoch or (ledger and ledger.epoch > (planned.epoch if planned else 0)):
             raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
         if (ledger and ledger.commit_id) != (planned and planned.commit_id):
-            if planned and planned.epoch < epoch:  # until a claim arrives, the owner of before goes on
+            if planned and planned.epoch < epoch:  # until a claim goes through, the previous owner commits
                 raise HeadMovedError(f"the ledger of {self.identifier} advanced during the takeover")
             raise ActionNeededError(
                 f"the ledger of {self.identifier} has moved: expected "
@@ -586,7 +587,7 @@ class TopicTable:
             )
 
     def _without_retries(self) -> None:
-        """PyIceberg's own retry would append again without looking (I3); off in this copy alone."""
+        """Turn off PyIceberg's retry, which would append again without a check (I3), in this copy only."""
         self._loaded = self.table.metadata
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
@@ -595,7 +596,7 @@ class TopicTable:
 def _producer(
     transaction: Transaction, after: Ledger, remove: Sequence[DataFile], replaced: Replaced | None
 ) -> _SnapshotProducer[Any]:
-    """The snapshot of a commit, to be filled."""
+    """A new, still empty snapshot for a commit."""
     update = transaction.update_snapshot(snapshot_properties=after.to_summary())
     if replaced is not None:
         return ReplaceFiles.of(transaction, after.to_summary())
@@ -603,11 +604,10 @@ def _producer(
 
 
 def newest_epoch(metadata: TableMetadata) -> int:
-    """The highest epoch that any snapshot tells of, 0 where none does: all lower ones are over (I5).
+    """The highest epoch in any snapshot, 0 if there is none: all lower ones are over (I5).
 
-    Of any, not only of the head's ancestors: a rollback takes the claim of the newest owner out of these, and
-    that owner's files may be gone by then, or its predecessor's. Expiry leaves the snapshot that the tag
-    names.
+    In any, not only in the head's ancestors: a rollback removes the newest owner's claim from these, and that
+    owner's files, or its predecessor's, may be gone by then. Expiry keeps the snapshot that the tag names.
     """
     return max((_mark(snapshot)[1] for snapshot in metadata.snapshots), default=0)
 
@@ -618,21 +618,21 @@ def _mark(snapshot: Snapshot) -> _Mark:
 
 
 def summary(snapshot: Snapshot) -> Mapping[str, str]:
-    """What a snapshot says of itself; empty where it says nothing."""
+    """A snapshot's summary; empty if it has none."""
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def live_rows(totals: Mapping[str, str]) -> int:
-    """Rows that a reader gets, by a snapshot's summary.
+    """The number of rows that a reader gets, by a snapshot's summary.
 
-    At least so many, as a position may be in two delete files. Rows deleted by their values are in it.
+    A lower bound where a position is in two delete files. Includes rows deleted by value.
     """
     records, positions = (int(totals.get(f"total-{name}", 0)) for name in ("records", "position-deletes"))
     return max(records - positions, 0)
 
 
 def ledger_of(snapshot: Snapshot) -> Ledger | None:
-    """The ledger that a snapshot carries; None where another writer made it."""
+    """The ledger in a snapshot; None if another writer made it."""
     return Ledger.from_summary(summary(snapshot))
 
 
@@ -652,11 +652,11 @@ def _table_properties(settings: TopicSettings) -> dict[str, str]:
 
 
 def base_properties() -> dict[str, str]:
-    """Properties of every table that is ours."""
+    """Properties of every table that we create."""
     return {
         TableProperties.FORMAT_VERSION: "2",  # PyIceberg reads version 3 but cannot write it
         TableProperties.PARQUET_COMPRESSION: "zstd",
-        # Commits are many and small: old metadata files go, manifests are merged as they add up.
+        # Commits are many and small: old metadata files are deleted, manifests merged as they add up.
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
         TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
         TableProperties.MANIFEST_MERGE_ENABLED: "true",

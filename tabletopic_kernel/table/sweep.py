@@ -1,14 +1,13 @@
 """The only place that removes files, with the proof that nobody needs them (I10).
 
-Longer than other modules, as every deletion is to be read in one place: nothing else in this package deletes
-a table's file. ADR 0015 has the proof and what it costs; in short: an epoch that has ended commits no more
-(I5), so a file of it that no snapshot of newer metadata reaches is never needed again; and nobody can bring
-back a snapshot that is gone. Locations are compared in one normal form, however tables, catalogs and listings
-spell them.
+Longer than other modules, as every deletion should be read in one place: nothing else in this package deletes
+a table's files. ADR 0015 has the proof and its cost. In short: an epoch that has ended commits no more (I5),
+so nobody ever needs a file of it that no snapshot of newer metadata reaches; and nobody can bring back a
+removed snapshot. Locations are compared in a normal form, however tables, catalogs and listings spell them.
 
 Entry points: ``sweep`` for what finished epochs left, ``remove_expired`` for what expired snapshots reached,
-``remove_unsent`` for what its own writer gives up. None has state of its own, so they may be driven by any
-history of a table.
+``remove_unsent`` for what its own writer gives up. They are stateless, so they work on any history of a
+table.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table.snapshot import ledger_of, newest_epoch, summary
 
-# Names of one kind of storage: the same file may be named by any of them.
+# Schemes of the same kind of storage: a file may be named by any of them.
 _SAME = {
     "s3a": "s3",
     "s3n": "s3",
@@ -52,10 +51,10 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?!\\)")
 
 
 def normal_location(text: str) -> str:
-    """The location as every spelling of it is compared: scheme, authority, path.
+    """The normal form of a location, for comparison: scheme, authority, path.
 
-    Spellings that may name one file are made one; that can keep a file too many, never one too few. The path
-    is a key and no URL: its case and its percent signs stay.
+    Spellings that may name the same file become one; that can keep a file too many, never one too few. The
+    path is a key, not a URL: its case and its percent signs stay.
 
     >>> {normal_location(f"{x}/lake/t/") for x in ("", "file:", "file://", "file:///", "file://localhost")}
     {'file:///lake/t'}
@@ -77,14 +76,14 @@ def normal_location(text: str) -> str:
         authority = authority.lower()
         if scheme == "abfs":  # a location may leave out the account
             authority = authority.partition("@")[0]
-    if scheme in ("file", "hdfs"):  # one machine's or one cluster's: with or without its name
+    if scheme in ("file", "hdfs"):  # of one machine or cluster: with or without its name
         authority = ""
         rest = posixpath.normpath(rest) if rest else rest
     return f"{scheme}://{authority}{re.sub('/+', '/', rest).rstrip('/')}"
 
 
 def account_of(location: str) -> str:
-    """The account that a location on Azure names, with its host; empty where it leaves that to the settings.
+    """The account in a location on Azure, with its host; empty if it leaves that to the settings.
 
     >>> account_of("wasbs://lake@Acme.blob.core.windows.net/t"), account_of("abfss://lake/t")
     ('acme.dfs.core.windows.net', '')
@@ -106,15 +105,15 @@ _LOG = logging.getLogger(__name__)
 _EPOCH = re.compile(r"/epoch-(\d+)$")
 _OTHERS = re.compile(r"/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/epoch-\d+/")
 _GC = "gc.enabled"
-_CHUNK = 1_000  # files that are deleted on the word of one look at the catalog
-_TRIES = 3  # reads of metadata whose snapshots somebody expires meanwhile
+_CHUNK = 1_000  # files deleted per load of the table's metadata
+_TRIES = 3  # to read metadata while somebody expires its snapshots
 
 
 @dataclass(frozen=True)
 class Leavings:
-    """What only the snapshots ``ids`` of a table reached, by location: ``data`` of rows, of deletes.
+    """What only the snapshots ``ids`` of a table reached, by location: ``data`` has data and delete files.
 
-    ``metadata``: their manifests, lists of manifests, and statistics. The values are bytes.
+    ``metadata``: their manifests, manifest lists, and statistics. The values are bytes.
     """
 
     ids: frozenset[int]
@@ -124,7 +123,7 @@ class Leavings:
 
 @dataclass(frozen=True)
 class Removed:
-    """How many ``files`` went, of how many ``bytes``; ``outside``: stay, as they are not in own folders."""
+    """How many ``files`` were removed, and their ``bytes``; ``outside``: kept, as in other folders."""
 
     files: int = 0
     bytes: int = 0
@@ -132,7 +131,7 @@ class Removed:
     paths: tuple[str, ...] = ()
 
     def __add__(self, other: Removed) -> Removed:
-        """Both together."""
+        """The sum of both."""
         return Removed(
             self.files + other.files,
             self.bytes + other.bytes,
@@ -142,15 +141,15 @@ class Removed:
 
 
 def is_collected(metadata: TableMetadata) -> bool:
-    """Whether files that no snapshot reaches may be removed: not where others share them, as ``gc.enabled``
-    that is false says, nor where the catalog keeps versions of its own (``keeps_versions``).
+    """Whether files that no snapshot reaches may be removed: not if others share them (``gc.enabled`` is
+    false), nor if the catalog keeps its own versions (``keeps_versions``).
     """
     properties = metadata.properties
     return properties.get(_GC, "true").strip().lower() != "false" and not keeps_versions(properties)
 
 
 def _collected(table: Table, catalog: Catalog) -> Table:
-    """The table as the catalog has it now, if it is the same and its files may be removed."""
+    """The table's current state in the catalog, if it is the same table and its files may be removed."""
     fresh = load_same(table, catalog)
     if not is_collected(fresh.metadata) or keeps_versions(catalog.properties):
         raise StartOverError(
@@ -161,46 +160,46 @@ def _collected(table: Table, catalog: Catalog) -> Table:
 
 
 def metadata_root(metadata: TableMetadata) -> str:
-    """Where a table's metadata lies: manifests, their lists, statistics."""
+    """The folder of a table's metadata: manifests, manifest lists, statistics."""
     path = metadata.properties.get(TableProperties.WRITE_METADATA_PATH)
     return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
 def remove_unsent(table: Table, locations: Sequence[str]) -> int:
-    """Delete files whose writer gives them up, and that were part of no attempt to commit; how many went.
+    """Delete files that their writer gives up, and that no attempt to commit had; returns how many.
 
-    Those of a writer that failed may be cut off, or not there at all.
+    Files of a failed writer may be truncated, or not exist at all.
 
-    Why this is safe: a staged file's name is a UUID that nobody but its owner was told. What never was in a
-    request to the catalog is in no snapshot, and in none that may still come. Files of an attempt, however
-    it ended, must not be given: they go by ``sweep``, once their epoch has ended.
+    Why this is safe: a staged file's name is a UUID that only its owner knows. What never was in a request to
+    the catalog is in no snapshot, nor in any that may still come. Do not pass files of an attempt, however it
+    ended: ``sweep`` removes them, once their epoch has ended.
 
     Raises:
-        RetryableError: the storage does not let us.
+        RetryableError: the storage does not delete them.
     """
     return len(delete_files(table, list(locations)))
 
 
 def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog | None = None) -> int:
-    """Delete what owners of the epochs in between staged and nobody committed; returns how many files.
+    """Delete files that owners of the epochs in between staged and nobody committed; returns how many.
 
     Args:
-        table: as loaded at any time; it says which table is meant, newer metadata is loaded here.
-        after_epoch: epochs up to this one are not looked at.
-        before_epoch: an epoch that the table has; files of it and of later ones stay.
-        catalog: for who sweeps beside a thread that uses the table's own.
+        table: loaded at any time; it identifies the table, newer metadata is loaded here.
+        after_epoch: epochs up to this one are skipped.
+        before_epoch: an epoch of the table; its files and later ones stay.
+        catalog: for callers that sweep while another thread uses the table's own.
 
-    Why this is safe: only files below the table's own uuid are looked at, so they are this table's. Their
+    Why this is safe: only files below the table's own uuid are considered, so they are this table's. Their
     epochs have ended: the newest metadata has a ledger of ``before_epoch``, so older ones can never commit
-    again, an attempt that is still under way included (I5). What any snapshot of that metadata reaches,
-    whichever ref it hangs on, or none, is kept, by location and by name. That is looked up once more in
-    metadata loaded right before each thousand files go. Doubt deletes nothing: a manifest that cannot be
-    read, a table that is another one, an epoch without a single file in use though it has committed.
+    again, not even an attempt in flight (I5). Whatever any snapshot of that metadata reaches, on any ref or
+    none, is kept, by location and by name. That is checked again in metadata loaded right before each
+    thousand deletions. Doubt deletes nothing: a manifest that cannot be read, a table that is a different
+    one, an epoch that has committed but of whose files none is in use.
 
     Raises:
-        RetryableError: storage or catalog do not answer, a manifest cannot be read, or a file not be deleted.
+        RetryableError: storage or catalog do not answer, or a manifest cannot be read, or a file not deleted.
         ActionNeededError: storage or catalog refuse it.
-        StartOverError: the table is gone, another one, or its ledger is of an older epoch.
+        StartOverError: the table is gone or a different one, or its ledger is of an older epoch.
     """
 
     def newest() -> Table:
@@ -219,20 +218,20 @@ def _swept(table: Table, after_epoch: int, before_epoch: int, newest: Callable[[
 
 
 def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None = None) -> Removed:
-    """Delete what only expired snapshots reached, data and metadata; tells what went.
+    """Delete data and metadata that only expired snapshots reached; returns what was removed.
 
     Args:
-        table: as loaded at any time; it says which table is meant, newer metadata is loaded here.
-        expired: collected before these snapshots were taken out of the metadata.
-        catalog: for who removes beside a thread that uses the table's own.
+        table: loaded at any time; it identifies the table, newer metadata is loaded here.
+        expired: collected before these snapshots were removed from the metadata.
+        catalog: for callers that remove while another thread uses the table's own.
 
-    Why this is safe: each file was one of this table's snapshots', which are gone from the newest metadata,
-    so nobody can make one of them a branch, a tag or the head again. What any snapshot of that metadata
-    reaches is kept, as in ``sweep``, and it is loaded again right before each thousand files. A file that is
-    staged, or of a commit under way, was in no snapshot yet, so it is none of these: names of staged files
-    are new, and nothing is expired while it is open whether a commit arrived. Only files in the table's own
-    folders go, which ``own_files`` tells from those that other tables may have. Doubt deletes nothing: a
-    table that is another one, snapshots that are still there or again, ``gc.enabled`` that is false, a
+    Why this is safe: each file belonged to snapshots of this table that are gone from the newest metadata, so
+    nobody can make one of them a branch, a tag or the head again. Whatever any snapshot of that metadata
+    reaches is kept, as in ``sweep``, and it is loaded again right before each thousand deletions. A file that
+    is staged, or of a commit in flight, was in no snapshot yet, so it is not among these: names of staged
+    files are new, and nothing expires while a commit is in doubt. Only files in the table's own folders are
+    removed; ``own_files`` separates them from those that other tables may have. Doubt deletes nothing: a
+    table that is a different one, snapshots that are still or again there, ``gc.enabled`` that is false, a
     manifest that cannot be read.
 
     Raises: as ``sweep``.
@@ -251,11 +250,11 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
 
 
 def remove_strays(table: Table, strays: Leavings, *, catalog: Catalog | None = None) -> Removed:
-    """Delete files that lie among this table's and that nothing of it names; tells what went.
+    """Delete files among this table's that nothing in it refers to; returns what was removed.
 
     Args:
         table: as in ``remove_expired``.
-        strays: by ``expiry.strays``, which says why these are this table's and nobody is about to name them.
+        strays: from ``expiry.strays``; see there why they are this table's and nobody is about to use them.
         catalog: as in ``remove_expired``.
 
     Raises: as ``sweep``.
@@ -267,7 +266,7 @@ def remove_strays(table: Table, strays: Leavings, *, catalog: Catalog | None = N
 
 
 def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Removed:
-    """As ``sweep``, of all epochs before, those that were swept too: expiry may have left files of these."""
+    """Like ``sweep``, for all earlier epochs, even swept ones: expiry may have left files of these."""
     fresh = load_same(table, catalog)
     if not is_collected(fresh.metadata) or keeps_versions(catalog.properties):
         return Removed()
@@ -275,7 +274,7 @@ def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Remo
 
 
 def removable(table: Table, expired: Leavings) -> Removed:
-    """What ``remove_expired`` would remove of a ``table`` without these snapshots; removes nothing."""
+    """What ``remove_expired`` would remove from a ``table`` without these snapshots; removes nothing."""
     own, outside = own_files(table.metadata, expired)
     candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     candidates.keep_reached(lambda: table)
@@ -284,7 +283,7 @@ def removable(table: Table, expired: Leavings) -> Removed:
 
 
 def orphans_of(table: Table, strays: Leavings) -> dict[str, int]:
-    """What ``sweep_finished`` and ``remove_strays`` would remove, with its bytes; removes nothing."""
+    """What ``sweep_finished`` and ``remove_strays`` would remove, with bytes; removes nothing."""
     epochs, sizes = _listed(table, 0, newest_epoch(table.metadata))
     candidates = _Candidates(str(table.metadata.table_uuid), epochs)
     if epochs:
@@ -296,11 +295,11 @@ def orphans_of(table: Table, strays: Leavings) -> dict[str, int]:
 
 
 def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int], int]:
-    """Those of the files that lie in the table's own folders, with their bytes; how many do not.
+    """The files in the table's own folders, with their bytes, and how many are elsewhere.
 
-    Folders of epochs below another uuid are another table topic's that has the same ``write.data.path``. Data
-    files that lie in no epoch's folder are this table's only below its location, where it has its data: its
-    ``write.data.path`` elsewhere, and other folders below its location, may be of other tables, too.
+    Epochs' folders below another uuid belong to another table topic with the same ``write.data.path``. Data
+    files outside epochs' folders are this table's only below its location, where it has its data: a
+    ``write.data.path`` elsewhere, and other folders below its location, may be shared with other tables.
     """
     location, folder = normal_location(metadata.location), normal_location(data_root(metadata))
     accounts = {"", *map(account_of, (metadata.location, data_root(metadata), metadata_root(metadata)))}
@@ -315,7 +314,7 @@ def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int
             is_own = _lies(path, *below) and not _OTHERS.search(normal_location(path))
         if is_own:
             own[path] = size
-    if accounts != {""}:  # a table that was copied names its files where they came from
+    if accounts != {""}:  # a copied table names its files by their old location
         own = {path: size for path, size in own.items() if account_of(path) in accounts}
     return own, len(expired.data) + len(expired.metadata) - len(own)
 
@@ -327,14 +326,14 @@ def _lies(path: str, *roots: str) -> bool:
 def _remove(
     table: Table, candidates: _Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
 ) -> Removed:
-    """Delete the candidates that metadata loaded right before each thousand does not reach."""
+    """Delete candidates that the newest metadata, reloaded before each thousand, does not reach."""
     gone, trouble = Removed(), None
     for chunk in _chunks(sorted(candidates.epochs)):
         candidates.keep_reached(newest)
         try:
             removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
             gone += Removed(len(removed), sum(sizes.get(path, 0) for path in removed), paths=tuple(removed))
-        except RetryableError as error:  # a file that cannot be deleted does not keep the others
+        except RetryableError as error:  # a file that cannot be deleted does not stop the others
             trouble = trouble or error
     if trouble is not None:
         raise trouble
@@ -342,10 +341,10 @@ def _remove(
 
 
 def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Files in the folders of the epochs in between, with their epoch; and with their bytes.
+    """The files in the folders of the epochs in between: the epoch of each, and the bytes of each.
 
-    Folders that lie beside the table's own, without a uuid, are of versions that named them so: nobody can
-    say whose such a file is, so it stays.
+    Folders next to the table's own, without a uuid, are from versions that named them so: nobody knows whose
+    such a file is, so it stays.
     """
     epochs: dict[str, int] = {}
     sizes: dict[str, int] = {}
@@ -359,7 +358,7 @@ def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str
 
 
 def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
-    """The table as the catalog has it now, if it is the same and epochs below ``before_epoch`` are over."""
+    """The table's current state in the catalog, if it is the same and epochs before are over."""
     fresh = load_same(table, catalog)
     if newest_epoch(fresh.metadata) < before_epoch:
         name = ".".join(table.name())
@@ -368,10 +367,10 @@ def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
 
 
 def load_same(table: Table, catalog: Catalog) -> Table:
-    """The table as ``catalog`` has it now.
+    """The table's current state in ``catalog``.
 
     Raises:
-        StartOverError: it is gone, or another one has its name.
+        StartOverError: it is gone, or a different table has its name.
         RetryableError, ActionNeededError: as ``reachable``.
     """
     name = ".".join(table.name())
@@ -386,10 +385,10 @@ def load_same(table: Table, catalog: Catalog) -> Table:
 
 
 class _Candidates:
-    """Files that may be removed; ``epochs`` has those that are left, with their epoch.
+    """Files that may be removed; ``epochs`` has the remaining ones, with their epoch.
 
-    A file is known by its normal location and by its name alone, which holds a UUID: whatever way there may
-    be to spell, move or mount a folder, what is reached under this name stays.
+    A file is known by its normal location and by its name alone, which contains a UUID: however a folder is
+    spelled, moved or mounted, a file reached under this name stays.
     """
 
     def __init__(self, table_uuid: str, epochs: dict[str, int]) -> None:
@@ -399,13 +398,13 @@ class _Candidates:
         for path in epochs:
             self._by_name.setdefault(file_name(path), []).append(path)
         self._own = re.compile(rf"/{re.escape(table_uuid)}/epoch-(\d+)/")
-        self._snapshots: set[int] = set()  # that were read
+        self._snapshots: set[int] = set()  # already read
         self._manifests: set[str] = set()
-        self._used: set[int] = set()  # epochs with a file that is in use
-        self._committed: set[int] = set()  # epochs that have committed files, as snapshots tell
+        self._used: set[int] = set()  # epochs with a file in use
+        self._committed: set[int] = set()  # epochs that have committed files, by the snapshots
 
     def keep_reached(self, load: Callable[[], Table]) -> None:
-        """Drop what the snapshots of the newest metadata reach; each manifest is read once.
+        """Drop candidates that the newest metadata's snapshots reach; reads each manifest once.
 
         Raises:
             RetryableError: the storage does not answer, or something cannot be read.
@@ -415,7 +414,7 @@ class _Candidates:
             try:
                 self._read(table)
                 return
-            except FileNotFoundError as error:  # of a snapshot that somebody has expired meanwhile?
+            except FileNotFoundError as error:  # has somebody expired the snapshot meanwhile?
                 if not tries_left:
                     raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
             except OSError as error:
@@ -454,11 +453,11 @@ class _Candidates:
                 self._used.add(epoch)
 
     def keep_doubtful(self, name: str) -> None:
-        """Drop all of an epoch that has committed files of which none was found: they are spelt or lie
-        otherwise than those that were listed, so these may be in use as well.
+        """Drop all candidates of an epoch that has committed files but none in use: they may be spelled or
+        located differently from the listed ones, so these may be in use, too.
 
-        Also where all of them were rewritten or deleted by others since, and only snapshots tell of them:
-        then some files stay that nobody needs.
+        This includes epochs whose files others have all rewritten or deleted: then some files stay that
+        nobody needs.
         """
         for epoch in sorted({*self.epochs.values()} & self._committed - self._used):
             kept = [path for path, of in self.epochs.items() if of == epoch]

@@ -1,10 +1,10 @@
 """A change of a table: computed once, with its requirements on the table it is applied to.
 
-A REST catalog chooses the ids of new schemas and specs itself. PyIceberg's own catalogs take those of the
-request, and Iceberg's requirements compare only which schema, partitions and sort order are current: where
-another writer has added some and gone back, these are what they were, and the ids are taken. Two schemas,
-specs or orders of one id would follow. The requirements here look for that too; a REST catalog is sent
-Iceberg's part of them.
+A REST catalog assigns the ids of new schemas and specs itself. PyIceberg's own catalogs take those of the
+request, and Iceberg's requirements compare only the current schema, spec and sort order: if another writer
+has added some and gone back, these are unchanged, but the ids are taken. Two schemas, specs or orders with
+the same id would be the result. The requirements here check that too; a REST catalog gets Iceberg's part of
+them.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ def _order_ids(metadata: TableMetadata) -> frozenset[int]:
 
 
 def same_schemas(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-    """The table's schemas are those of ``metadata``, and no more column ids are taken."""
+    """Require that the table's schemas are those of ``metadata``, and no more column ids are taken."""
     schemas = _SameSchemas(current_schema_id=metadata.current_schema_id)
     schemas._ids = _schema_ids(metadata)
     return (
         AssertTableUUID(uuid=metadata.table_uuid),
         schemas,
-        # A column that came and went leaves the schema as it was, and its ids are taken all the same.
+        # A column that was added and dropped leaves the schema unchanged, but its ids are taken.
         AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),
     )
 
 
 def same_specs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-    """Schemas and partition specs are those of ``metadata``, and no more ids of either are taken."""
+    """Require that schemas and partition specs are those of ``metadata``, and no more ids are taken."""
     specs = _SameSpecs(default_spec_id=metadata.default_spec_id)
     specs._ids = frozenset(metadata.specs())
     last = AssertLastAssignedPartitionId(last_assigned_partition_id=metadata.last_partition_id)
@@ -95,16 +95,16 @@ def same_specs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
 
 
 def same_sort_orders(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-    """The sort orders are those of ``metadata``, and no more ids are taken."""
+    """Require that the sort orders are those of ``metadata``, and no more ids are taken."""
     orders = _SameSortOrders(default_sort_order_id=metadata.default_sort_order_id)
     orders._ids = _order_ids(metadata)
     return (orders,)
 
 
 def order_updates(order: SortOrder, metadata: TableMetadata) -> tuple[TableUpdate, ...]:
-    """What makes ``order`` the default one: one that the table had, or a new one.
+    """The updates that make ``order`` the default, whether the table already has it or not.
 
-    A REST catalog chooses the id of a new order itself, but unsorted is always 0.
+    A REST catalog assigns the id of a new order itself, but unsorted is always 0.
     """
     if order in metadata.sort_orders:
         return (SetDefaultSortOrderUpdate(sort_order_id=order.order_id),)
@@ -127,11 +127,11 @@ class _SameRefs(AssertTableUUID):
 
 
 def same_refs(metadata: TableMetadata, snapshots: Collection[int]) -> tuple[TableRequirement, ...]:
-    """Branches and tags are those of ``metadata``, each where it was, and ``snapshots`` are there.
+    """Require that branches and tags are those of ``metadata``, unmoved, and ``snapshots`` exist.
 
-    Whoever takes a snapshot away takes along the branches and tags that name it, in PyIceberg's catalogs and
-    in Iceberg's: one that somebody makes meanwhile must not go like that. Iceberg's own requirements cannot
-    say that there is no other; for a REST catalog see ``lost_a_ref``.
+    In PyIceberg's catalogs and in Iceberg's, removing a snapshot also removes the branches and tags on it:
+    one that somebody makes meanwhile must not be lost that way. Iceberg's own requirements cannot say that
+    there is no other; for a REST catalog see ``lost_a_ref``.
     """
     same = _SameRefs(uuid=metadata.table_uuid)
     same._refs, same._snapshots = frozenset(metadata.refs), frozenset(snapshots)
@@ -142,7 +142,7 @@ def same_refs(metadata: TableMetadata, snapshots: Collection[int]) -> tuple[Tabl
 
 
 def removal_of(metadata: TableMetadata, ids: Collection[int]) -> tuple[TableUpdate, ...]:
-    """The updates that take snapshots out of the metadata, and what it says of partitions of theirs."""
+    """The updates that remove snapshots from the metadata, with their partition statistics."""
     statistics = tuple(
         RemovePartitionStatisticsUpdate(snapshot_id=one.snapshot_id)
         for one in metadata.partition_statistics
@@ -152,9 +152,9 @@ def removal_of(metadata: TableMetadata, ids: Collection[int]) -> tuple[TableUpda
 
 
 def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) -> bool:
-    """Whether a branch or tag may have gone with ``snapshots``, as it was made after ``before`` was read.
+    """Whether a branch or tag made after ``before`` was read may have been removed with ``snapshots``.
 
-    The log of ``after`` tells which metadata came in between; where it does not, nobody knows.
+    The log of ``after`` lists the metadata in between; if it does not, nobody knows.
 
     Raises:
         OSError, ValueError: such metadata cannot be read.
@@ -168,11 +168,11 @@ def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) 
 
 
 class QuickTransaction(Transaction):
-    """Works out what the table would be once for each change of it.
+    """A transaction that computes the resulting metadata once per change.
 
-    PyIceberg's copies the whole metadata, with all snapshots, whenever it is asked for a property: nineteen
-    times in a commit, which took a second and more of CPU time in a table of two hundred snapshots. Nothing
-    changes what it gives: PyIceberg makes new metadata of old.
+    PyIceberg's copies the whole metadata, with all snapshots, on every access: nineteen times in a commit,
+    which took more than a second of CPU time in a table of two hundred snapshots. Nothing modifies the
+    result: PyIceberg makes new metadata from old.
     """
 
     def __init__(self, table: Table) -> None:
@@ -189,11 +189,11 @@ class QuickTransaction(Transaction):
 
 
 def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
-    """Whether a manifest may hold files of the partitions to remove, as PyIceberg's, but for several threads.
+    """PyIceberg's check whether a manifest may have files of the partitions to remove, but thread-safe.
 
-    PyIceberg's keeps the bounds of the manifest in itself while it compares them. A commit that removes files
-    asks for many manifests at a time, so one was judged by the bounds of another, passed over, and its files
-    reported as missing.
+    PyIceberg's own keeps a manifest's bounds in itself while it compares them. A commit that removes files
+    checks many manifests concurrently, so one was judged by another's bounds, skipped, and its files reported
+    as missing.
     """
     visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
     return lambda manifest: bool(copy(visitor).eval(manifest))

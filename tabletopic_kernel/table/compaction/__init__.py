@@ -1,1 +1,1 @@
-"""Compaction of a table: which files are put together, and how they take the others' place."""
+"""Compaction of a table: which files are merged, and how the result replaces them."""

@@ -1,9 +1,9 @@
-"""Which rows of which data files are deleted by position, and whether that is sure.
+"""Which rows of which data files are deleted by position, and whether that is certain.
 
-Readers agree on a position delete file that names a data file exactly as its manifest does, is of the same
-partition, and is not older. Where anything else may name the file, as by another spelling of its location,
-from another partition, or outside the bounds that the manifest tells, some readers apply it and some do not:
-such a data file is doubtful, and is left alone.
+Readers agree on a position delete file that names a data file exactly as the manifest does, is in the same
+partition, and is not older. If a delete may refer to the file in any other way (another spelling of its
+location, another partition, outside the bounds in the manifest), some readers apply it and others do not:
+such a data file is doubtful, and left alone.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tabletopic_kernel.model.errors import ActionNeededError
 
 @dataclass(frozen=True)
 class DeleteFile:
-    """A position delete file, and how many positions it has of each data file; None: not to be read here."""
+    """A position delete file, with its number of positions per data file; None: cannot be read here."""
 
     entry: ManifestEntry
     positions: Counter[str] | None
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """The file's location."""
         return self.entry.data_file.file_path
 
     def is_exact(self, data: ManifestEntry) -> bool:
-        """Whether no reader doubts that it deletes rows of ``data``, which it names."""
+        """Whether all readers agree that it deletes rows of ``data``, which it names."""
         file, of = self.entry.data_file, data.data_file
         lower, upper = bounds_of(self.entry)
         path = of.file_path.encode()
         within = (lower is None or lower <= path) and (upper is None or path <= upper)
-        # Equal bounds are taken for the only file that is meant.
+        # Readers take equal bounds for the only file that is meant.
         named_alone = lower is None or lower != upper or set(self.positions or ()) == {of.file_path}
         return same_partition(file, of) and within and named_alone
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """What deletes rows of a data file. ``rows`` are at most so many, as positions may be there twice."""
+    """What deletes rows of a data file. ``rows`` is an upper bound, as a position may occur twice."""
 
     files: tuple[DeleteFile, ...] = ()
     rows: int = 0
@@ -54,7 +54,7 @@ class Deleted:
 
 
 class Head:
-    """The files of a table's head: data in the order of their commits, and deletes."""
+    """The files of a table's head: data files in commit order, and delete files."""
 
     def __init__(self, table: Table) -> None:
         self.data: list[ManifestEntry] = []
@@ -71,17 +71,17 @@ class Head:
 
     @property
     def has_twice(self) -> bool:
-        """Whether a file, and so its rows or its deletes, was added more than once."""
+        """Whether a file, and so its rows or deletes, was added more than once."""
         return len(self.paths) + len(self.delete_files) < len(self.data) + len(self.deletes)
 
     @property
     def has_equality_deletes(self) -> bool:
-        """Whether rows are deleted by their values."""
+        """Whether rows are deleted by value."""
         return any(entry.data_file.content is DataFileContent.EQUALITY_DELETES for entry in self.deletes)
 
 
 class DeletedRows:
-    """Of data files of a head, what deletes rows of them."""
+    """The deletes of a head, by data file."""
 
     def __init__(self, io: FileIO, head: Head, deletes: Sequence[ManifestEntry]) -> None:
         """``deletes``: delete files of the head to look at; nothing is read yet."""
@@ -99,7 +99,7 @@ class DeletedRows:
         self._unknown: set[str] = set()  # names of locations that no data file is at
 
     def may_apply(self, data: ManifestEntry) -> list[ManifestEntry]:
-        """Delete files that may delete rows of a data file, by what is sure however locations are spelt."""
+        """Delete files that may delete rows of a data file, however locations are spelled."""
         named = self._by_name.get(name_of(data.data_file.file_path), ())
         file = data.data_file
         others = (
@@ -113,7 +113,7 @@ class DeletedRows:
         """Read delete files, each once.
 
         Raises:
-            OSError: the storage does not answer, or one is gone.
+            OSError: the storage does not answer, or a file is gone.
         """
         for entry in wanted:
             file = entry.data_file
@@ -137,7 +137,7 @@ class DeletedRows:
         return counts
 
     def of(self, data: ManifestEntry) -> Deleted:
-        """What deletes rows of a data file; what ``may_apply`` to it was read."""
+        """What deletes rows of a data file; all that ``may_apply`` to it must have been read."""
         file = data.data_file
         found = [one for one in self._naming.get(file.file_path, ()) if not _is_older(one.entry, data)]
         unread = any(
@@ -151,26 +151,26 @@ class DeletedRows:
 
 
 def name_of(location: str) -> str:
-    """The last part, which is the same however a location is spelt."""
+    """The last part of a location, which is the same in every spelling."""
     return location.rpartition("/")[2]
 
 
 def same_partition(one: DataFile, other: DataFile) -> bool:
-    """Whether both are of the same partition of the same spec."""
+    """Whether both are in the same partition of the same spec."""
     return bool(one.spec_id == other.spec_id and one.partition == other.partition)
 
 
 def bounds_of(entry: ManifestEntry) -> tuple[bytes | None, bytes | None]:
-    """Between which locations those in a delete file are, as its manifest tells."""
+    """The lower and upper bound of the locations in a delete file, from its manifest."""
     file = entry.data_file
     lower, upper = ((bounds or {}).get(PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
     return lower, upper
 
 
 def _only_name(entry: ManifestEntry, paths: Sequence[str]) -> str | None:
-    """Of the one file that a delete file is of, the name; None: it may be of several.
+    """The name of the only data file that a delete file refers to; None: there may be several.
 
-    Bounds that were cut may be equal though the locations are not.
+    Truncated bounds may be equal although the locations are not.
     """
     lower, upper = bounds_of(entry)
     if lower is None or lower != upper:

@@ -1,15 +1,15 @@
-"""Which files of a table a compaction puts together.
+"""Which files of a table a compaction merges.
 
 Longer than other modules, as what is due is one thought.
 
-Files are chosen by tiers of their size: 32 of a partition and a tier are due, and become files that are at
-least two tiers above, so that a byte is rewritten two or three times until its file is as large as the table
-wants. A file of whose rows more than a fifth is deleted is due by itself, and so are all with deleted rows
-of a partition with more than 8 delete files; a file above the target size, which is rewritten alone, where it
-has more than 8 itself. Files are touched only if all is known of them: Parquet,
-unencrypted, of the table's partition spec, with no deletes but those by position that all readers
-apply (``deleted_rows``). In a table with a sort order they may have any order or none, and become files of
-that order; in one without, files that somebody has sorted stay as they are.
+Files are chosen by size tiers: 32 files of one partition and tier are due. The files they become are at least
+two tiers higher, so a byte is rewritten two or three times until its file has the table's target size. A file
+with more than a fifth of its rows deleted is due by itself. So are all files with deleted rows in a partition
+with more than 8 delete files; a file above the target size, which is rewritten alone, is due only if it has
+more than 8 of its own. A file is touched only if everything about it is known: Parquet, unencrypted, of the
+table's partition spec, with no deletes except those by position that all readers apply (``deleted_rows``). In
+a table with a sort order, files may have any order or none, and become files of that order; in a table
+without, files that somebody has sorted stay as they are.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from tabletopic_kernel.pipeline.plan import Replaced
 from tabletopic_kernel.pipeline.rewrite import SmallFile
 from tabletopic_kernel.table.compaction.deleted_rows import Deleted, DeletedRows, Head
 
-MIN_FILES = 32  # small files of a partition and a tier that are due to be put together
-MAX_DELETE_FILES = 8  # of a partition; with more, all of its files with deleted rows are due
+MIN_FILES = 32  # so many small files of one partition and tier are due
+MAX_DELETE_FILES = 8  # per partition; with more, all of its files with deleted rows are due
 DELETED_SHARE = 0.2  # of a file's rows; with more, it is due by itself
-_TIER = 8  # how much larger the files of a tier are than those of the tier below
-_SMALL = 4  # a file is small below the target size divided by that
+_TIER = 8  # the ratio of file sizes between a tier and the tier below
+_SMALL = 4  # files below the target size divided by this are small
 _GROUP_BYTES = 128 * 1024**2  # read by one task
-_SORTED_BYTES = 32 * 1024**2  # the same, where its rows are sorted in memory: some 200 MB of Arrow
-_Partition = tuple[str, tuple[bool, ...]]  # in words, and which of its values are null
+_SORTED_BYTES = 32 * 1024**2  # the same, if its rows are sorted in memory: some 200 MB of Arrow
+_Partition = tuple[str, tuple[bool, ...]]  # as text, and which of its values are null
 _SUPPORTED_VERSION = 2  # rows of version 3 have ids, which PyIceberg cannot keep
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one partition that are to become one, by commit; ``partition`` in words, empty without.
+    """Files of one partition to merge into one, in commit order; ``partition`` is text, empty without one.
 
-    ``deletes``: by location, what deletes rows of a file; without those of which no row is deleted.
+    ``deletes``: what deletes rows of a file, by location; only files with deleted rows.
     """
 
     partition: str
@@ -63,16 +63,16 @@ class Group:
 
     @property
     def rows(self) -> int:
-        """Rows in the files, those that are deleted too."""
+        """Rows in the files, including deleted ones."""
         return sum(file.record_count for file in self.files)
 
     @property
     def deleted_rows(self) -> int:
-        """Rows of the files that are deleted; at most so many, as a position may be in two delete files."""
+        """Deleted rows of the files: an upper bound, as a position may be in two delete files."""
         return sum(deleted.rows for deleted in self.deletes.values())
 
     def to_read(self) -> tuple[SmallFile, ...]:
-        """The files as a task is to read them."""
+        """The files in the form in which a task reads them."""
         deletes = {path: tuple(one.location for one in of.files) for path, of in self.deletes.items()}
         return tuple(
             SmallFile(file.file_path, file.record_count, deletes.get(file.file_path, ()))
@@ -80,7 +80,7 @@ class Group:
         )
 
     def replaced(self, moved: Sequence[MovedRows], known: frozenset[str]) -> Replaced:
-        """What a commit is to know of the files whose rows ``moved``; ``known``: delete files of the plan."""
+        """What a commit must know of the files whose rows ``moved``; ``known``: the plan's delete files."""
         gone = {one.path for one in moved}
         applied = {
             delete.location: frozenset(delete.positions or ())
@@ -93,10 +93,10 @@ class Group:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What a compaction would put together.
+    """What a compaction would merge.
 
-    ``files`` are all data files of the head, ``delete_files`` the locations of its delete files. ``left``
-    counts files that stay as they are, by reason; ``refused`` says why no file may be touched at all.
+    ``files`` counts all data files of the head, ``delete_files`` has the locations of its delete files.
+    ``left`` counts files that stay as they are, by reason; ``refused``: why no file may be touched at all.
     """
 
     groups: tuple[Group, ...] = ()
@@ -106,7 +106,7 @@ class CompactionPlan:
     refused: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; files are counted."""
+        """A plain dictionary, with counts of files."""
         groups = [
             {
                 "partition": group.partition,
@@ -140,9 +140,9 @@ def plan_compaction(
     """Groups of small files of the table's head.
 
     Args:
-        table: as loaded just now.
+        table: just loaded.
         where: only files that may have such rows.
-        due_only: only what is due; else all small files of partitions with two of them or more.
+        due_only: only what is due; else all small files of partitions with at least two of them.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.
@@ -167,7 +167,7 @@ def plan_compaction(
 
 
 def refusal(table: Table, head: Head) -> str | None:
-    """Why none of a table's files may be touched; None: some may."""
+    """Why none of a table's files may be touched; None if some may."""
     if table.metadata.format_version > _SUPPORTED_VERSION:
         return f"tables of format version {table.metadata.format_version} are not compacted here"
     if head.has_equality_deletes:
@@ -178,7 +178,7 @@ def refusal(table: Table, head: Head) -> str | None:
 
 
 def _target_bytes(table: Table) -> int:
-    """Size that files are to have: what the table wants, or what one task can sort if that is less."""
+    """The target size of files: the table's, or what one task can sort if that is less."""
     name, default = (
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
@@ -196,12 +196,12 @@ class _Candidate:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether readers pass over so many of its rows that it is due for that alone."""
+        """Whether it is due just because readers skip so many of its rows."""
         return self.deleted.rows > DELETED_SHARE * self.file.record_count
 
     @property
     def has_many_deletes(self) -> bool:
-        """Whether readers open so many delete files for it that it is due for that alone."""
+        """Whether it is due just because readers open so many delete files for it."""
         return len(self.deleted.files) > MAX_DELETE_FILES
 
 
@@ -227,7 +227,7 @@ class _Chooser:
         return file.file_size_in_bytes < self._target / _SMALL
 
     def candidates(self) -> tuple[dict[_Partition, list[_Candidate]], dict[str, int]]:
-        """Files that may be touched, by partition; and how many may not, by reason."""
+        """Files that may be touched, by partition, and how many may not, by reason."""
         chosen: dict[_Partition, list[_Candidate]] = {}
         left: dict[str, int] = {}
         spec, schema = self._table.spec(), self._table.schema()
@@ -252,7 +252,7 @@ class _Chooser:
     def _why_not(self, file: DataFile) -> str | None:
         metadata = self._table.metadata
         own = metadata.sort_order_by_id(file.sort_order_id) if file.sort_order_id else None
-        # Not where a column of that order was dropped: nobody wants it any more.
+        # Except if a column of that order was dropped: nobody wants that order any more.
         keeps_order = (
             sort_order(metadata).is_unsorted
             and file.sort_order_id
@@ -263,15 +263,15 @@ class _Chooser:
             (file.spec_id != self._table.metadata.default_spec_id, "in partitions of before"),
             (file.key_metadata is not None, "encrypted"),
             (bool(keeps_order), "sorted, unlike the table"),
-            # It equals nothing, so nobody can tell which deletes are of its partition.
+            # NaN equals nothing, so it is unknown which deletes belong to its partition.
             (any(isinstance(v, float) and math.isnan(v) for v in _values(file)), "in a partition of NaN"),
         )
         return next((why for is_so, why in reasons if is_so), None)
 
     def pick(self, files: Sequence[_Candidate], *, due_only: bool) -> list[_Candidate]:
-        """Those of a partition that are to be rewritten."""
+        """The files of a partition to rewrite."""
         small = [one for one in files if self._is_small(one.file)]
-        # A file above the target size is due for its own delete files alone: it is much to write.
+        # Only its own delete files make a file above the target size due: it is a lot to write.
         large = [one for one in files if one.file.file_size_in_bytes > self._target]
         others = [one for one in files if one.file.file_size_in_bytes <= self._target]
         deletes = {delete.location for one in others for delete in one.deleted.files}
@@ -279,7 +279,7 @@ class _Chooser:
             one for one in others if one.is_heavy or (len(deletes) > MAX_DELETE_FILES and one.deleted.rows)
         ]
         if due_only:
-            # Neighbours go with them, if that makes the work twice as much at most.
+            # Small files join them if that at most doubles the work.
             size = sum(one.file.file_size_in_bytes for one in heavy)
             with_them = [one for one in small if one.file.file_size_in_bytes <= size]
             if sum(one.file.file_size_in_bytes for one in with_them) > size:
@@ -291,7 +291,7 @@ class _Chooser:
 
 
 def _values(file: DataFile) -> list[Any]:
-    """Of the file's partition."""
+    """The values of the file's partition."""
     return [file.partition[at] for at in range(len(file.partition))]
 
 
@@ -303,7 +303,7 @@ def _due(files: Sequence[_Candidate], target: int) -> list[_Candidate]:
 
 
 def _packed(files: Iterable[_Candidate], most: int) -> Iterator[list[_Candidate]]:
-    """Files that follow each other, up to so many bytes together."""
+    """Groups of consecutive files, each of up to ``most`` bytes."""
     group: list[_Candidate] = []
     size = 0
     for one in files:

@@ -1,14 +1,14 @@
-"""When files may take the place of others, and what becomes of deletes that came meanwhile.
+"""When files may replace others, and what happens to deletes that arrive meanwhile.
 
-Why a compaction neither loses nor revives a row: right before it is committed, in metadata loaded for that,
-each file that goes must still be part of the head, so nobody has deleted or rewritten its rows as a whole;
-no file may be there twice, so nobody has added its rows again; and what was left out must still be deleted,
-so nobody has taken that back. A delete file that came since the files were chosen is read: positions in files
-that go are translated to positions in the new one, and deleted there in the same snapshot. Where not all
-readers apply it, or it deletes by values, the compaction is given up and planned again. The request asserts
-the head that was looked at (I3).
+Why a compaction neither loses nor revives a row: right before its commit, freshly loaded metadata is checked.
+Each file to be replaced must still be in the head, so nobody has deleted or rewritten its rows as a whole; no
+file may be there twice, so nobody has added its rows again; and rows that were left out must still be
+deleted, so nobody has undone that. Delete files that are newer than the plan are read: positions in replaced
+files are translated to positions in the new one, and deleted there in the same snapshot. If not all readers
+apply such a file, or if it deletes by value, the compaction is given up and planned again. The request
+asserts the head that was checked (I3).
 
-A delete file goes with the snapshot if all data files that it names go, or have gone before.
+The snapshot removes a delete file if all data files that it names are removed, or were before.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from tabletopic_kernel.pipeline.plan import Replaced
 from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head, name_of
 from tabletopic_kernel.table.compaction.plan import refusal
 
-DELETES = "-deletes.parquet"  # how names of our position delete files end
+DELETES = "-deletes.parquet"  # the end of our position delete files' names
 
 
 @dataclass(frozen=True)
 class DeleteChanges:
-    """What becomes of deletes: rows of new files to delete, by location, and delete files that go."""
+    """Changes to deletes: rows of new files to delete, by location, and delete files to remove."""
 
     positions: dict[str, Positions] = field(default_factory=dict)
     removed: tuple[DataFile, ...] = ()
 
 
 def check_replaced(table: Table, replaced: Replaced) -> DeleteChanges:
-    """See that files may take the place of others in the head of ``table``, as loaded just now.
+    """Check that files may replace others in the head of ``table``, which was just loaded.
 
     Raises:
         OutdatedError: what was read is no longer what the table has.
@@ -81,10 +81,10 @@ def check_replaced(table: Table, replaced: Replaced) -> DeleteChanges:
 
 
 def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[DeleteFile], dict[str, Positions]]:
-    """Delete files that came since, of files that go, and what they delete in the new ones.
+    """Newer delete files of the files to be replaced, and what they delete in the new files.
 
-    Where one is gone by which rows were left out, all are read: Spark puts older deletes of a file into a new
-    delete file with its own, but somebody may have taken them back, too.
+    If a delete file that the rewrite applied is gone, all are read: Spark merges a file's older deletes into
+    a new delete file, but somebody may also have undone them.
     """
     name = ".".join(table.name())
     some_gone = bool(replaced.applied.keys() - head.delete_files)
@@ -118,7 +118,7 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
 
 
 def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> dict[str, Positions]:
-    """Rows of files that go, as rows of the new ones, ascending; OutdatedError: nobody knows of which."""
+    """Rows of replaced files as rows of the new ones, ascending; OutdatedError if they cannot be mapped."""
     products: dict[str, list[Positions]] = {}
     for path, mask in deleted.items():
         translated = moved[path].translated(np.flatnonzero(mask))
@@ -130,7 +130,7 @@ def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> 
 
 
 def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]]) -> tuple[DataFile, ...]:
-    """Of delete files, by the data files that each names, those that then are of none that is there."""
+    """Delete files that will apply to no remaining data file; ``named``: the data files that each names."""
     stays = head.paths - {file.file_path for file in replaced.files}
     names = {name_of(path) for path in stays}
     return tuple(
@@ -142,7 +142,7 @@ def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]])
 
 
 class _DeletesWriter(ManifestWriterV2):
-    """PyIceberg writes manifests of data alone."""
+    """A writer for delete manifests: PyIceberg writes only data manifests."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -153,9 +153,9 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class ReplaceFiles(_OverwriteFiles):
-    """Files take the place of others with the same rows: those who follow the table need not read them.
+    """Replaces files by others with the same rows: readers that follow the table need not read these.
 
-    Position delete files go and come with them. PyIceberg's own snapshots leave these as they are.
+    Removes and adds position delete files along with them; PyIceberg's own snapshots leave those unchanged.
     """
 
     _added_deletes: tuple[DataFile, ...] = ()
@@ -163,17 +163,17 @@ class ReplaceFiles(_OverwriteFiles):
 
     @classmethod
     def of(cls, transaction: Transaction, properties: dict[str, str]) -> ReplaceFiles:
-        """A snapshot of the main branch, to be filled."""
+        """A new, still empty snapshot of the main branch."""
         io = transaction._table.io
         return cls(Operation.OVERWRITE, transaction, io, snapshot_properties=properties)
 
     def change_deletes(self, changes: DeleteChanges, files: Iterable[DataFile]) -> None:
-        """Let delete files go, and delete rows of the new ``files``.
+        """Remove delete files, and delete rows of the new ``files``.
 
-        What is written for that goes where the manifests of a commit go that the catalog refuses.
+        The files written for that are cleaned up like the manifests of a commit that the catalog refuses.
 
         Raises:
-            OSError: the storage did not take it.
+            OSError: the storage did not accept them.
         """
         self._removed_deletes = changes.removed
         for file in files:

@@ -1,9 +1,8 @@
 """What a writer's schema requires of a table: columns, their former names, and the result of fitting them.
 
-A projection reads the ``batch``: the columns that records have had so far, of all schemas together, evolved
-by the same rules as a table's, but for aliases: a statement names columns, so these keep their names. So it
-is one statement over one set of columns, whatever schema a record has. The table keeps them as a property,
-for a new host must know them (I6).
+A projection reads the ``batch``: the columns of all schemas so far, evolved by the same rules as a table's,
+except for aliases: a statement names columns, so they keep their names. So it is one statement over one set
+of columns, whatever a record's schema. The table keeps them as a property, as a new host must know them (I6).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tabletopic_kernel.table.snapshot import TopicTable
 
 @dataclass(frozen=True)
 class Fitting(Evolution):
-    """The outcome for the table; ``batch``: the columns that the projection reads, if they change."""
+    """The outcome for the table; ``batch``: the projection's input columns, if they change."""
 
     batch: Schema | None = None
 
@@ -48,17 +47,17 @@ class Fitting(Evolution):
 
     @property
     def new_schema(self) -> Schema | None:
-        """The table's schema if it changes."""
+        """The table's new schema, if it changes."""
         return self.schema if self.changes else None
 
     @classmethod
     def of(cls, outcome: Evolution, batch: Schema | None = None) -> Fitting:
-        """An evolution of the table, and what becomes of the batch beside it."""
+        """An evolution of the table, with the change of the batch if there is one."""
         return cls(**{one.name: getattr(outcome, one.name) for one in fields(Evolution)}, batch=batch)
 
 
 def batch_columns(table: TopicTable) -> Schema:
-    """The columns that a projection reads: if it is the first, those that the table has."""
+    """The columns that a projection reads; for a table's first projection, those of the table."""
     noted = table.batch_columns
     if noted is not None:
         return noted
@@ -67,10 +66,10 @@ def batch_columns(table: TopicTable) -> Schema:
 
 
 def first_fitting(columns: Schema, settings: TopicSettings) -> tuple[Schema, Evolution]:
-    """The value's columns of a new table, and what makes a batch of the writer's.
+    """The value's columns of a new table, and what turns the writer's columns into a batch.
 
     Raises:
-        ProjectionError: the projection and the columns do not go together.
+        ProjectionError: the projection does not work with the columns.
     """
     wider = evolve(Schema(), columns, 0)
     return _projected(wider.schema, settings), wider
@@ -79,7 +78,7 @@ def first_fitting(columns: Schema, settings: TopicSettings) -> tuple[Schema, Evo
 def fitting(
     table: TopicTable, columns: Schema, settings: TopicSettings, *, by_value: bool = False
 ) -> Fitting:
-    """What fitting ``columns``, of the value after the transform, would do to a table.
+    """What fitting ``columns``, the value's after the transform, would do to a table.
 
     ``by_value``: as ``writers.WriterColumns``.
 
@@ -101,7 +100,7 @@ def fitting(
     )
     is_new = bool(wider.changes) or table.batch_columns is None
     fitting = Fitting.of(outcome, wider.schema if is_new else None)
-    # Rows are fitted to the batch by the writer's names, and to the table by those of the outputs.
+    # Rows fit the batch by the writer's names, and the table by the names of the outputs.
     return replace(fitting, renames=wider.renames, partly=wider.partly)
 
 
@@ -118,7 +117,7 @@ def _projected(batch: Schema, settings: TopicSettings) -> Schema:
 class WriterColumns:
     """Columns as ``transform_columns.value_columns``; ``aliases`` of their fields by dotted path.
 
-    ``by_value``: numbers of JSON, which fit a column or not each by itself.
+    ``by_value``: JSON numbers, each of which fits a column or not by itself.
     """
 
     schema: Schema
@@ -127,12 +126,12 @@ class WriterColumns:
 
 
 def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> WriterColumns:
-    """What the records of a writer's schema need.
+    """The columns that records of a writer's schema need.
 
     Raises:
-        BadSchemaError: the schema cannot be read, or has no columns by a fault of ours.
-        NotAnEnvelopeError: change events are expected, and these are none.
-        RetryableError: what builds its decoder cannot be run now.
+        BadSchemaError: the schema cannot be read, or has no columns because of a bug of ours.
+        NotAnEnvelopeError: change events are expected, and these are not.
+        RetryableError: the program that builds its decoder cannot run now.
     """
     try:
         return _columns(schema_id, writer, settings)
@@ -158,10 +157,10 @@ def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings
 
 
 def first_columns(columns: WriterColumns, settings: TopicSettings) -> tuple[Schema, Schema | None]:
-    """The value's columns of a new table, and those that its projection reads; None: it has none.
+    """The value's columns of a new table, and those that its projection reads; None without one.
 
     Raises:
-        ProjectionError: the projection and the columns do not go together.
+        ProjectionError: the projection does not work with the columns.
     """
     if settings.projection is None:
         return columns.schema, None
@@ -172,7 +171,7 @@ def first_columns(columns: WriterColumns, settings: TopicSettings) -> tuple[Sche
 def names_of_before(
     schema: Schema, columns: WriterColumns, settings: TopicSettings
 ) -> Mapping[int, tuple[str, ...]]:
-    """By field id, the names that aliases tell of the columns of a new table's ``schema``."""
+    """The names that aliases give to the columns of a new table's ``schema``, by field id."""
     if settings.projection is not None:  # it names its columns itself
         return {}
     return evolve(schema, columns.schema, schema.highest_field_id, aliases=columns.aliases).former
@@ -181,10 +180,10 @@ def names_of_before(
 def outcome(
     table: TopicTable, columns: WriterColumns, schema_id: SchemaKey | None, settings: TopicSettings
 ) -> Fitting:
-    """What fitting the columns would do to the table; ``schema_id`` of a registered schema, if it is one.
+    """What fitting the columns would do to the table; ``schema_id``: of the registered schema, if it is one.
 
     Raises:
-        ProjectionError: the projection and the columns do not go together.
+        ProjectionError: the projection does not work with the columns.
     """
     if settings.projection is not None:
         return fitting(table, columns.schema, settings, by_value=columns.by_value)

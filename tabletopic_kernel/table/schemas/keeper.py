@@ -1,7 +1,6 @@
 """Keeps a table's columns ahead of its records: finds their schemas, and plans the staging.
 
-Longer than other modules, as what a schema may be (unknown, candidate, covered, refused) changes here
-alone.
+Longer than other modules, as a schema changes its state (unknown, candidate, covered, refused) only here.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from tabletopic_kernel.table.schemas.writer_schemas import value_writer, whole_w
 from tabletopic_kernel.table.snapshot import TopicTable
 
 _LOG = logging.getLogger(__name__)
-# Values that name no schema, by value_format: the kind of their one writer schema.
+# Formats whose values name no schema: the kind of their one writer schema, by value_format.
 WITHOUT_SCHEMA = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
 # Why the records of a schema are refused.
 _REASONS: dict[type[TableTopicError], str] = {
@@ -62,13 +61,13 @@ _REASONS: dict[type[TableTopicError], str] = {
     NotAnEnvelopeError: NOT_AN_ENVELOPE,
     ProjectionError: PROJECTION_FAILED,
 }
-# What keeps a schema from being taken over; it is asked for again when a record needs it.
+# Errors that keep a schema from being taken over; it is looked up again when a record needs it.
 _CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *_REASONS)
-_NO_COLUMNS = WriterColumns(Schema())  # what a tombstone brings: every column of the value must be optional
+_NO_COLUMNS = WriterColumns(Schema())  # of a tombstone: it makes every column of the value optional
 
 
 class SchemaKeeper:
-    """One table topic's schemas. Used by the coordinator's thread alone."""
+    """One table topic's schemas. Only for the coordinator's thread."""
 
     def __init__(
         self,
@@ -84,11 +83,11 @@ class SchemaKeeper:
         self._settings = settings
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
-        self._wanted: dict[SchemaKey, WriterColumns] = {}  # of those that are known
+        self._wanted: dict[SchemaKey, WriterColumns] = {}  # of the known schemas
         self._refused = RefusedSchemas(
             topic, settings, f"a record of {topic} cannot become a row", services.now_ms
         )
-        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded by them yet
+        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded with them yet
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
         self._no_table = ""  # why the newest schema cannot be one
@@ -99,13 +98,13 @@ class SchemaKeeper:
         return self._columns.table
 
     def create(self) -> TopicTable | None:
-        """Create the table: from the newest schema of its subject, or from a format without schemas.
+        """Create the table from the newest schema of its subject, or from a format without schemas.
 
-        None while there is no schema, or the columns come with the first record.
+        None while there is no schema, or if the columns depend on the first record.
 
         Raises:
             RetryableError: registry or catalog do not answer.
-            UsageError: the schema cannot be a table with these settings.
+            UsageError: the schema cannot become a table with these settings.
         """
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
             self._whole = whole_writer(kind)
@@ -134,11 +133,11 @@ class SchemaKeeper:
         return self._settings.value_format == "by_latest_schema"
 
     def lay_out(self) -> None:
-        """Give the table the partitions and properties of the settings; raises as ``layout.lay_out``."""
+        """Apply the settings' partitions and properties to the table; raises as ``layout.lay_out``."""
         self._columns.lay_out()
 
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
-        """Take over table and ledger, and the schemas that it covers as far as the registry answers."""
+        """Take over table and ledger, and the covered schemas as far as the registry answers."""
         self._columns.table, self._columns.ledger = table, ledger
         self._keys.adopt()
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
@@ -155,7 +154,7 @@ class SchemaKeeper:
                 columns = self._columns_of(schema_id, writer)
                 outcome = self._columns.outcome(columns, schema_id)
             except _CANNOT as error:
-                # Nothing is lost yet: the first record that needs it asks again, and tells what is wrong.
+                # Nothing is lost yet: the first record that needs it asks again, and reports the error.
                 _LOG.info("%s: %s", self._topic, error)
                 continue
             if not (outcome.is_needed or outcome.refused):
@@ -165,7 +164,7 @@ class SchemaKeeper:
         """The table.
 
         Raises:
-            RetryableError: there is none until a record with a schema comes.
+            RetryableError: there is none until a record with a schema arrives.
         """
         if self.table is None:
             raise RetryableError(
@@ -201,14 +200,14 @@ class SchemaKeeper:
     def cover(self, needs: Needs, *, recheck: bool = False) -> None:
         """Look up the schemas that a batch needs, and make the table fit those that a record proved.
 
-        Schemas that cannot be read, are none of the topic's, or do not fit, are noted as refused, unless the
-        settings say stop. The registry may learn of one any time: with ``recheck``, when a batch begins,
-        those that are due are asked for again, and no others.
+        Schemas that cannot be read, do not belong to the topic, or do not fit are recorded as refused, unless
+        the settings say stop. The registry may get a schema at any time: ``recheck``, when a batch begins,
+        looks up again those that are due, and no others.
 
         Raises:
             RetryableError: registry or catalog do not answer (I9).
-            BadRecordError: the registry has no such schema, or it cannot be read, and errors are to stop.
-            ActionNeededError: the schema does not fit the table, and that is to stop.
+            BadRecordError: the registry has no such schema, or it cannot be read, and errors stop the topic.
+            ActionNeededError: the schema does not fit the table, and that stops the topic.
         """
         needed = needs.schema_ids
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
@@ -221,18 +220,18 @@ class SchemaKeeper:
             self._cover_id(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
         if needs.columns:
             self._cover_inferred(needs.columns)
-        if None in needed and (self.table is not None or not ids):  # else one of ids may bring the table
+        if None in needed and (self.table is not None or not ids):  # else one of ids may create the table
             self.needed_table()
             self._columns.fit(_NO_COLUMNS, None)
         self._keys.cover(needs.key_ids, needs.proved_keys, recheck=recheck)
 
     def forget_unknown(self) -> None:
-        """The registry may know by now what it did not: it is asked when a record needs it, due or not."""
+        """Ask the registry again for unknown schemas when a record needs them, due or not."""
         self._refused.forget_unknown()
         self._keys.forget_unknown()
 
     def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
-        """A record names a schema: it becomes a candidate, is covered again, or is refused."""
+        """Handle a schema that a record names: it becomes a candidate, is covered again, or is refused."""
         if isinstance(found, UnknownSchemaError):
             self._refused.refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
             return
@@ -253,7 +252,7 @@ class SchemaKeeper:
         self._refused.clear(schema_id)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
-        """Cover the schema, or note it as refused."""
+        """Cover the schema, or record it as refused."""
         writer = self._writer(registered)
         try:
             columns = self._columns_of(registered.id, writer)
@@ -269,7 +268,7 @@ class SchemaKeeper:
                 self._follow_renames()
 
     def _cover_latest(self) -> None:
-        """The one schema is the newest of the subject that can be used; an older one goes on until then."""
+        """Use the subject's newest schema for all values; keep the one before if that cannot be used."""
         latest = self._services.registry.latest(self._subject)
         if latest is None and self._whole is None:
             raise RetryableError(
@@ -298,7 +297,7 @@ class SchemaKeeper:
             raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {reasons}")
 
     def _inferred(self) -> Schema:
-        """What JSON without a schema is decoded to now."""
+        """The columns that JSON without a schema is now decoded to."""
         columns = self.table.table.schema() if self.table else Schema()
         if self.table is not None and self._settings.projection is not None:
             columns = batch_columns(self.table)
@@ -337,7 +336,7 @@ class SchemaKeeper:
         self._wanted[schema_id] = columns
 
     def _follow_renames(self) -> None:
-        """Columns have other names now: find those of the schemas that knew them by the old ones."""
+        """Update schemas that know columns by old names: columns were renamed."""
         for schema_id, writer in list(self._known.items()):
             columns = self._wanted[schema_id]
             self._remember(schema_id, writer, columns, self._columns.outcome(columns, schema_id))

@@ -25,12 +25,12 @@ from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer
 
 _LOG = logging.getLogger(__name__)
-# Schemas that a new owner asks the registry for before records need them.
+# Schemas that a new owner gets from the registry before records need them.
 _ADOPTED = 8
 
 
 class KeySchemas:
-    """The schemas of one table topic's keys. Used by the coordinator's thread alone."""
+    """The schemas of one table topic's keys. Only for the coordinator's thread."""
 
     def __init__(
         self, columns: TableColumns, topic: str, settings: TopicSettings, services: SchemaServices
@@ -41,7 +41,7 @@ class KeySchemas:
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
         self._refused = RefusedSchemas(topic, settings, f"a key of {topic} cannot be read", services.now_ms)
-        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no key was decoded by them yet
+        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no key was decoded with them yet
 
     def adopt(self) -> None:
         """Take over the schemas that the table covers, as far as the registry answers."""
@@ -53,14 +53,14 @@ class KeySchemas:
                 writer = key_writer(self._find(schema_id), self._settings)
                 kind = key_type(make_decoder(schema_id, writer).iceberg_schema)
             except (RetryableError, UnknownSchemaError, BadSchemaError) as error:
-                _LOG.info("%s: %s", self._topic, error)  # asked for again when a record needs it
+                _LOG.info("%s: %s", self._topic, error)  # looked up again when a record needs it
                 continue
             outcome = self._columns.key_outcome(kind)
             if not (outcome.is_needed or outcome.refused):
                 self._remember(schema_id, writer, outcome)
 
     def plan(self) -> KeyPlan | None:
-        """What tasks need to read keys; None where no column has them."""
+        """What tasks need to read keys; None without a key column."""
         if not self._settings.has_typed_keys:
             return None
         table = self._columns.table
@@ -70,7 +70,7 @@ class KeySchemas:
         return KeyPlan(known, self._refused.reasons, self._refused.unknown, candidates)
 
     def cover(self, needed: frozenset[SchemaKey], proved: frozenset[SchemaKey], *, recheck: bool) -> None:
-        """Look up the schemas ``needed``, fit the column to those ``proved``; as ``SchemaKeeper.cover``."""
+        """Look up ``needed`` schemas, fit the column to ``proved`` ones; as ``SchemaKeeper.cover``."""
         asked = self._refused.due(needed) if recheck else needed
         for schema_id, found in look_up(self._find, asked):
             self._meet(schema_id, found)
@@ -79,7 +79,7 @@ class KeySchemas:
             self._cover_one(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
 
     def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
-        """A key names a schema: it becomes a candidate, is covered again, or is refused."""
+        """Handle a schema that a key names: it becomes a candidate, is covered again, or is refused."""
         if isinstance(found, UnknownSchemaError):
             self._refused.refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
             return
@@ -102,7 +102,7 @@ class KeySchemas:
         self._refused.clear(schema_id)
 
     def forget_unknown(self) -> None:
-        """The registry may know by now what it did not."""
+        """Ask the registry again for unknown schemas."""
         self._refused.forget_unknown()
 
     def _find(self, schema_id: SchemaKey) -> RegisteredSchema:

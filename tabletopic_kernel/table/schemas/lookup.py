@@ -1,8 +1,8 @@
-"""Looks up schemas that records name in the registry, and decides whether they are the topic's own.
+"""Looks up the schemas that records name, and decides whether they belong to the topic.
 
-A damaged record may name any schema there is in the registry, and a table must not become that of another
-topic for it: a topic's own are those of a subject that the subject name strategies give it. Where records are
-garbage, many are asked for at once.
+A damaged record may name any schema in the registry, and must not turn the table into another topic's: a
+topic's own schemas are those of the subjects that the subject name strategies give it. Garbage records name
+many schemas at once.
 
 Source of the strategies: Confluent Platform documentation, "Subject name strategy".
 """
@@ -27,15 +27,15 @@ from tabletopic_kernel.table.schemas.writer_schemas import key_subject
 
 Find = Callable[[SchemaKey], RegisteredSchema]
 Found = RegisteredSchema | UnknownSchemaError
-# To registries an id is a signed integer of 32 bits; a larger one is not worth a question.
+# Registries' ids are signed 32-bit integers; a larger one is not worth a request.
 _MAX_ID: Final = 2**31 - 1
-# More are asked for by several threads: a question is a few milliseconds of waiting.
+# More than this are requested by several threads: a request is a few milliseconds of waiting.
 _FEW: Final = 16
 _THREADS: Final = 8
 
 
 def look_up(find: Find, ids: Collection[SchemaKey]) -> Iterator[tuple[SchemaKey, Found]]:
-    """What the registry has for each id, older schemas first; raises as ``find`` but for what is unknown."""
+    """What the registry has for each id, older schemas first; raises as ``find``, except for unknown ids."""
     ordered = sorted(ids, key=age)
     if len(ordered) <= _FEW:
         yield from ((schema_id, _one(find, schema_id)) for schema_id in ordered)
@@ -44,7 +44,7 @@ def look_up(find: Find, ids: Collection[SchemaKey]) -> Iterator[tuple[SchemaKey,
         try:
             yield from zip(ordered, pool.map(lambda schema_id: _one(find, schema_id), ordered), strict=True)
         finally:
-            pool.shutdown(cancel_futures=True)  # after trouble nobody waits for the rest
+            pool.shutdown(cancel_futures=True)  # after an error, nobody waits for the rest
 
 
 def _one(find: Find, key: SchemaKey) -> Found:
@@ -57,16 +57,16 @@ def _one(find: Find, key: SchemaKey) -> Found:
 
 
 def check_same(find: Find, schema: RegisteredSchema) -> None:
-    """See that the registry gives the same schema again; raises RetryableError where it does not."""
+    """Check that the registry returns the same schema again; raises RetryableError if it does not."""
     if find(schema.id).text != schema.text:
         raise RetryableError(f"the registry gave two different schemas for {schema.id}; retrying")
 
 
-_CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # of Confluent's schema contexts, in front of a subject
+_CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # Confluent's schema context, in front of a subject
 _EXAMPLES: Final = 5  # subjects in a message
-# One Protobuf file may hold thousands of messages, each with two subjects that may have it.
-_ASKED: Final = 20  # subjects that are asked without a look at which there are
-_MOST_SUBJECTS: Final = 200  # of those that are there
+# One Protobuf file may have thousands of messages, each with two subjects that may have it.
+_ASKED: Final = 20  # subjects to ask without checking which exist
+_MOST_SUBJECTS: Final = 200  # of the existing ones
 
 
 def why_foreign(
@@ -77,7 +77,7 @@ def why_foreign(
     *,
     of_keys: bool = False,
 ) -> str | None:
-    """Why a schema is none of the topic's, for a person; None: it is, or the settings take any.
+    """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any.
 
     Raises:
         RetryableError: the registry does not answer.
@@ -99,7 +99,7 @@ def why_foreign(
 
 
 def record_names(schema: RegisteredSchema) -> list[str]:
-    """The names by which the record-name strategies may call records of a schema; none if it cannot be read.
+    """The names that the record-name strategies may use for a schema's records; none if it cannot be read.
 
     Avro: the full name. JSON Schema: the title. Protobuf: the full name of each message of the file.
     """
@@ -125,7 +125,7 @@ def _has_one(registry: Registry, schema: RegisteredSchema, subjects: Sequence[st
     known = {_CONTEXT.sub("", subject) for subject in schema.subjects or ()}
     if known.intersection(subjects) or (known and isinstance(schema.id, int)):
         return bool(known.intersection(subjects))
-    # A GUID tells no subjects, nor does an id whose versions were deleted: the subjects are asked themselves.
+    # Neither a GUID nor an id whose versions were deleted leads to subjects, so these are asked directly.
     if len(subjects) > _ASKED:
         there = {_CONTEXT.sub("", subject) for subject in registry.subjects()}
         subjects = [subject for subject in subjects if subject in there][:_MOST_SUBJECTS]
@@ -136,15 +136,15 @@ class EventWriter(Protocol):
     """Where events go."""
 
     def write(self, event: ControlEvent) -> None:
-        """Send an event. Raises nothing: events are for people, a table does not wait for them."""
+        """Send an event. Raises nothing: events are for people, and a table does not wait for them."""
 
 
 class SchemaServices(Protocol):
-    """The registry, a clock, and somebody to report to."""
+    """The registry, a clock, and where to report."""
 
     @property
     def registry(self) -> Registry:
-        """Where schemas come from."""
+        """The registry."""
 
     @property
     def control(self) -> EventWriter:
@@ -152,7 +152,7 @@ class SchemaServices(Protocol):
 
     @property
     def host(self) -> str:
-        """Who reports them."""
+        """The host that reports them."""
 
     @property
     def now_ms(self) -> Callable[[], int]:

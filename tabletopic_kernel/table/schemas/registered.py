@@ -1,4 +1,4 @@
-"""A table's record of schemas, in its properties: which it covers, and the former names of its columns."""
+"""A table's record of schemas, in its properties: those it covers, and its columns' former names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FORMER_NAMES_PROPERTY: Final = f"{PREFIX}former-names"
 class FittedSchema:
     """A registered schema that the table's columns cover.
 
-    ``table_schema_id`` is Iceberg's, of the table's schema that first did; ``renames`` has the fields that
-    had a column of another name in it (dotted path, name).
+    ``table_schema_id`` is Iceberg's id of the first table schema that did; ``renames`` has the fields whose
+    column has another name in it (dotted path, name).
     """
 
     id: SchemaKey
@@ -33,7 +33,7 @@ class FittedSchema:
 def registered_schemas_of(
     properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY
 ) -> dict[SchemaKey, FittedSchema]:
-    """Registered schemas whose records fit the table as it is, by id."""
+    """Registered schemas whose records fit the current table, by id."""
     by_id: dict[SchemaKey, FittedSchema] = {}
     for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
         key = int(text) if text.isdecimal() else text
@@ -59,13 +59,13 @@ def registered_schemas_property(
 
 
 def former_names_of(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
-    """By field id, the names that fields of a column had in schemas, or aliases told of."""
+    """Former names of columns, from schemas or aliases, by field id."""
     noted = json.loads(properties.get(FORMER_NAMES_PROPERTY, "{}"))
     return {int(field_id): tuple(names) for field_id, names in noted.items()}
 
 
 def former_names_property(former: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
-    """The property that ``former_names_of`` reads; none where no column had another name."""
+    """The property that ``former_names_of`` reads; none if no column had another name."""
     return (
         {FORMER_NAMES_PROPERTY: json.dumps({str(field_id): former[field_id] for field_id in sorted(former)})}
         if former

@@ -1,6 +1,6 @@
-"""Writer schemas according to the settings of a topic: of values, of keys, and from an unregistered file.
+"""Writer schemas by a topic's settings: of values, of keys, and from an unregistered file.
 
-The host, a plan, `peek` and a candidate's look all begin here, so that what is said before is what happens.
+The host, a plan, `peek` and the check of a candidate all start here, so what is announced is what happens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SchemaText(Protocol):
 
     @property
     def text(self) -> str:
-        """What was written."""
+        """The schema as it was written."""
 
     @property
     def kind(self) -> str:
@@ -48,18 +48,18 @@ def value_writer(schema: SchemaText, settings: TopicSettings) -> WriterSchema:
 
 
 def key_writer(schema: SchemaText, settings: TopicSettings) -> WriterSchema:
-    """The schema of a topic's keys, which always name it."""
+    """The schema of a topic's keys, which always name theirs."""
     return WriterSchema(schema.text, schema.references, schema.kind, nanos=settings.value_nanos)
 
 
 def whole_writer(kind: str) -> WriterSchema:
-    """What values without a schema are decoded by: STRING, RAW or INFERRED."""
+    """The schema that values without one are decoded with: STRING, RAW or INFERRED."""
     return WriterSchema(kind=kind, framed=False)
 
 
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 _BY_SUFFIX: Final[dict[str, SchemaType]] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
-# The id of a schema that has none; no registry gives it.
+# The id of an unregistered schema; no registry assigns it.
 UNREGISTERED: Final = 0
 
 
@@ -101,10 +101,10 @@ def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
 def candidate_writer(
     candidate: Candidate, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[WriterSchema, str]:
-    """The candidate as a writer's schema, and what the registry would say of it.
+    """The candidate as a writer's schema, and what the registry would say about it.
 
-    What the subject's newest schema refers to, the candidate may refer to as well. A registry that does not
-    answer is not waited for.
+    The candidate may refer to whatever the subject's newest schema refers to. Does not wait for a registry
+    that does not answer.
 
     Raises:
         UsageError: values of the topic have no schema.
@@ -123,12 +123,12 @@ def candidate_writer(
 
 
 def key_subject(topic: str) -> str:
-    """Where the schema of a topic's keys is looked for before there is one (TopicNameStrategy)."""
+    """The subject where the key schema of a topic is expected before there is one (TopicNameStrategy)."""
     return f"{topic}-key"
 
 
 def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
-    """The type that ``_kafka_key`` has in a new table; None: it comes with the first key, or is no matter.
+    """The type of ``_kafka_key`` in a new table; None: it depends on the first key, or does not matter.
 
     Raises:
         RetryableError: the registry does not answer.
@@ -138,5 +138,5 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
         return None
     try:
         return key_type(make_decoder(latest.id, key_writer(latest, settings)).iceberg_schema)
-    except BadSchemaError:  # keys of other schemas may come
+    except BadSchemaError:  # keys of other schemas may follow
         return None
