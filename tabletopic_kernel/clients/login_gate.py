@@ -22,7 +22,7 @@ class LoginGate:
         return self._reason is None or time.monotonic() >= self._open_at
 
     def check(self) -> None:
-        """Raise LoginRefusedError, as it was met, while the gate is shut."""
+        """Raise the LoginRefusedError that shut the gate, while it is shut."""
         if (reason := self._reason) is not None and not self.is_open:
             raise LoginRefusedError(reason)
 

@@ -1,1 +1,1 @@
-"""Catalogs: opened by PyIceberg, and their properties for the engines."""
+"""Catalogs: opened with PyIceberg, and their properties translated for the engines."""

@@ -1,4 +1,4 @@
-"""Iceberg catalogs by PyIceberg's property names, with their errors sorted by remedy."""
+"""Iceberg catalogs, configured by PyIceberg's property names, with errors classified by remedy."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.steps import Step, reach
 
 _TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
-NAME = "name"  # our key beside PyIceberg's: Spark and PyIceberg must call the catalog the same
-_LENT = ("s3.", "gcs.", "adls.", "client.")  # properties of the storage that come with a table
+NAME = "name"  # our key next to PyIceberg's: Spark and PyIceberg must use the same name
+_LENT = ("s3.", "gcs.", "adls.", "client.")  # storage properties that come with a table
 _TRIES, _GLUE_TRIES = "glue.max-retries", "3"
 _MOST_UNDELETABLE = 10
 
@@ -51,7 +51,7 @@ def catalog_name(properties: Mapping[str, str]) -> str:
 
 
 def of_section(text: str, catalog: str | None) -> str:
-    """A message about ``[catalog]`` as one about the section of ``catalog``; None: it is that one.
+    """A message about ``[catalog]``, rewritten for the section of ``catalog``; None: unchanged.
 
     >>> of_section("check credential in [catalog]", "prod")
     'check credential in [catalogs.prod]'
@@ -61,7 +61,7 @@ def of_section(text: str, catalog: str | None) -> str:
 
 @contextmanager
 def in_section(catalog: str | None) -> Iterator[None]:
-    """Errors name the section of ``catalog``: what sorts them knows only which program was asked."""
+    """Make errors name the section of ``catalog``: their classification only knows the program."""
     try:
         yield
     except TableTopicError as error:
@@ -70,7 +70,7 @@ def in_section(catalog: str | None) -> Iterator[None]:
 
 
 def warehouse_location(properties: Mapping[str, str]) -> str | None:
-    """Where tables lie by the properties; None where the catalog chooses.
+    """The tables' location in the properties; None if the catalog chooses it.
 
     >>> warehouse_location({"warehouse": "file:/lake"}), warehouse_location({"warehouse": "prod"})
     ('file:/lake', None)
@@ -84,7 +84,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
     """Open the catalog.
 
     Raises:
-        SettingsError: properties that PyIceberg does not take.
+        SettingsError: PyIceberg does not accept the properties.
         RetryableError: the catalog does not answer.
     """
     rest: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
@@ -92,11 +92,11 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
     with reachable("the catalog"):
         try:
             if catalog_type(properties) == "glue":
-                # PyIceberg gives it to boto3 as it is, which wants a number. Its own ten take 35 s: so long
-                # nobody would be told, as whoever asks waits and asks again anyway.
+                # PyIceberg passes it unchanged to boto3, which needs a number. Its own ten tries take 35 s
+                # without a word to the user, and callers retry anyway.
                 rest[_TRIES] = int(rest.get(_TRIES, _GLUE_TRIES))
             elif catalog_type(properties) == "sql" and not properties.get("uri", "").startswith("sqlite"):
-                # A connection that a restart or a firewall has ended meanwhile is replaced, not an error.
+                # Replaces a connection that a restart or a firewall has ended, instead of an error.
                 rest.setdefault("pool_pre_ping", "true")
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
@@ -110,21 +110,21 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 
 @contextmanager
 def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
-    """Map trouble of ``the catalog`` or ``the storage`` to errors with a remedy; Iceberg's outcomes stay.
+    """Translate errors of ``the catalog`` or ``the storage`` to ours; Iceberg's own outcomes pass through.
 
     Args:
-        what: which of them is asked; the table of errors may know better whose trouble it is.
-        lent: the catalog lends the storage's keys, so that other ones come with the next look at the table.
+        what: the one that is called; the table of errors may know better which one failed.
+        lent: the catalog lends the storage's keys, so the next load of the table brings new ones.
 
     Raises:
         RetryableError: no answer, busy, locked.
-        ActionNeededError: refused, and the next try would be.
+        ActionNeededError: refused, and the next try would be, too.
         SettingsError: [catalog] is wrong, whatever a server says.
     """
     try:
         yield
     except (CommitFailedException, NoSuchTableError) as error:
-        is_other = isinstance(error, NoSuchIcebergTableError)  # there is one, of something else
+        is_other = isinstance(error, NoSuchIcebergTableError)  # it exists, but is not an Iceberg table
         if is_other and (explained := _explained(error, what, lent)) is not None:
             raise explained from error
         raise
@@ -159,10 +159,10 @@ def create_table(
     properties: dict[str, str],
     order: SortOrder = UNSORTED_SORT_ORDER,
 ) -> Table:
-    """Create a table, with its namespace where that is missing.
+    """Create a table, and its namespace if that is missing.
 
     Raises:
-        RetryableError: the catalog does not answer, or somebody else has just made the table.
+        RetryableError: the catalog does not answer, or somebody else has just created the table.
     """
     with reachable("the catalog"):
         _ensure_namespace(catalog, identifier[:-1])
@@ -180,25 +180,25 @@ def create_table(
 
 
 def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
-    """Create what is missing of it: a user may often not create, or not even look at, what is there."""
+    """Create missing namespaces only: users often may not create, or even check, existing ones."""
     try:
         if catalog.namespace_exists(namespace):
             return
     except Exception as error:
         if is_refused(error):
-            return  # whether it is there, the table's creation tells
+            return  # the table's creation will show whether it exists
         raise
     for depth in range(1, len(namespace) + 1):
-        # The second: a catalog in a database looks and then inserts, and others do the same.
+        # The second: a catalog in a database checks and then inserts, as others may at the same time.
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             catalog.create_namespace(namespace[:depth])
 
 
 def delete_files(table: Table, paths: list[str]) -> list[str]:
-    """Delete files; returns those that went. Missing ones are fine.
+    """Delete files; returns the deleted ones. Missing files are fine.
 
-    For ``table/sweep.py`` alone, which knows that nobody needs them. One that cannot be deleted hinders no
-    other; after some of these the storage is at fault, and the rest stays too.
+    Only for ``table/sweep.py``, which knows that nobody needs them. A file that cannot be deleted does not
+    stop the others; after several such files, the storage is at fault, and the rest stays, too.
 
     Raises:
         RetryableError: some could not be deleted, whatever the storage's library raised.
@@ -210,7 +210,7 @@ def delete_files(table: Table, paths: list[str]) -> list[str]:
             table.io.delete(path)
         except FileNotFoundError:
             continue
-        except Exception as error:  # each storage has its own; which it is decides nothing here
+        except Exception as error:  # each storage has its own; they make no difference here
             first = first or error
             left.append(path)
             if len(left) == _MOST_UNDELETABLE:
@@ -227,12 +227,12 @@ def delete_files(table: Table, paths: list[str]) -> list[str]:
 
 
 def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
-    """Locations of what lies in ``folder`` (files, or folders when not recursive); see ``list_infos``."""
+    """Locations of the entries of ``folder`` (files, or folders when not recursive); see ``list_infos``."""
     return list(list_infos(table, folder, recursive=recursive))
 
 
 def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
-    """The folders right below ``inside`` that files lie in; what lies elsewhere stays, for whoever looks."""
+    """The folders right below ``inside`` that have files; entries elsewhere stay, for the caller to check."""
     others = [one for one in files if not one.path.startswith(inside)]
     below = (one.path.removeprefix(inside) for one in files if one.path.startswith(inside))
     names = dict.fromkeys(path.partition("/")[0] for path in below if "/" in path)
@@ -240,12 +240,12 @@ def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
 
 
 def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.FileInfo]:
-    """What lies in ``folder`` (files, or folders when not recursive), by location; empty if there is none.
+    """The entries of ``folder`` (files, or folders when not recursive), by location; empty if it is missing.
 
-    Only storage that PyArrow opens can be listed; others give nothing.
+    Only storage that PyArrow opens can be listed; for others, the result is empty.
 
     Raises:
-        RetryableError: the storage does not answer, or names what lies there as if it lay elsewhere.
+        RetryableError: the storage does not answer, or lists entries that are outside the folder.
     """
     io = table.io
     if not isinstance(io, PyArrowFileIO):
@@ -254,7 +254,7 @@ def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.
     root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
     with reachable("the storage", lent=lends_keys(table)):
         system = io.fs_by_scheme(scheme, netloc)
-        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists Google's objects alone
+        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists only Google's objects
         selector = pafs.FileSelector(path, recursive=recursive or has_no_folders, allow_not_found=True)
         found = system.get_file_info(selector)
     if has_no_folders:

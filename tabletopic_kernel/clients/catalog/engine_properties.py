@@ -1,9 +1,9 @@
-"""PyIceberg's catalog properties as those of Spark's catalog and of DuckDB's secret: one table for both.
+"""Translates PyIceberg's catalog properties for Spark's catalog and DuckDB's secret: one table for both.
 
-``[catalog]`` is written once, in PyIceberg's names. What an engine cannot be told is an error that says so,
-and no wrong connection: a query that reads elsewhere is worse than none.
+``[catalog]`` is written once, in PyIceberg's names. A property that an engine does not have is an error that
+says so, never a wrong connection: a query that reads elsewhere is worse than none.
 
-Longer than other modules, as all stores and engines stand side by side in one table.
+Longer than other modules, as all stores and engines are side by side in one table.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions
 _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
 _GCS_FILES = "org.apache.iceberg.gcp.gcs.GCSFileIO"
 _GLUE = "org.apache.iceberg.aws.glue.GlueCatalog"
-IO = "PyIceberg's client"  # in place of an option of DuckDB's secret
+IO = "PyIceberg's client"  # instead of an option of DuckDB's secret
 
 
 @dataclass(frozen=True)
 class Row:
-    """A property of PyIceberg, of Iceberg's Java catalogs, and of DuckDB's secret; None: there is none.
+    """A property in PyIceberg, in Iceberg's Java catalogs, and in DuckDB's secret; None: it has none.
 
-    ``IO``: DuckDB reads that store by PyIceberg's client, which has the property.
+    ``IO``: DuckDB reads that store through PyIceberg's client, which has the property.
     """
 
     pyiceberg: str
@@ -38,7 +38,7 @@ class Row:
     note: str = ""
 
 
-# The first that is set wins, where several become the same.
+# If several translate to the same property, the first one that is set wins.
 TABLE = (
     Row("warehouse", "warehouse"),
     Row("credential", "credential", note="REST: client id and secret"),
@@ -84,7 +84,7 @@ TABLE = (
     Row("adls.blob-storage-scheme", None, IO),
     Row("adls.dfs-storage-scheme", None, IO),
 )
-# Of catalogs or storage that Spark reaches in other ways, or by other programs of the same name.
+# For catalogs or storage that Spark reaches in other ways, or through other programs of the same name.
 _OF_AWS = ("s3.", "client.", "glue.", "rest.sigv4-", "rest.signing-")
 _NO_SPARK = ("py-catalog-impl", "py-io-impl", "s3.signer", "auth.", "ssl.", "hive.kerberos")
 _GCS = ("gs://", "gcs://")
@@ -92,7 +92,7 @@ _AZURE = ("abfs://", "abfss://", "wasb://", "wasbs://")
 
 
 def catalog_type(properties: Mapping[str, str]) -> str:
-    """``rest``, ``sql``, ``hive``, ``glue``…: as it is set, or as PyIceberg reads it from the address.
+    """``rest``, ``sql``, ``hive``, ``glue``…: as set, or as PyIceberg infers it from the address.
 
     >>> catalog_type({"uri": "thrift://h:9083"}), catalog_type({"uri": "sqlite:////c.db"})
     ('hive', 'sql')
@@ -106,18 +106,18 @@ def catalog_type(properties: Mapping[str, str]) -> str:
 
 
 def is_on_s3(properties: Mapping[str, str]) -> bool:
-    """Whether tables lie on S3, as far as the properties tell."""
+    """Whether tables are on S3, going by the properties."""
     place = properties.get("warehouse", "")
     return place.startswith(("s3://", "s3a://", "s3n://")) or "s3.endpoint" in properties
 
 
 def is_on_gcs(properties: Mapping[str, str]) -> bool:
-    """Whether tables lie on Google Cloud Storage, as far as the properties tell."""
+    """Whether tables are on Google Cloud Storage, going by the properties."""
     return _lies(properties, _GCS, "gcs.")
 
 
 def _lies(properties: Mapping[str, str], schemes: tuple[str, ...], prefix: str) -> bool:
-    """In stores of ``schemes``: as the warehouse says, or, where a catalog chooses, other properties."""
+    """Whether tables are in stores of ``schemes``: by the warehouse, else by other properties."""
     place = properties.get("warehouse", "")
     is_told = "://" in place or place.startswith(("/", "file:"))
     return place.startswith(schemes) if is_told else any(name.startswith(prefix) for name in properties)
@@ -129,10 +129,10 @@ def _lies(properties: Mapping[str, str], schemes: tuple[str, ...], prefix: str) 
 def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
     """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog.
 
-    ``beside``: the catalogs that the same session has before this one.
+    ``beside``: the catalogs that the same session already has.
 
     Raises:
-        SettingsError: Spark has no way to this catalog; the message names it.
+        SettingsError: Spark cannot reach this catalog; the message names it.
     """
     if not properties:
         return {}
@@ -171,7 +171,7 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
 
 
 def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """What Spark needs for this catalog beside the jars of every session: ``aws``, ``gcp``, ``postgresql``.
+    """What Spark needs for this catalog besides every session's jars: ``aws``, ``gcp``, ``postgresql``.
 
     >>> spark_extras({"uri": "postgresql://db/lake", "warehouse": "s3://lake"})
     ('aws', 'postgresql')
@@ -187,7 +187,7 @@ def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def java_properties_of_aws(properties: Mapping[str, str]) -> dict[str, str]:
-    """Java's system properties with the keys of Glue: its client takes none from a catalog's properties.
+    """Java system properties with Glue's keys: its client takes none from a catalog's properties.
 
     >>> java_properties_of_aws({"type": "glue", "client.access-key-id": "k", "client.secret-access-key": "s"})
     {'aws.accessKeyId': 'k', 'aws.secretAccessKey': 's'}
@@ -200,7 +200,7 @@ def java_properties_of_aws(properties: Mapping[str, str]) -> dict[str, str]:
         "aws.sessionToken": "session-token",
         "aws.profile": "profile-name",
     }
-    # As PyIceberg: those of the service before those of all services.
+    # Like PyIceberg: a service's own keys before those for all services.
     found = {
         java: properties.get(f"glue.{name}") or properties.get(f"client.{name}")
         for java, name in names.items()
@@ -226,7 +226,7 @@ def _jdbc(uri: str) -> dict[str, str]:
         raise SettingsError("[catalog] uri is no address of a database") from error
     dialect = url.get_backend_name()
     if dialect == "sqlite":
-        # Same file, other driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
+        # Same file, different driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
         return {"uri": f"jdbc:sqlite:{url.database or ''}?busy_timeout=30000"}
     if dialect == "postgresql":
         place = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database or ''}"
@@ -259,7 +259,8 @@ def _path_style(properties: Mapping[str, str]) -> str:
 def duckdb_secret(properties: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Options of DuckDB's S3 secret; without keys in ``properties``, those of the environment or of boto3.
 
-    PyIceberg and Spark go on to look in the same places: variables, profiles, the roles of machines and pods.
+    PyIceberg and Spark look in the same places by themselves: variables, profiles, roles of machines and
+    pods.
     """
     options: dict[str, str] = {}
     for row in TABLE:
@@ -284,7 +285,7 @@ def duckdb_secret(properties: Mapping[str, str], environ: Mapping[str, str] = os
 
 
 def maintains_itself(properties: Mapping[str, str]) -> bool:
-    """Whether the catalog compacts and expires its tables by itself, as S3 Tables do.
+    """Whether the catalog itself compacts and expires its tables, like S3 Tables.
 
     >>> maintains_itself({"rest.signing-name": "s3tables"}), maintains_itself({"warehouse": "s3://lake"})
     (True, False)
@@ -294,7 +295,7 @@ def maintains_itself(properties: Mapping[str, str]) -> bool:
 
 
 def keeps_versions(properties: Mapping[str, str]) -> bool:
-    """Whether the catalog has versions of tables that metadata does not tell of, as Nessie has.
+    """Whether the catalog has versions of tables that are not in the metadata, like Nessie.
 
     Files that no snapshot reaches may be in use there: on another branch of the catalog, or in its history.
 
@@ -317,7 +318,7 @@ def _keys_of(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[
 
 
 def _keys_of_boto(role: str | None, properties: Mapping[str, str]) -> dict[str, str]:
-    """Keys that boto3 finds (a profile's, a machine's, a pod's) or lends for a ``role``; none without it."""
+    """Keys that boto3 finds (a profile's, a machine's, a pod's) or lends for ``role``; none without boto3."""
     try:
         import boto3  # noqa: PLC0415 - of the extra [glue]; without it there are the other ways
     except ImportError:

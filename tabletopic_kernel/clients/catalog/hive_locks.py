@@ -1,6 +1,6 @@
-"""The lock of a table in a Hive metastore: who holds it, when a commit does not get it.
+"""The lock of a table in a Hive metastore: who holds it when a commit does not get it.
 
-A writer that died within a commit leaves its lock behind, until the metastore finds that nobody renews it.
+A writer that died during a commit leaves its lock behind, until the metastore notices that nobody renews it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lock_trouble(
     identifier: tuple[str, ...],
     now_s: Callable[[], float] = time.time,
 ) -> RetryableError | None:
-    """What is told where a commit got no lock, so that nothing was changed; None for another reason."""
+    """The message for a commit that got no lock, and so changed nothing; None if the reason is another."""
     if not str(error).startswith(_NO_LOCK):
         return None
     found = "; ".join(_described(lock, now_s()) for lock in _held(catalog, identifier))
@@ -38,7 +38,7 @@ def lock_trouble(
 
 
 def _held(catalog: Catalog, identifier: tuple[str, ...]) -> list[Any]:
-    """The locks that are held on the table; empty where the metastore does not tell."""
+    """The locks held on the table; empty if the metastore does not say."""
     try:
         from hive_metastore.ttypes import ShowLocksRequest  # noqa: PLC0415 - large, and only of this catalog
 
@@ -46,13 +46,13 @@ def _held(catalog: Catalog, identifier: tuple[str, ...]) -> list[Any]:
         with catalog._client as client:  # type: ignore[attr-defined]
             answer = client.show_locks(request)
         return [lock for lock in answer.locks or [] if lock.state == _ACQUIRED]
-    except Exception as error:  # the commit's own trouble is what counts
+    except Exception as error:  # the commit's own error is what counts
         _LOG.info("the locks of %s are not known: %s", ".".join(identifier), error)
         return []
 
 
 def _described(lock: Any, now_s: float) -> str:
-    """Whose a lock is, and since when.
+    """The holder of a lock, and since when.
 
     >>> from types import SimpleNamespace
     >>> lock = SimpleNamespace(lockid=7, user="ann", hostname="db-1", acquiredat=5_000, lastheartbeat=0)

@@ -1,13 +1,13 @@
-"""Table metadata whose files are parsed once, and whose history is copied and written at little cost.
+"""Parses table metadata files once, and copies and writes their history cheaply.
 
-Metadata names every snapshot. PyIceberg parses it twice for a commit (the committer's look and the catalog's
-own), copies it four times, and makes JSON of all of it: with a thousand snapshots that was most of a commit.
-A snapshot never changes, so copies share it, and its JSON is made once.
+Metadata lists every snapshot. For a commit, PyIceberg parses it twice (for the committer and for the
+catalog), copies it four times, and serializes all of it: with a thousand snapshots that was most of a
+commit's time. A snapshot never changes, so copies share it, and its JSON is made once.
 
-Why it is safe to know a file by its location: Iceberg never changes a metadata file, and writers put a UUID
-into its name (Iceberg's specification, "Metastore Tables"). Which location is the table's, the catalog says
-at each look. A name without a UUID, as a Hadoop table's, may be used again after a drop: such a file is
-always read. Metadata is known as long as somebody holds it, a table for example, so nothing piles up.
+Why it is safe to identify a file by its location: Iceberg never changes a metadata file, and writers put a
+UUID into its name (Iceberg's specification, "Metastore Tables"). The catalog says at each load which location
+is the table's. A name without a UUID, like a Hadoop table's, may be reused after a drop: such a file is
+always read. Metadata is kept only while somebody holds it, for example a table, so nothing piles up.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _HISTORY = ("snapshots", "snapshot_log", "metadata_log")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\.metadata\.json$", re.IGNORECASE)
 _NO_SNAPSHOTS = '"snapshots":[]'
 _known: WeakValueDictionary[str, TableMetadata] = WeakValueDictionary()  # by location
-_texts: dict[int, tuple[ref[Snapshot], str]] = {}  # by id of the snapshot, which takes its own away
+_texts: dict[int, tuple[ref[Snapshot], str]] = {}  # by the snapshot's id(), removed with the snapshot
 _read, _write = FromInputFile.table_metadata, ToOutputFile.table_metadata
 
 
 def _read_once(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
-    """As PyIceberg's, without a look at a file that is known."""
+    """Like PyIceberg's, but does not read a known file."""
     metadata = _known.get(input_file.location)
     if metadata is None:
         metadata = _read(input_file, encoding)
@@ -41,31 +41,31 @@ def _read_once(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
 
 
 def _write_and_remember(metadata: TableMetadata, output_file: OutputFile, overwrite: bool = False) -> None:
-    """As PyIceberg's; what was written need not be read, nor looked for under a name that nobody else has."""
-    dumped: Any = _Dumped(metadata)  # PyIceberg asks it for nothing but the JSON
+    """Like PyIceberg's, but remembers what it wrote, and skips the check whether a unique name exists."""
+    dumped: Any = _Dumped(metadata)  # PyIceberg only asks it for the JSON
     _write(dumped, output_file, overwrite or _has_uuid(output_file.location))
     _remember(output_file.location, metadata)
 
 
 class _Dumped:
-    """Gives the JSON of metadata, with that of each snapshot as it was made before."""
+    """Serializes metadata, reusing the JSON of each snapshot."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
 
     def model_dump_json(self, *, exclude_none: bool = True) -> str:
-        """As the metadata's own."""
+        """Like the metadata's own."""
         metadata = self._metadata
-        if metadata.format_version > 1 and exclude_none:  # else a snapshot's JSON is another one
+        if metadata.format_version > 1 and exclude_none:  # else a snapshot's JSON is different
             bare = metadata.model_copy(update={"snapshots": []}).model_dump_json()
-            parts = bare.split(_NO_SNAPSHOTS)  # inside a text the quotes would be escaped
+            parts = bare.split(_NO_SNAPSHOTS)  # inside a string, the quotes would be escaped
             if len(parts) == 2:
                 return f'{parts[0]}"snapshots":[{",".join(map(_text, metadata.snapshots))}]{parts[1]}'
         return metadata.model_dump_json(exclude_none=exclude_none)
 
 
 def _text(snapshot: Snapshot) -> str:
-    """The JSON of a snapshot, kept as long as the snapshot."""
+    """The JSON of a snapshot, cached as long as the snapshot exists."""
     key = id(snapshot)
     found = _texts.get(key)
     if found is None or found[0]() is not snapshot:
@@ -83,14 +83,14 @@ def _remember(location: str, metadata: TableMetadata) -> None:
 
 
 def _copied(metadata: TableMetadata, memo: dict[int, Any] | None = None) -> TableMetadata:
-    """A deep copy, but for the entries of the history: nobody changes these in place."""
+    """A deep copy, except for the entries of the history, which nobody changes in place."""
     history = {name: [*getattr(metadata, name)] for name in _HISTORY}
     bare = metadata.model_copy(update=dict.fromkeys(_HISTORY, ()))
     return BaseModel.__deepcopy__(bare, memo).model_copy(update=history)
 
 
 def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
-    """As PyIceberg's, from the newest on: a commit asks for the head and its parent a dozen times."""
+    """Like PyIceberg's, but starts at the newest: a commit asks for the head and its parent a dozen times."""
     return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
 
 

@@ -1,12 +1,11 @@
-"""Answers of a REST catalog: metadata that an answer to a commit had is not parsed again at the next look.
+"""Responses of a REST catalog: does not parse again, in the next load, the metadata of a commit's response.
 
-A commit looks at the table, and is answered with the table as it is then; the next commit's look mostly
-brings the same. That it is the same is no guess: the look's answer begins with every byte of the commit's,
-so its metadata is that of the commit, whatever its location means to the catalog. Where a server writes it
-another way, or somebody changed the table, the bytes differ, and it is parsed. What comes behind it, such
-as lent keys, always is.
+A commit loads the table, and its response has the new state; the next commit usually loads the same. That it
+is the same is not a guess: the load's response begins with every byte of the commit's, so its metadata is the
+commit's, whatever its location means to the catalog. If a server writes it differently, or somebody changed
+the table, the bytes differ, and it is parsed. The rest, such as lent keys, always is.
 
-Metadata is known as long as somebody holds it, a table for example.
+Metadata is kept only while somebody holds it, for example a table.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
 
 _LOCATION = re.compile(r'"metadata-location"\s*:\s*"([^"\\]*)"')
-_HEAD = 4_096  # characters that may hold the location; servers put it first
+_HEAD = 4_096  # characters to search for the location; servers put it first
 _METADATA = ("metadata", "metadata-location")
 _LENT = tuple(
     f'"{field.alias or name}"'
@@ -33,16 +32,16 @@ _LENT = tuple(
 
 class _Known(NamedTuple):
     metadata: ref[TableMetadata]
-    characters: int  # of the answer to the commit without its last brace
+    characters: int  # of the commit's response without its last brace
     digest: bytes
 
 
-_known: dict[str, _Known] = {}  # by location, as long as somebody holds the metadata
+_known: dict[str, _Known] = {}  # by location, while somebody holds the metadata
 _parse_look, _parse_commit = TableResponse.model_validate_json, CommitTableResponse.model_validate_json
 
 
 def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTableResponse:
-    """As PyIceberg's; remembers what the answer begins with, unless it lends keys: a look needs its own."""
+    """Like PyIceberg's, but remembers the response, unless it lends keys: a load needs its own."""
     answer = _parse_commit(text, **options)
     location = _location(text)
     lends = isinstance(text, str) and any(name in text for name in _LENT)
@@ -54,7 +53,7 @@ def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTable
 
 
 def _look_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse:
-    """As PyIceberg's, without a look into metadata that a commit was answered with."""
+    """Like PyIceberg's, but does not parse the metadata of a commit's response again."""
     known = _known.get(_location(text) or "")
     metadata = known.metadata() if known else None
     if known and metadata is not None and isinstance(text, str):
@@ -62,9 +61,9 @@ def _look_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse
         if rest[:1] in (",", "}") and _digest(members) == known.digest:
             try:
                 more = json.loads("{" + rest.removeprefix(","))
-            except ValueError:  # PyIceberg's own error tells of it
+            except ValueError:  # PyIceberg raises its own error for it
                 return _parse_look(text, **options)
-            if not any(name in more for name in _METADATA):  # else JSON's last one would count
+            if not any(name in more for name in _METADATA):  # in JSON, the last of several counts
                 place = _location(text)
                 return TableResponse.model_validate(
                     {**more, "metadata-location": place, "metadata": metadata}
@@ -87,6 +86,6 @@ def _forget(location: str, gone: ref[TableMetadata]) -> None:
         _known.pop(location, None)
 
 
-# PyIceberg's REST catalog parses both answers by these alone.
+# PyIceberg's REST catalog parses both responses only with these.
 TableResponse.model_validate_json = staticmethod(_look_answer)  # type: ignore[method-assign,assignment]
 CommitTableResponse.model_validate_json = staticmethod(_commit_answer)  # type: ignore[method-assign,assignment]

@@ -1,7 +1,7 @@
-"""A REST catalog that gives up on a server which takes requests and never answers.
+"""A REST catalog that gives up on a server that accepts requests and never answers.
 
-PyIceberg's session waits without an end: one lost connection would hold its topic for ever, while the host's
-heartbeat goes on and nobody takes over. And new columns are told as older servers want it.
+PyIceberg's session waits forever: one lost connection would block its topic for good, while the host's
+heartbeats continue and nobody takes over. It also sends new columns in the form that older servers require.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FIELD_IDS = re.compile(r'"(?:id|element-id|key-id|value-id)": ?(\d+)')
 
 
 def with_last_column_id(body: bytes) -> bytes:
-    """A commit whose new schemas come with the highest column id of the table that they make.
+    """Add to a commit's new schemas the highest column id of the resulting table.
 
-    The REST specification had it required once, and Nessie still does; PyIceberg leaves it out.
+    The REST specification once required it, and Nessie still does; PyIceberg leaves it out.
     """
     request = json.loads(body)
     known = [
@@ -38,7 +38,7 @@ def with_last_column_id(body: bytes) -> bytes:
 
 
 class _WithTimeout(BaseAdapter):
-    """Another adapter, with a timeout where the request has none."""
+    """Wraps an adapter, and adds a timeout to requests without one."""
 
     def __init__(self, inner: BaseAdapter) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class _WithTimeout(BaseAdapter):
     def send(  # type: ignore[override]
         self, request: PreparedRequest, timeout: Any = None, **more: Any
     ) -> Response:
-        """Send it; raises requests' Timeout, an OSError, when no answer comes."""
+        """Send a request; raises requests' Timeout, an OSError, if no response arrives."""
         body = request.body.encode() if isinstance(request.body, str) else request.body
         if request.method == "POST" and isinstance(body, bytes) and _NEW_SCHEMA in body:
             request.prepare_body(with_last_column_id(body), None)
@@ -59,10 +59,10 @@ class _WithTimeout(BaseAdapter):
 
 
 class PatientRestCatalog(RestCatalog):
-    """PyIceberg's, with timeouts: 10 s for a connection, 60 s between two bytes of an answer."""
+    """PyIceberg's, with timeouts: 10 s for a connection, 60 s between two bytes of a response."""
 
     def _create_session(self) -> Session:
-        session = super()._create_session()  # with the adapter that signs requests, where that is wanted
+        session = super()._create_session()  # with the adapter that signs requests, if configured
         for prefix, adapter in list(session.adapters.items()):
             session.mount(prefix, _WithTimeout(adapter))
         return session

@@ -1,7 +1,6 @@
-"""The broker, through librdkafka: topics, offsets, and members of groups.
+"""The broker, through librdkafka: topics, offsets, and group members.
 
-Longer than other modules, as every question to a broker waits, is asked again and is explained in the same
-way.
+Longer than other modules, as all requests to a broker share the same waits, retries and explanations.
 """
 
 from __future__ import annotations
@@ -42,11 +41,10 @@ from tabletopic_kernel.model.topic_names import check_topic_name
 T = TypeVar("T")
 TIMEOUT_S = 10.0
 _RECONNECT_S = 2.0
-# A login or certificate that is refused is known within a second; requests alone would take their whole time,
-# and librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
+# A refused login or certificate is known within a second; requests alone would take their whole timeout,
+# while librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
 _FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
-# librdkafka prints connection trouble to stderr unless it is given a logger; its news reach people as
-# errors with a remedy instead.
+# Without a logger, librdkafka prints connection errors to stderr; users get errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
 _NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -69,13 +67,13 @@ class TopicFacts:
     topic_id: str
     first: dict[int, int]
     end: dict[int, int]
-    internal: bool = False  # the broker says that it is one of Kafka's own
+    internal: bool = False  # by the broker, it is one of Kafka's own
 
 
 def make_admin(properties: Mapping[str, str], errors: ConnectionErrors | None = None) -> AdminClient:
-    """An admin client, whose connections report to ``errors``.
+    """An admin client whose connections report to ``errors``.
 
-    Raises SettingsError on properties that librdkafka refuses.
+    Raises SettingsError if librdkafka refuses the properties.
     """
     return _made(AdminClient, properties, {"error_cb": errors} if errors else {})
 
@@ -143,7 +141,7 @@ class Broker:
     def admin(self) -> AdminClient:
         """The client; LoginRefusedError is raised for a minute after the login was refused.
 
-        A client logs in by itself until it is let go of: keep it in no variable, as errors keep those.
+        A client logs in by itself until it is released: keep it in no variable, as errors keep variables.
         """
         with self._lock:
             self._gate.check()
@@ -209,7 +207,7 @@ class Broker:
         return result
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
-        """The first offset at or after a time, by partition; the end offset where there is none."""
+        """The first offset at or after a time, by partition; the end offset if there is none."""
         chosen = list(partitions)
         found = self._offsets(topic, chosen, OffsetSpec.for_timestamp(timestamp_ms))
         end = self._offsets(topic, chosen, OffsetSpec.latest())
@@ -233,7 +231,7 @@ class Broker:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.explain(error) from error
         deadline = time.monotonic() + TIMEOUT_S
-        while topic not in self.end_offsets([topic]):  # the answer comes before every broker knows
+        while topic not in self.end_offsets([topic]):  # the response comes before all brokers know it
             if time.monotonic() > deadline:
                 raise RetryableError(f"the broker at {self.address} made {topic} but does not list it")
             time.sleep(0.1)
@@ -251,21 +249,21 @@ class Broker:
         deadline = time.monotonic() + _RECONNECT_S
         while True:
             try:
-                # Not describe_consumer_groups: a client that was there when the broker was restarted never
-                # gets an answer again, and librdkafka 2.16 aborts the process when that client is let go.
+                # Not describe_consumer_groups: after a broker restart, an existing client never gets a
+                # response again, and librdkafka 2.16 aborts the process when that client is released.
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DeprecationWarning)
                     found: list[Any] = self.admin.list_groups(group, timeout=TIMEOUT_S)
                 break
             except KafkaException as error:
-                # After a restart the first question only finds out that the connection is gone.
+                # After a restart, the first request only finds out that the connection is gone.
                 if error.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > deadline:
                     raise self.explain(error) from error
             time.sleep(0.1)
         return [(member.client_id, assigned(member.assignment)) for one in found for member in one.members]
 
     def _describe(self, topic: str) -> Any:
-        check_topic_name(topic)  # librdkafka tells a bad name by an error like that of a broker that is away
+        check_topic_name(topic)  # for a bad name, librdkafka's error is like that of a broker that is down
         try:
             return self._description(topic)
         except KafkaException as error:
@@ -300,7 +298,7 @@ class Broker:
                 try:
                     found[partition.topic, partition.partition] = self._result(future).offset
                 except KafkaException as error:
-                    # A new topic's partitions have no leader for a moment.
+                    # For a moment, a new topic's partitions have no leader.
                     is_lost = error.args[0].code() == KafkaError._TRANSPORT and lost_in in (-1, turn)
                     lost_in = turn if is_lost else lost_in
                     is_passing = is_lost or error.args[0].code() in _NO_LEADER
@@ -349,7 +347,7 @@ class Broker:
         return answer
 
     def _result(self, future: concurrent.futures.Future[T]) -> T:
-        """The future's result; ends early if no broker admits the client."""
+        """The future's result; fails early if no broker admits the client."""
         while True:
             try:
                 answer = future.result(timeout=_LOOK_S)
@@ -373,7 +371,7 @@ class Broker:
                 self._admin = None
 
     def close_if_refused(self) -> None:
-        """Rest as after a request that met a refusal, though nobody has made one; see ``idle_clients``."""
+        """Rest as after a refused request, although there was none; see ``idle_clients``."""
         with self._lock, contextlib.suppress(KafkaException):
             if self._admin is not None:
                 self._admin.poll(0)
@@ -381,10 +379,10 @@ class Broker:
             self._explain("it refuses all logins")
 
     def _renew(self, worn_out: AdminClient) -> None:
-        """A new client, if the broker responds to one.
+        """Replace the client, if the broker responds to a new one.
 
-        A client that was there while the broker stood still finds no controller again, ever, though it gets
-        metadata. It is kept: letting go of it may abort the process.
+        A client that existed while the broker hung never finds a controller again, although it gets metadata.
+        It is kept: releasing it may abort the process.
         """
         with self._renewing:
             if self._admin is not worn_out:

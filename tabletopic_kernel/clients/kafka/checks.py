@@ -1,6 +1,6 @@
 """Checks before a cluster is used: properties, before any connection, and the user's permissions.
 
-Brokers tell a user's rights on what he describes; one without an authorizer tells that all is allowed.
+Brokers report a user's permissions on what the user describes; without an authorizer, everything is allowed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask_property
 
-# Without addresses a client has nothing to connect to.
+# Without an address, a client has nothing to connect to.
 _ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
-# librdkafka lists its names nowhere; these are the ones people set, to find the nearest to a typing error.
+# librdkafka has no list of its names; these are the ones people set, to suggest the nearest to a typo.
 _COMMON = """
     acks auto.offset.reset batch.size bootstrap.servers client.dns.lookup client.id client.rack
     compression.type connections.max.idle.ms debug delivery.timeout.ms enable.auto.commit enable.idempotence
@@ -40,15 +40,15 @@ _COMMON = """
 def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
     """Raise SettingsError with a line for every property that librdkafka or Spark cannot use.
 
-    No connection is made.
+    Makes no connection.
 
-    ``origins`` says where each property was set. Secrets are in no message.
+    ``origins`` says where each property was set. No message contains a secret.
     """
     kafka = {name: value for name, value in properties.items() if name not in _ADDRESSES}
     problems = []
     for name, value in kafka.items():
         complaint = _complaint({name: value})
-        # "Failed to create": alone it lacks its companions; all of them together are tried below.
+        # "Failed to create": alone, it lacks its companions; all are tried together below.
         if complaint and not complaint.startswith("Failed to create"):
             problems.append(f"{origins.get(name, 'default')}: {_reason(name, complaint, kafka)}")
     if not problems and (complaint := _complaint(kafka)):
@@ -102,7 +102,7 @@ def missing_rights(
 ) -> list[str]:
     """Arguments of `kafka-acls --add` for each missing permission; empty if none is missing.
 
-    Of a topic that is not there nothing is said. Raises RetryableError where the broker does not answer.
+    Skips a topic that does not exist. Raises RetryableError if the broker does not answer.
     """
     user = broker.properties.get("sasl.username") or "<name>"
     lines = []
@@ -116,7 +116,7 @@ def missing_rights(
 def _lines(
     what: str, wanted: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
 ) -> list[str]:
-    if allowed is None:  # the broker does not tell
+    if allowed is None:  # the broker does not say
         return []
     missing = [
         operation for operation in wanted if operation not in allowed and AclOperation.ALL not in allowed
@@ -133,7 +133,7 @@ def _of_topic(broker: Broker, topic: str) -> set[AclOperation] | None:
         return _operations(described[topic].result())
     except KafkaException as error:
         if error.args[0].code() in _NOT_THERE:
-            return None  # whether it may be created, only creating it tells
+            return None  # only creating it shows whether that is allowed
         return _refused(broker, error)
 
 
@@ -146,7 +146,7 @@ def _of_group(broker: Broker, group: str) -> set[AclOperation] | None:
         try:
             return _operations(described[group].result())
         except KafkaException as error:
-            # A broker that has just started does not know yet who coordinates the group.
+            # A broker that has just started does not know the group's coordinator yet.
             if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                 return _refused(broker, error)
         time.sleep(0.2)

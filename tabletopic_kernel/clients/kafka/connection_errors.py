@@ -1,7 +1,7 @@
 """Why a librdkafka client gets no response: its connection errors, with a remedy.
 
-A request that fails says "timed out" or "transport failure", whatever the reason. librdkafka tells the reason
-apart from requests, by a callback that runs while the client is polled.
+A failed request says "timed out" or "transport failure", whatever the reason. librdkafka reports the reason
+separately, through a callback that runs while the client is polled.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from confluent_kafka import KafkaError
 
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
-# "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker that it was.
+# "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker's name.
 _SUFFIX = re.compile(r"\s*\(after \d+ms in state [^)]*(\(s\)[^)]*)?\)\s*$")
 _PREFIX = re.compile(r"^\S+://\S+: ")
 _CONNECT_S, _LOOK_AGAIN_S = 2.0, 0.4
-_PORT = "9092"  # where an address has none
-# What a token server that is down looks like: an outage, and no refusal.
+_PORT = "9092"  # if an address has none
+# What a token server that is down looks like: an outage, not a refusal.
 _AWAY = re.compile(r"failed to connect|could not (connect|resolve)|timed? ?out", re.IGNORECASE)
 
 
@@ -39,10 +39,10 @@ class ConnectionErrors:
             self._met[kind] = (time.monotonic(), _plain(error.str()))
 
     def refused(self, within_s: float = math.inf) -> tuple[str, str] | None:
-        """("login" or "TLS", what the broker or OpenSSL said) of the newest refusal; None without one.
+        """("login" or "TLS", the broker's or OpenSSL's message) of the newest refusal; None without one.
 
         Args:
-            within_s: only those of the last so many seconds.
+            within_s: only refusals in this many last seconds.
         """
         since = time.monotonic() - within_s
         met = dict(self._met)  # another thread may add to it
@@ -56,7 +56,7 @@ class ConnectionErrors:
         """Whether no broker is left and one refused the client: no request will be answered.
 
         Args:
-            within_s: by what was met in the last so many seconds.
+            within_s: going by the errors in this many last seconds.
         """
         if self.refused(within_s) is None:
             return False
@@ -78,14 +78,14 @@ def _kind(error: KafkaError) -> str | None:
         return "no broker"
     if error.code() == KafkaError._AUTHENTICATION:
         return None if _AWAY.search(text) else "login"
-    # A broker that does not take the client's certificate says so behind the handshake: a lost connection.
+    # A broker rejects the client's certificate after the handshake, so that looks like a lost connection.
     if error.code() == KafkaError._SSL or "alert" in text:
         return "TLS"
     return None
 
 
 def _plain(text: str) -> str:
-    """librdkafka's message without the broker's name before it and the time after it.
+    """librdkafka's message without the leading broker's name and the trailing time.
 
     >>> _plain("sasl_ssl://h:1/bootstrap: SASL authentication error: no (after 3ms in state AUTH_REQ)")
     'SASL authentication error: no'
@@ -94,7 +94,7 @@ def _plain(text: str) -> str:
 
 
 def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, request: str) -> RetryableError:
-    """The error of a broker that did not respond to a ``request``."""
+    """The error for a broker that did not respond to a ``request``."""
     address = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     if (refused := met.refused()) is not None:
         kind, reason = refused
@@ -114,8 +114,8 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
 def check_listening(properties: Mapping[str, str]) -> None:
     """Raise RetryableError at once if nothing listens at any bootstrap address.
 
-    librdkafka waits for its whole time limit, as a broker may be just starting; so this looks twice. A broker
-    that is slow, or behind a firewall that drops packets, passes.
+    librdkafka would wait for its whole timeout. As a broker may be just starting, this checks twice. A slow
+    broker, or one behind a firewall that drops packets, passes.
     """
     addresses = _addresses(properties)
     if not addresses or not all(map(_refuses, addresses)):

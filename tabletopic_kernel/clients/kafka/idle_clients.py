@@ -2,7 +2,7 @@
 
 A client of librdkafka reconnects once a second for as long as it exists, even when nobody uses it. After a
 password change, a notebook left open overnight would fail 86,400 logins, and many servers lock the account
-after a few. Requests notice a refusal themselves; this thread looks at the clients that make none.
+after a few. Requests notice a refusal themselves; this thread checks the clients that make none.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _LOOK_S = 2.0
 
 
 class IdleClient(Protocol):
-    """What may sit idle."""
+    """A client that may be idle."""
 
     def close_if_refused(self) -> None:
-        """Close the connection if its login was refused since the last answer; never raises."""
+        """Close the connection if its login was refused since the last response; never raises."""
 
 
 class IdleClients:
@@ -32,7 +32,7 @@ class IdleClients:
         self._thread: threading.Thread | None = None
 
     def add(self, client: IdleClient) -> None:
-        """Look at ``client`` for as long as somebody else holds it."""
+        """Check ``client`` for as long as somebody else holds it."""
         with self._lock:
             self._clients.add(client)
             if self._thread is None:
@@ -46,7 +46,7 @@ class IdleClients:
                 return
 
     def _look(self) -> bool:
-        """Whether there is a client left. Apart from the loop, whose locals would keep the last one alive."""
+        """Check all clients; whether one is left. Not in the loop, whose locals would keep one alive."""
         with self._lock:
             clients = list(self._clients)
             if not clients:

@@ -1,8 +1,8 @@
-"""librdkafka's properties as those of Kafka's Java client, which Spark uses.
+"""Translates librdkafka's properties to those of Kafka's Java client, which Spark uses.
 
 ``[kafka]`` is written once, in librdkafka's names. Every property that decides how a client connects and logs
-in is translated here or refused: one that was left out without a word would give a topic that every command
-can reach and no batch can read. Properties that tune librdkafka have no meaning for Spark and are left out.
+in is translated here or refused: if one were silently left out, every command could reach a topic that no
+batch can read. Properties that tune librdkafka have no meaning for Spark, and are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAME = (
     "security.protocol",
     "socket.connection.setup.timeout.ms",
 )
-# They are translated by the functions below.
+# Translated by the functions below.
 _TRANSLATED = {
     "enable.sasl.oauthbearer.unsecure.jwt",
     "https.ca.location",
@@ -57,7 +57,7 @@ _TRANSLATED = {
         )
     ),
 }
-# Whatever begins like this decides how a client connects; what is not translated is refused.
+# Properties with these prefixes decide how a client connects; those not translated are refused.
 _CONNECTION = ("enable.sasl.", "enable.ssl.", "https.", "sasl.", "security.", "ssl.")
 _REMEDIES = {
     "enable.ssl.certificate.verification": "Spark always verifies brokers: name their CA with "
@@ -77,12 +77,12 @@ _PEM = "-----BEGIN "
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """librdkafka's connection properties as those of Kafka's Java clients.
 
-    Certificates and keys in PEM files are read here and passed as text, so that executors on other machines
-    need no copy; a PKCS#12 keystore is passed by its path, which executors must have.
+    Certificates and keys in PEM files are read here and passed as text, so executors on other machines need
+    no copy; a PKCS#12 keystore is passed by its path, which executors must have.
 
     Raises:
         SettingsError: a property has no counterpart in Java, lacks its companions, or names a file that
-            cannot be read; the message says what to set instead. No secret is in it.
+            cannot be read; the message says what to set instead, and contains no secret.
     """
     java = {name: properties[name] for name in _SAME if name in properties}
     if "metadata.broker.list" in properties:
@@ -96,7 +96,7 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def _refuse_unless_default(name: str, value: str) -> None:
     if name == "enable.ssl.certificate.verification" and value.lower() == "true":
         return
-    if name.startswith("sasl.kerberos."):  # librdkafka has defaults of its own; only the mechanism decides
+    if name.startswith("sasl.kerberos."):  # librdkafka has its own defaults; only the mechanism decides
         return
     remedy = _REMEDIES.get(name, "leave it out")
     raise SettingsError(f"kafka.{name}: Spark's Kafka client has no such property; {remedy}")
@@ -151,11 +151,11 @@ def _names(prefix: str) -> tuple[str, str]:
 
 
 def _pem(properties: Mapping[str, str], prefix: str) -> str | None:
-    """PEM text, as it stands or from a file (of a folder's files, those that are PEM); None where not set."""
+    """PEM text, from the property itself or a file (in a folder: all PEM files); None if not set."""
     if text := properties.get(f"{prefix}.pem"):
         return text
     location = properties.get(f"{prefix}.location")
-    if not location or location == "probe":  # librdkafka looks for the system's; Java has its own
+    if not location or location == "probe":  # librdkafka searches for the system's; Java has its own
         return None
     return read_pem(Path(location), f"kafka.{prefix}.location")
 
@@ -164,7 +164,7 @@ def read_pem(path: Path, setting: str) -> str:
     """The PEM text of a file, or of all files of a folder.
 
     Raises:
-        SettingsError: it cannot be read, or holds no PEM; ``setting`` is where its path was written.
+        SettingsError: it cannot be read, or contains no PEM; ``setting`` is where its path was set.
     """
     try:
         files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
@@ -177,7 +177,7 @@ def read_pem(path: Path, setting: str) -> str:
 
 
 def _ciphers(names: str) -> str:
-    """OpenSSL's names of TLS 1.3 are Java's; its older names and its expressions are not."""
+    """Cipher suites for Java: OpenSSL's TLS 1.3 names are Java's; its older names and expressions are not."""
     suites = [name for name in re.split(r"[:,\s]+", names) if name]
     if not all(name.startswith("TLS_") for name in suites):
         raise SettingsError(
@@ -243,9 +243,9 @@ def _oauth(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unsecured(config: str) -> dict[str, str]:
-    """Options of Java's unsecured tokens for those of librdkafka (``principal=admin scope=a,b …``).
+    """Java's options for unsecured tokens, from librdkafka's (``principal=admin scope=a,b …``).
 
-    Such tokens are signed by nobody: for tests and trials, as in librdkafka.
+    Such tokens are unsigned: for tests and trials, as in librdkafka.
 
     >>> _unsecured("principal=ann lifeSeconds=60 scope=a,b")["unsecuredLoginStringClaim_sub"]
     'ann'

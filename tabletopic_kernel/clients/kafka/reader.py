@@ -21,7 +21,7 @@ class Reader:
     """One consumer, for one thread; it joins no group and commits no offsets. ``with`` closes it."""
 
     def __init__(self, properties: Mapping[str, str], group_id: str, **more: Any) -> None:
-        """Raises SettingsError on properties that librdkafka refuses; ``more`` as ``make_consumer``."""
+        """Raises SettingsError if librdkafka refuses the properties; ``more`` as ``make_consumer``."""
         self._properties, self._met = properties, ConnectionErrors()
         self._consumer = make_consumer(
             properties,
@@ -47,7 +47,7 @@ class Reader:
         return int(low), int(high)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset at or after a time, None where there is none; raises as ``bounds``."""
+        """The first offset at or after a time, None if there is none; raises as ``bounds``."""
         asked = TopicPartition(topic, partition, timestamp_ms)
         (found,) = _asked(topic, lambda: self._consumer.offsets_for_times([asked], timeout=TIMEOUT_S))
         return None if found.offset < 0 else int(found.offset)
@@ -61,10 +61,10 @@ class Reader:
     ) -> Iterator[list[Message]]:
         """Committed records from ``starts`` to before ``ends``, by partition, in batches, while ``going``.
 
-        Ends by the consumer's position: the last offsets may be control records, which nobody is given.
+        Ends by the consumer's position: the last offsets may be control records, which are never delivered.
 
         Raises:
-            RetryableError: nothing came for ten seconds, or the login is refused.
+            RetryableError: nothing arrived for ten seconds, or the login is refused.
         """
         waiting = {p for p, start in starts.items() if start < ends.get(p, 0)}
         before, quiet_since = dict(starts), time.monotonic()
@@ -89,7 +89,7 @@ class Reader:
         """Committed records from ``partitions`` on, in batches, while ``going``; waits out outages (I9).
 
         Raises:
-            LoginRefusedError: close the reader then, as it would log in again and again.
+            LoginRefusedError: then close the reader, as it would log in again and again.
         """
         batches = self._batches(partitions)
         while going():
@@ -101,7 +101,7 @@ class Reader:
         self._consumer.pause([TopicPartition(topic, partition)])
 
     def _batches(self, partitions: Sequence[TopicPartition]) -> Iterator[list[Message]]:
-        """The one loop: what the broker delivers in a tenth of a second, without errors; may be empty."""
+        """Batches of what the broker delivers in a tenth of a second, without errors; may be empty."""
         self._consumer.assign(list(partitions))
         topic = partitions[0].topic if partitions else ""
         while True:

@@ -1,4 +1,4 @@
-"""Looks up an error in the table: what it is, whose it is, and what to do about it."""
+"""Looks up an error in the table: what it is, which system's, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from tabletopic_kernel.clients.outside_errors.table import CATALOG, ROWS, STORAGE, Row, Verdict
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
 
-_MOST: Final = 300  # characters of what another program said
+_MOST: Final = 300  # characters of another program's message
 _NEXT: Final = {
     CATALOG: "is it running, and is [catalog] right?",
     STORAGE: "is it reachable and not full, and are location and keys in [catalog] right?",
@@ -34,7 +34,7 @@ class Sorted:
 
     @property
     def remedy(self) -> str:
-        """What to do, or to look at."""
+        """What to do, or to check."""
         return self.row.remedy or _NEXT[self.who]
 
     @property
@@ -55,9 +55,9 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorte
     """Classify an error of another library; None for a bug in this program.
 
     Args:
-        error: as it was raised; the errors that it was made of are looked at too.
-        asked: the catalog or the storage, whichever was asked for something.
-        lent: the catalog lends the keys of the storage, and gives others next time.
+        error: as it was raised; its causes count, too.
+        asked: the catalog or the storage, whichever was called.
+        lent: the catalog lends the storage's keys, and lends new ones next time.
     """
     if not any(_fits(row, error) for row in ROWS):
         return None
@@ -76,7 +76,7 @@ def is_refused(error: BaseException) -> bool:
 
 
 def plain(error: BaseException) -> str:
-    """An error's message in one line, without statements, parameters, links and pages; never empty.
+    """An error's message in one line, without statements, parameters, links or pages; never empty.
 
     >>> plain(OSError(5, "Input/output error"))
     '[Errno 5] Input/output error'
@@ -100,14 +100,14 @@ def _said(error: BaseException) -> str:
         at = getattr(pool, "pool", None)
         place = f"{at.host}:{at.port}: " if at is not None else ""
         return f"{place}{_POOL.sub('', str(reason))}"
-    message = getattr(error, "message", None)  # Thrift's have nothing but a representation
+    message = getattr(error, "message", None)  # Thrift's only have a representation
     if isinstance(message, str) and type(error).__module__.startswith(("thrift", "hive_metastore")):
         return message
     return str(error)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and its causes."""
+    """The error and its causes."""
     seen, waiting = 0, [error]
     while waiting and seen < _DEPTH:
         one = waiting.pop(0)
@@ -124,7 +124,7 @@ def _fits(row: Row, error: BaseException) -> bool:
 
 
 def _evidence(error: BaseException) -> str:
-    """Code, HTTP status and text, as rows search them."""
+    """Code, HTTP status and text, in the form that rows search."""
     status, code = _status(error), _code(error)
     if isinstance(error, OSError) and error.errno is not None:
         code = f"errno {error.errno}"
@@ -132,7 +132,7 @@ def _evidence(error: BaseException) -> str:
 
 
 def _status(error: BaseException) -> object:
-    """The HTTP status of an answer of AWS or of a REST catalog."""
+    """The HTTP status of a response of AWS or of a REST catalog."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, dict):
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
@@ -140,7 +140,7 @@ def _status(error: BaseException) -> object:
 
 
 def _code(error: BaseException) -> object:
-    """The code of an answer of AWS, or of a database: SQLSTATE, or MySQL's number."""
+    """The code of a response of AWS, or of a database: SQLSTATE, or MySQL's number."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, dict):
         return response.get("Error", {}).get("Code", "")

@@ -1,11 +1,10 @@
 """The classification of other libraries' errors: an outage, a mistake that the user must fix, or a bug.
 
-Data alone; ``sorting.py`` reads it from the top, and the first row that fits counts. What stands here for
-AWS, PostgreSQL and Iceberg's REST interface are their own codes. Longer than other modules, as it is one
-table.
+Data only; ``sorting.py`` reads it from the top, and the first row that fits counts. The codes for AWS,
+PostgreSQL and Iceberg's REST interface are their own. Longer than other modules, as it is one table.
 
-Two rules decide what a row is. What may pass without a person is waited for: whoever enables a topic, or asks
-``doctor``, is told of it all the same. A refusal that will be the same at the next try is told at once.
+Two rules decide on a row. Errors that may pass without a person are waited out: whoever enables a topic, or
+runs ``doctor``, is told anyway. A refusal that will be the same at the next try is reported at once.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ STORAGE: Final = "the storage"
 class Verdict(StrEnum):
     """Who has to act."""
 
-    WAIT = "wait"  # nobody: it is asked again (I9)
-    ACT = "act"  # a person
+    WAIT = "wait"  # nobody: it is retried (I9)
+    ACT = "act"  # the user
     BUG = "bug"  # we
 
 
@@ -31,10 +30,9 @@ class Verdict(StrEnum):
 class Row:
     """One kind of error.
 
-    ``kinds`` are beginnings of the full names of classes, of which one of the error's must have one; ``says``
-    is searched in "[code] [HTTP status] text". ``who`` is empty where it is whoever was asked. A ``setting``
-    is wrong whatever any server says. ``keys``: what was refused are keys or tokens, which a catalog may lend
-    anew.
+    ``kinds`` are prefixes of full class names, and one of the error's classes must match; ``says`` is
+    searched in "[code] [HTTP status] text". ``who`` is empty if it is the called system. A ``setting`` is
+    wrong whatever any server says. ``keys``: keys or tokens were refused, and a catalog may lend new ones.
     """
 
     kinds: tuple[str, ...]
@@ -482,7 +480,7 @@ _METASTORE = (
     _wait("thrift. hive_metastore.", who=CATALOG),
 )
 
-# PyIceberg asks REST catalogs by it. Before the storage's rows: their words may be part of an address.
+# PyIceberg calls REST catalogs through it. Before the storage's rows: their words may be part of an address.
 _NET = (_wait("requests. urllib3."),)
 
 _KEYS = (
@@ -638,7 +636,7 @@ _STORE = (
     ),
 )
 
-# Clients of storage that need not be installed, and whatever else is of the network or a disk.
+# Optional clients of storage, and all other errors of network or disk.
 _OTHERS = (
     _act(
         "google.auth.exceptions.DefaultCredentialsError", "", "log in to Google Cloud", who=STORAGE, keys=True

@@ -1,1 +1,1 @@
-"""Spark: its session, how its JVM is launched, and whether its executors share the storage."""
+"""Spark: its session, the launch of its JVM, and whether its executors share the storage."""

@@ -1,5 +1,5 @@
-"""What a session on a cluster has in addition to a local one: a check of the master, options for executors,
-and whether there are any.
+"""What a session on a cluster needs in addition: a check of the master, options for executors, and whether
+there are any.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tabletopic_kernel.clients.spark.versions import VARIABLE, own_versions
 from tabletopic_kernel.model.errors import RetryableError
 
 _CONNECT_S = 5.0
-# Work that has had no executor for so long waits for the cluster, and people are told.
+# Work without an executor for this long waits for the cluster, and this is reported.
 EXECUTOR_WAIT_S = 15.0
-_MOST_EXECUTORS = 64  # where no limit is set, which Spark takes as 2³¹ - 1
+_MOST_EXECUTORS = 64  # if no limit is set, which Spark takes as 2³¹ - 1
 _STANDALONE = "spark://"
 _ADDRESS = re.compile(r"^\[?(.*?)\]?:(\d+)$")
-# A person's [spark] conf wins over all of them.
+# The user's [spark] conf overrides all of these.
 _EXECUTORS = {
     "spark.executor.memory": "1g",  # of the JVM: batches stream through, as in the driver
-    # Of containers (Kubernetes, YARN): Python's, which has up to 700 MiB for each core (ADR 0014).
+    # In containers (Kubernetes, YARN): for Python, which uses up to 700 MiB per core (ADR 0014).
     "spark.executor.memoryOverhead": "2g",
-    # A lost executor costs a batch its tasks there, not the batch. What the lost task wrote no commit takes,
-    # and the next owner removes it (I10).
+    # A lost executor costs a batch its tasks there, not the batch. No commit takes what a lost task wrote;
+    # the next owner removes it (I10).
     "spark.task.maxFailures": "2",
 }
 
@@ -39,14 +39,14 @@ def check_master(master: str) -> None:
     Spark would try for minutes.
 
     Raises:
-        RetryableError: nobody does.
+        RetryableError: nothing does.
     """
     if not master.startswith(_STANDALONE):
         return
     found = []
     for address in master.removeprefix(_STANDALONE).split(","):
         if (parts := _ADDRESS.match(address.strip())) is None:
-            return  # Spark says what is wrong with it
+            return  # Spark reports what is wrong with it
         try:
             socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_S).close()
             return
@@ -59,7 +59,7 @@ def check_master(master: str) -> None:
 
 
 def executor_conf(java_options: str) -> dict[str, str]:
-    """Properties of executors; ``java_options``: what their JVMs need as the driver's does."""
+    """Properties of executors; ``java_options``: those that their JVMs share with the driver's."""
     return {
         **_EXECUTORS,
         "spark.executor.extraJavaOptions": java_options,
@@ -76,7 +76,7 @@ def count_executors(session: SparkSession) -> int:
 def processors_to_come(session: SparkSession) -> int:
     """The cores of the executors that dynamic allocation may request; 0 without it.
 
-    It asks for those that tasks wait for. With only as many tasks as there are processors none would wait.
+    It requests executors for waiting tasks. With only as many tasks as processors, none would wait.
     """
     conf = session.conf
     if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
@@ -89,7 +89,7 @@ def processors_to_come(session: SparkSession) -> int:
 class ExecutorWatch:
     """Whether work waits for a cluster without executors; ``clock`` gives seconds.
 
-    Any thread may ask: two at a time set the same moment.
+    Any thread may ask: two at once set the same time.
     """
 
     def __init__(self, session: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,10 +97,10 @@ class ExecutorWatch:
         self._none_since: float | None = None
 
     def reason(self, *, has_work: bool) -> str | None:
-        """Why work waits; None: it does not, or not for long enough yet."""
+        """Why work waits; None: it does not, or not long enough yet."""
         count = 1
         if has_work:
-            with contextlib.suppress(Exception):  # Py4J: whoever waits for the work is told of that
+            with contextlib.suppress(Exception):  # Py4J: the waiting work gets the error itself
                 count = count_executors(self._session)
         if count > 0:
             self._none_since = None

@@ -1,4 +1,4 @@
-"""Whether the executors of a Spark cluster and this process share the storage: a probe with small files."""
+"""Probes with small files whether a Spark cluster's executors and this process share the storage."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Ta
 
 _LOG = logging.getLogger(__name__)
 _GROUP = "tabletopic-probe"
-# For a cluster that has other things to do, and executors that fetch the jars first. A host that is stopped
-# waits for it, too.
+# For a busy cluster, and executors that first fetch the jars. A host that is being stopped waits this long,
+# too.
 _WAIT_S = 120.0
 _LOOK_S = 1.0
 _MOST_TASKS = 16
 _REMEDY = "name a [catalog] warehouse that all machines of the cluster and this one share"
 _SAME = "install this host's packages on each of their machines, or ship them (docs/production.md)"
-# As Python says it when it starts a worker, and when it loads a task there.
+# Python's words when it starts a worker, and when it loads a task there.
 _OTHER = re.compile(rf"(the executor on \S+ {OTHER_VERSIONS}: .*)")
 _OTHER_PYTHON = re.compile(r"Python in worker has different version:? (\S+) than that in driver:? (\S+?),?\s")
 _OTHER_SPARK = re.compile(r"InvalidClassException: \S+ local class incompatible")
@@ -41,7 +41,7 @@ _ERROR_LINE = re.compile(r"^\s*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", r
 
 @dataclass(frozen=True)
 class _Probe:
-    """One round: where its files lie, and how they are reached."""
+    """One round: the location of its files, and how to reach them."""
 
     properties: Mapping[str, str]
     prefix: str
@@ -58,22 +58,22 @@ class _Probe:
         return f"{self.prefix}-{number}"
 
     def run(self, number: int) -> tuple[str, str]:
-        """On an executor: read the driver's file and write one's own; its address, and what went wrong."""
+        """On an executor: read the driver's file and write its own; returns its address, and the error."""
         try:
             text = _read(self.io, self.of_driver)
             _write(self.io, self.of_task(number), text)
-        except Exception as error:  # of any storage; the driver tells it
+        except Exception as error:  # of any storage; the driver reports it
             return socket.gethostname(), f"{type(error).__name__}: {error}"
         return socket.gethostname(), ""
 
 
 def check_executors(session: SparkSession) -> list[str]:
-    """Check that executors run this program; their machines, one per current core of the cluster.
+    """Check that executors run this program; returns their machines, one per current core of the cluster.
 
-    Their versions are compared as each executor's Python starts, also of those that join later.
+    Each executor's Python compares versions at startup, also if it joins later.
 
     Raises:
-        ActionNeededError: they do not, or in another version.
+        ActionNeededError: they do not, or run another version.
         RetryableError: the cluster did not run the probe.
     """
     return sorted(machine for machine, _ in _run(session, _machine, _tasks(session)))
@@ -90,21 +90,21 @@ def _tasks(session: SparkSession) -> int:
 def check_shared_storage(session: SparkSession, properties: Mapping[str, str], warehouse: str) -> None:
     """Check that executors and this process read each other's files in ``warehouse``.
 
-    There is a task for each processor that the cluster gives now; executors that come later are not tried,
-    nor is anything where this process may not write to the warehouse itself, as with credentials that a
-    catalog lends for one table at a time. The look at each staged file before its commit is left for these.
+    There is one task for each processor that the cluster has now. Not tried: executors that join later, and
+    warehouses that this process itself may not write to, as with credentials that a catalog lends per table.
+    For these, the check of each staged file before its commit remains.
 
     Args:
         session: of a cluster.
-        properties: PyIceberg's, of the storage.
+        properties: PyIceberg's, for the storage.
         warehouse: a location.
 
     Raises:
-        ActionNeededError: they do not share it, and the message names the machine and what it said; or they
-            cannot run this program at all.
+        ActionNeededError: they do not share it, and the message has the machine and its error; or they cannot
+            run this program at all.
         RetryableError: the cluster did not run the probe.
     """
-    # Executors need no more of the catalog's properties than its storage's.
+    # Executors only need the storage's properties from the catalog's.
     own = {key: value for key, value in properties.items() if key not in ("uri", "name", "type")}
     probe = _Probe(own, f"{warehouse.rstrip('/')}/.tabletopic-probe-{uuid.uuid4().hex}")
     token = uuid.uuid4().bytes
@@ -133,14 +133,14 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
 
 
 def _run(session: SparkSession, work: Callable[[int], tuple[str, str]], tasks: int) -> list[tuple[str, str]]:
-    """``work`` of each number below ``tasks``, on the executors."""
+    """Run ``work`` for each number below ``tasks``, on the executors."""
     context = session.sparkContext
     master = str(context.master)
     done: Future[list[tuple[str, str]]] = Future()
 
     def collect() -> None:
         try:
-            # A task that still fetches jars as it is cancelled goes on: the next trial finds them there.
+            # A task cancelled while it fetches jars continues: the next trial finds them there.
             context.setJobGroup(_GROUP, "whether the storage is shared")
             done.set_result(context.parallelize(range(tasks), tasks).map(work).collect())
         except Exception as error:  # Py4J wraps whatever went wrong
@@ -159,7 +159,7 @@ def _run(session: SparkSession, work: Callable[[int], tuple[str, str]], tasks: i
 
 
 def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list[tuple[str, str]]:
-    """The outcome of a job; raises what it raised, or RetryableError where no executor takes it."""
+    """The outcome of a job; raises its error, or RetryableError if no executor takes it."""
     watch, until = ExecutorWatch(session), time.monotonic() + _WAIT_S
     while True:
         with contextlib.suppress(TimeoutError):
@@ -174,7 +174,7 @@ def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list
 
 
 def _explained(text: str, master: str) -> TableTopicError:
-    """A failed job as an error for users."""
+    """The error for users that explains a failed job."""
     if found := _OTHER.search(text):
         return ActionNeededError(f"{found[1].rstrip()}; {_SAME}")
     if found := _OTHER_PYTHON.search(text):

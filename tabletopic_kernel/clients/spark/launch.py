@@ -1,7 +1,7 @@
 """Passes properties to Spark's JVM through files that only their owner can read.
 
-pyspark puts each property that it is given onto the command line of the JVM, which every user of the machine
-can read. So the JVM is started without any, and finds them in a file, which is removed once it has been read.
+pyspark puts each property on the JVM's command line, which every user of the machine can read. So the JVM is
+started without any, and reads them from a file, which is then removed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pyspark import SparkContext
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import mask
 
-# In Spark's log, when a cluster's manager ends an application.
+# In Spark's log, when a cluster manager ends an application.
 _ENDED = re.compile(r"Application has been killed\. Reason: (.+)")
 
-# A JVM that starts is at work. One that has used no more than this in so long stands still for ever.
+# A starting JVM uses the CPU. One that has used no more than this in this time hangs for good.
 _STILL_S, _STILL_CPU_S = 30.0, 0.05
 _LOOK_EVERY_S = 0.5
 
@@ -36,11 +36,11 @@ _OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 def launch(conf: Mapping[str, str], folder: Path) -> None:
     """Start pyspark's JVM with these properties, unless this process has one.
 
-    ``folder`` is for the files that it reads; only their owner may.
+    ``folder`` is for the files that it reads, which only their owner may read.
 
     Raises:
-        RetryableError: the JVM stood still.
-        Exception: what pyspark raises.
+        RetryableError: the JVM hangs.
+        Exception: whatever pyspark raises.
     """
     if SparkContext._gateway is not None:
         return
@@ -49,7 +49,7 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
         seen = _without_secret_options(conf, Path(private) / "jvm.options")
         file.write_text("".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in seen.items()), "ascii")
         own = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-        # With a file of properties Spark leaves out spark-defaults.conf, unless it is told not to.
+        # With a properties file, Spark skips spark-defaults.conf unless told to load it.
         options = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
         with environment(PYSPARK_SUBMIT_ARGS=f"{options} {own}"), _watched(str(file)):
             SparkContext._ensure_initialized()
@@ -59,8 +59,8 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
 def _watched(argument: str) -> Iterator[None]:
     """Kill the JVM with this argument if it makes no progress before pyspark connects.
 
-    A JVM that cannot write down its port, on a full disk, does not end, and pyspark waits for the file for
-    ever. Ended, it makes pyspark raise.
+    On a full disk, a JVM that cannot write its port file does not exit, and pyspark waits for the file
+    forever. Once the JVM is killed, pyspark raises.
     """
     reached, ended = threading.Event(), threading.Event()
 
@@ -109,7 +109,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
-    """Why Spark did not start; of its log what stands behind the first ``known`` bytes counts."""
+    """Why Spark did not start, from the part of its log after the first ``known`` bytes."""
     if isinstance(error, TableTopicError):
         return error
     message = str(error)
@@ -129,7 +129,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
 
 
 def _without_secret_options(conf: Mapping[str, str], file: Path) -> dict[str, str]:
-    """The properties; in ``file`` the JVM's options that hold secrets, as it gets these as words."""
+    """The properties, with JVM options that contain secrets moved to ``file``: these would be arguments."""
     seen, hidden = dict(conf), list[str]()
     for key in _OPTIONS:
         if mask(text := conf.get(key, "")) == text:
@@ -144,7 +144,7 @@ def _without_secret_options(conf: Mapping[str, str], file: Path) -> dict[str, st
 
 
 def java_option(option: str) -> str:
-    """An option as Spark takes it among others in one text, where a space would end it.
+    """An option in the form that Spark accepts among others in one text, where a space would end it.
 
     >>> print(java_option('-Dx=/my folder/"y"'))
     "-Dx=/my folder/\\"y\\""
@@ -154,7 +154,7 @@ def java_option(option: str) -> str:
 
 
 def _vm_option(option: str) -> str:
-    """An option as the JVM reads it from a file: no escapes, but either kind of quotes."""
+    """An option in the form that the JVM reads from a file: no escapes, but either kind of quotes."""
     return '"\'"'.join(f"'{part}'" for part in option.split("'"))
 
 
@@ -166,7 +166,7 @@ def java_escaped(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As ``java_escaped``, for a key too, and whatever the text begins with."""
+    """Like ``java_escaped``, also for keys, and whatever the text begins with."""
     escaped = java_escaped(text)
     for plain, told in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f"), (" ", "\\ ")):
         escaped = escaped.replace(plain, told)
@@ -177,7 +177,7 @@ def _escaped(text: str) -> str:
 
 @contextlib.contextmanager
 def environment(**values: str) -> Iterator[None]:
-    """Set variables while a child is started, then put back what was there."""
+    """Set variables while a child process is started, then restore the old ones."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

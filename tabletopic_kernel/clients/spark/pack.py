@@ -1,7 +1,7 @@
-"""Packs this program and its packages into one file, which a cluster's executors run as their Python.
+"""Packs this program and its packages into one file that a cluster's executors run as their Python.
 
-PEX puts wheels and code of the running environment together, without a network. The file unpacks itself once
-on a machine, when an executor starts it first, and any Python of the same minor version on the path runs it.
+PEX combines the wheels and code of the running environment, without a network. The file unpacks itself once
+per machine, when an executor first starts it, and any Python of the same minor version on the path runs it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tabletopic_kernel.clients.spark.versions import VARIABLE, own_versions
 from tabletopic_kernel.model.errors import UsageError
 
 DEFAULT_NAME = "executors.pex"
-# Bytes that are done, and an estimate of all.
+# Bytes done so far, and an estimate of the total.
 OnProgress = Callable[[int, int], None]
 
 _PROGRAM = "tabletopic"
 _PACKAGE = Path(__file__).parents[2]
-# What only faces, the local stack and queries import; pyspark is there, as each executor is a Spark.
+# Only faces, the local stack and queries import these; pyspark is there anyway, as each executor is Spark.
 _NOT_FOR_EXECUTORS = frozenset(
     {
         "duckdb-extension-avro",
@@ -50,25 +50,25 @@ _NOT_FOR_EXECUTORS = frozenset(
         "typer",
     }
 )
-_EXTRAS = frozenset({"glue", "hive", "postgres"})  # as far as they are installed
+_EXTRAS = frozenset({"glue", "hive", "postgres"})  # if installed
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "labextension", "_dashboards", "_datasets", "_notebooks")
 _PLAIN = re.compile(r"[\w./+@=~-]+", re.ASCII)
-_DEFLATED = 0.35  # of the bytes of wheels, measured
+_DEFLATED = 0.35  # of the wheels' bytes, measured
 _POLL_S = 1.0
-# What a Python worker begins with, and whether its versions are this host's.
+# How a Python worker begins, with the check that its versions are this host's.
 _TRIAL = "from tabletopic_kernel.pipeline.worker.daemon import load; load()"
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The file that was made.
+    """The packed file.
 
     Attributes:
-        file: its whole path.
+        file: its full path.
         bytes: its size.
-        packages: in it, beside this program.
-        seconds: that it took, with the trial.
-        python: who can run it: implementation and minor version, then system and processor.
+        packages: how many it contains, besides this program.
+        seconds: how long it took, including the trial.
+        python: what can run it: implementation and minor version, then system and processor.
     """
 
     file: Path
@@ -79,7 +79,7 @@ class Packed:
 
     @property
     def spark_conf(self) -> dict[str, str]:
-        """The properties of Spark that send it to executors and let them run it."""
+        """The Spark properties that send it to executors and make them run it."""
         return {"spark.files": str(self.file), "spark.pyspark.python": f"./{self.file.name}"}
 
     @property
@@ -94,10 +94,10 @@ def pack(
 ) -> Packed:
     """Pack the running environment into ``target``, and check it.
 
-    Needs as much disk beside it as the packages have, for as long as it takes.
+    Meanwhile needs as much additional disk space as the packages have.
 
     Raises:
-        UsageError: the target is there, PEX is missing, or the environment cannot be packed.
+        UsageError: the target exists, PEX is missing, or the environment cannot be packed.
     """
     began = time.monotonic()
     target = target.absolute()
@@ -141,10 +141,10 @@ def _check_environment() -> None:
 
 
 def _packages() -> Iterator[Distribution]:
-    """All that this program needs on executors, once each, without the program.
+    """All packages that this program needs on executors, once each, without the program.
 
     Raises:
-        UsageError: one is missing, or is a checkout, which would not be in the file.
+        UsageError: one is missing, or is a checkout, which would not get into the file.
     """
     try:
         program = distribution(_PROGRAM)
@@ -199,13 +199,13 @@ def _checkout(package: Distribution) -> str | None:
 
 
 def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_progress: OnProgress) -> Path:
-    """The file, in ``folder``; raises UsageError with what PEX said."""
+    """Make the file in ``folder``; raises UsageError with PEX's message."""
     _copy_program(folder / "program")
     wanted = folder / "packages.txt"
     wanted.write_text("".join(f"{one.name}=={one.version}\n" for one in packages), "utf-8")
     made, log = folder / "made.pex", folder / "pex.log"
-    # --intransitive: the list is whole, but for what executors have. --non-hermetic-venv-scripts lets Spark's
-    # PYTHONPATH, where pyspark is, reach the Python that the file becomes.
+    # --intransitive: the list is complete, except for what executors have. --non-hermetic-venv-scripts lets
+    # Spark's PYTHONPATH, with pyspark, reach the Python that the file becomes.
     command = [
         sys.executable,
         "-m",
@@ -234,7 +234,7 @@ def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_p
 
 
 def _copy_program(folder: Path) -> None:
-    """This program as it runs, also from a checkout, with the version that executors compare."""
+    """Copy the running program, even from a checkout, with the version that executors compare."""
     shutil.copytree(_PACKAGE, folder / _PACKAGE.name, ignore=_LEFT_OUT)
     version = distribution(_PROGRAM).version
     info = folder / f"{_PROGRAM}-{version}.dist-info"
@@ -247,7 +247,7 @@ def _size(package: Distribution) -> int:
 
 
 def _used(folder: Path) -> int:
-    """Bytes of all files below; some vanish meanwhile."""
+    """The bytes of all files below ``folder``; some vanish meanwhile."""
     used = 0
     for at, _, names in os.walk(folder):
         for name in names:
@@ -266,7 +266,7 @@ def _wait(running: subprocess.Popen[bytes]) -> None:
 
 
 def _try(made: Path, folder: Path) -> None:
-    """Start like an executor's Python worker; raises UsageError if that fails."""
+    """Start the file like an executor's Python worker; raises UsageError if that fails."""
     library = Path(pyspark.__file__).parent / "python" / "lib"
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
     environment |= {

@@ -1,6 +1,6 @@
 """The Spark session that runs the workers.
 
-Longer than other modules, as each of Spark's settings stands beside its reason.
+Longer than other modules, as each of Spark's settings is next to its reason.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 _CHECKPOINT = "tabletopic-checkpoint-"
 
-# Why each: see the comment at its side; a person's [spark] conf wins over all of them.
+# Each with its reason; the user's [spark] conf overrides all of these.
 _DEFAULTS = {
-    # What is hidden where Spark shows properties: by a word of their name, or as a login in a URL.
+    # What Spark hides when it shows properties: by a word in their name, or a login in a URL.
     "spark.redaction.regex": rf"(?i){SECRET_NAME}|/[^\s/?#:@]*:[^\s/?#]*@",
     "spark.ui.enabled": "false",  # a port and memory nobody asked for
-    "spark.ui.showConsoleProgress": "false",  # bars of Spark's own would land in people's cells
+    "spark.ui.showConsoleProgress": "false",  # Spark's own bars would appear in users' cells
     "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
     "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants
     "spark.sql.shuffle.partitions": "2",
@@ -84,31 +84,31 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",
-    # Until the length of a topic's records is known; the worker sets the number by it after the first batch.
-    # The bytes bound a Python worker's memory, whatever comes (ADR 0011).
+    # Until the length of a topic's records is known: after the first batch, the worker sets it accordingly.
+    # The byte limit always bounds a Python worker's memory (ADR 0011).
     ARROW_RECORDS: "2000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024**2),
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "tabletopic_kernel.pipeline.worker.daemon",  # its workers are loaded
-    # A Python worker keeps the memory that it will need again for the next group of records: the kernel would
-    # have to clear every page anew, a fifth of its CPU time (ADR 0014). Spark ends workers that are idle.
+    "spark.python.daemon.module": "tabletopic_kernel.pipeline.worker.daemon",  # its workers are preloaded
+    # A Python worker keeps memory for the next group of records: else the kernel would have to clear every
+    # page again, a fifth of the worker's CPU time (ADR 0014). Spark ends idle workers.
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2),  # numpy's and Python's
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
-    # A consumer reads one partition. With fewer in the cache than a topic has partitions, each batch makes
-    # all of them anew. Those that were idle for five minutes are closed; each may hold a fetch in memory.
+    # A consumer reads one partition. If the cache holds fewer than a topic has partitions, each batch creates
+    # all of them again. Those idle for five minutes are closed; each may hold a fetch in memory.
     "spark.kafka.consumer.cache.capacity": "400",
-    # Of the checkpoint's files: without checksums, which would be files beside them. For each file that it
-    # makes Hadoop starts a program that sets its permissions.
+    # For the checkpoint's files: without checksums, which would be additional files, and for each file that
+    # it creates, Hadoop starts a program that sets its permissions.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
-    "spark.task.maxFailures": "1",  # a failed batch is begun again from the ledger instead
+    "spark.task.maxFailures": "1",  # a failed batch restarts from the ledger instead
 }
-# A tenth of the JVM's work less (ADR 0013): a collector without barriers at each store, and no second look at
-# the bounds of vectors, which Spark's writer keeps anyway.
+# Saves a tenth of the JVM's work (ADR 0013): a collector without a barrier at each store, and no second check
+# of vector bounds, which Spark's writer respects anyway.
 _COLLECTOR = "-XX:+UseParallelGC"
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# A person's own are added to ours, which Spark cannot do without.
+# The user's own are added to ours, which Spark cannot do without.
 _JOINED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
@@ -133,9 +133,10 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
 
     Raises:
         RetryableError: the cluster does not answer, or has ended the application.
-        SettingsError: Spark did not start with these settings; its log says why. Or of Spark Connect.
+        SettingsError: Spark did not start with these settings, and its log says why; or they are for Spark
+            Connect.
     """
-    # Longer than other functions, as what goes into the session and what tells why it did not start belong
+    # Longer than other functions, as what goes into the session and the reasons why it did not start belong
     # together.
     if url := connect_url({"spark.master": settings.master, **settings.conf}, os.environ):
         raise SettingsError(no_connect(url))
@@ -144,13 +145,13 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
     log = place.folder / "spark.log"
     known = log.stat().st_size if log.exists() else 0
     log4j = place.folder / "spark-log4j2.properties"
-    # As Java reads properties: Latin-1, and what is not in it escaped; a backslash would begin an escape.
+    # Java reads properties as Latin-1, with all else escaped; a backslash would begin an escape.
     log4j.write_text(_LOG4J.format(log=java_escaped(str(log))), "ascii")
     local = settings.is_local
     ours = {
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": _java_options(log4j, settings.conf),
-        # On the class path itself they can be in the class archive; only a cluster needs them sent.
+        # Directly on the class path, they can be in the class archive; only a cluster needs them sent.
         **(
             {"spark.driver.extraClassPath": ":".join(place.jars)}
             if settings.is_in_process
@@ -171,7 +172,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
             conf[key] = f"{own}{between}{settings.conf[key]}"
     conf = {"spark.app.name": "tabletopic", "spark.master": settings.master, **conf}
     builder = SparkSession.builder
-    # Again: a person's own JVM may run already, and has none of them.
+    # Again: the user's own JVM may already run, without these.
     for key, value in conf.items():
         builder = builder.config(key, value)
     loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
@@ -188,8 +189,8 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
                 _forget_stopped_context()
                 started.set_exception(not_started(error, settings.effective_master, log, known))
 
-    # In a thread of its own: in the main one pyspark takes over Ctrl-C and answers it by cancelling every
-    # job there is, the table topics' too.
+    # In a separate thread: in the main thread, pyspark takes over Ctrl-C and cancels every job, including the
+    # table topics'.
     threading.Thread(target=start, name="spark start", daemon=True).start()
     session = started.result()
     session.sparkContext.setLogLevel("WARN")
@@ -200,7 +201,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
 def give_keys(session: SparkSession, *catalogs: Mapping[str, str]) -> None:
     """Pass credentials to Java's Glue client here, as any user can read a command line.
 
-    It has one set of them: a catalog with others than the first is none of Spark's.
+    It has only one set of them: Spark cannot use a catalog whose credentials differ from the first one's.
     """
     glue = next((one for one in catalogs if catalog_type(one) == "glue"), {})
     for name, text in java_properties_of_aws(glue).items():
@@ -209,7 +210,7 @@ def give_keys(session: SparkSession, *catalogs: Mapping[str, str]) -> None:
 
 
 def _catalogs(catalogs: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Spark's catalogs, without those that it has no way to: only queries need them, and they say so."""
+    """Spark's catalogs, without those that it cannot reach: only queries need these, and report it."""
     conf: dict[str, str] = {}
     for at, properties in enumerate(catalogs):
         with contextlib.suppress(SettingsError):
@@ -218,13 +219,13 @@ def _catalogs(catalogs: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
-    """Ours of the driver, before a person's ``own``."""
+    """Our options for the driver, before the user's ``own``."""
     log = java_option(f"-Dlog4j2.configurationFile={log4j}")
     return f"{log} {_jvm_options(own.get('spark.driver.extraJavaOptions', ''))}"
 
 
 def _jvm_options(own: str) -> str:
-    """Ours of every JVM, before a person's ``own``; it refuses to start with two collectors."""
+    """Our options for every JVM, before the user's ``own``; a JVM refuses to start with two collectors."""
     chosen = re.search(r"-XX:\+Use\w+GC\b", own)
     return " ".join([*([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
 
@@ -232,11 +233,11 @@ def _jvm_options(own: str) -> str:
 def warm_up(session: SparkSession, kafka: Mapping[str, str] | None = None, limit_s: int = 120) -> None:
     """Process a few dummy rows, so that a topic's first batch does not wait for class loading.
 
-    They are made up. ``kafka``: options of Spark's source, whose records are read as well; a broker that does
-    not give them is no trouble here, for the topics will say so.
+    ``kafka``: options of Spark's source, from which records are read as well; a broker that does not deliver
+    any is not an error here, as the topics will report it.
 
     Raises:
-        RetryableError: they did not arrive.
+        RetryableError: the dummy rows did not arrive.
     """
     _let_through(session, "rate-micro-batch", {"rowsPerBatch": "100"}, limit_s)
     if kafka is not None:
@@ -275,7 +276,7 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the session can still be used: its JVM can be killed, a cluster can end the application."""
+    """Whether the session is still usable: its JVM may be killed, or a cluster may end the application."""
     context = session.sparkContext
     return _runs(context._gateway) and not _is_stopped(context)
 
@@ -293,7 +294,7 @@ def _runs(gateway: Any) -> bool:
 
 
 def _is_stopped(context: SparkContext) -> bool:
-    """Whether the JVM has ended the application, which pyspark does not notice by itself."""
+    """Whether the JVM has ended the application, which pyspark itself does not notice."""
     jsc: Any = context._jsc
     if jsc is None:
         return True
@@ -304,7 +305,7 @@ def _is_stopped(context: SparkContext) -> bool:
 
 
 def _forget_stopped_context() -> None:
-    """Let go of an application that has ended as it began; else each later session would get it again."""
+    """Drop an application that ended while it started; otherwise each later session would get it again."""
     context = SparkContext._active_spark_context
     if context is not None and _is_stopped(context):
         with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
@@ -312,9 +313,9 @@ def _forget_stopped_context() -> None:
 
 
 def _forget_dead_jvm() -> None:
-    """Let go of a JVM that is gone, perhaps before it had a session, so that the next one is another.
+    """Drop a JVM that is gone, perhaps before it had a session, to get a new one next time.
 
-    pyspark keeps it at class level and has no public way to drop what cannot be stopped any more.
+    pyspark keeps it at class level, with no public way to drop what can no longer be stopped.
     """
     gateway: Any = SparkContext._gateway
     if gateway is None or _runs(gateway):
@@ -326,9 +327,9 @@ def _forget_dead_jvm() -> None:
 
 
 def new_checkpoint(session: SparkSession) -> Path:
-    """A folder for a query's checkpoint, beside Spark's own temporary files; the caller removes it.
+    """A folder for a query's checkpoint, next to Spark's own temporary files; the caller removes it.
 
-    Those that a killed process left are removed here.
+    Also removes folders that a killed process left.
     """
     parent = Path(session.conf.get("spark.local.dir") or tempfile.gettempdir())
     parent.mkdir(parents=True, exist_ok=True)

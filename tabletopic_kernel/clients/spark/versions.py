@@ -1,8 +1,8 @@
 """Whether the executors of a cluster have the host's versions.
 
-The host puts its own into a variable of the executors, and each executor's Python daemon compares them as it
-starts: also those of executors that join later. Imports nothing of this package, for another version of it
-may be there.
+The host puts its own into an environment variable of the executors, and each executor's Python daemon
+compares them at startup, even if the executor joins later. Imports nothing from this package, as another
+version of it may be installed there.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from pyspark import version as pyspark_version
 
 VARIABLE = "TABLETOPIC_VERSIONS"
 _PACKAGES = ("pyarrow", "pyiceberg", "tabletopic")
-# What an executor runs; a checkout has the same version from one release to the next.
+# The code that an executor runs; a checkout has the same version from one release to the next.
 _FOLDERS = ("clients", "formats", "model", "pipeline", "table")
 OTHER_VERSIONS = "has other versions than this host"
 
 
 def own_versions() -> str:
-    """Those of this process, as text without spaces that Java and shells pass on as it is.
+    """The versions of this process, as text without spaces, which Java and shells pass on unchanged.
 
     >>> own_versions().startswith("python:3.")
     True
     """
     python = ".".join(platform.python_version_tuple()[:2])
-    # Spark has its own pyspark on the path of its workers, whatever is installed.
+    # Spark puts its own pyspark on its workers' path, whatever is installed.
     packages = {name: _version(name) for name in _PACKAGES}
     known = {"python": python, "pyspark": pyspark_version.__version__, **packages, "code": _digest()}
     return ",".join(f"{name}:{text}" for name, text in known.items())
 
 
 def differences(wanted: str, found: str) -> list[str]:
-    """Which of ``found`` are not as ``wanted``; both are texts of ``own_versions``.
+    """The versions in ``found`` that differ from ``wanted``; both are texts of ``own_versions``.
 
     >>> differences("python:3.11,pyarrow:26.0", "python:3.11,pyarrow:25.0")
     ['pyarrow 25.0 instead of 26.0']
@@ -52,7 +52,7 @@ def differences(wanted: str, found: str) -> list[str]:
 
 
 def check_versions(wanted: str) -> None:
-    """Let this process end, with a reason on standard error, unless its versions are as ``wanted``.
+    """End this process, with a reason on standard error, unless its versions are as ``wanted``.
 
     Raises:
         SystemExit: they are not.

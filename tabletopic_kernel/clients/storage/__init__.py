@@ -1,1 +1,1 @@
-"""Where tables lie: files, and whether they can be written."""
+"""The storage of tables: files, and whether they can be written."""

@@ -1,6 +1,6 @@
 """Position delete files: which rows of which data files are deleted (Iceberg spec, "Position Delete Files").
 
-They are read a piece at a time, so that memory is bounded whatever their size.
+They are read in pieces, which bounds memory whatever their size.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _AT_ONCE = 1024**2  # positions read at a time
 
 
 def read_positions(io: FileIO, location: str) -> Iterator[tuple[str, Positions]]:
-    """Locations of data files, as they are spelt, and positions in them; one may come several times.
+    """Locations of data files, spelled as in the file, with positions in them; a location may recur.
 
     Raises:
-        ActionNeededError: it is no position delete file in Parquet.
+        ActionNeededError: it is not a position delete file in Parquet.
         OSError: the storage does not answer, or has no such file.
     """
     with io.new_input(location).open() as stream:
@@ -65,12 +65,12 @@ def _by_path(batch: pa.RecordBatch, location: str) -> Iterator[tuple[str, Positi
 
 
 def mark_deleted(io: FileIO, applies: Mapping[str, Collection[str]], masks: Mapping[str, Mask]) -> None:
-    """Set in ``masks``, one of each data file's rows, which of them are deleted.
+    """Mark the deleted rows in ``masks``, one mask per data file.
 
-    A position that two delete files have counts once, and one that no row has for nothing, as readers do.
+    As for readers, a position in two delete files counts once, and one beyond the rows does not count.
 
     Args:
-        applies: by location of a delete file, the data files that it applies to; it may name others, too.
+        applies: the data files that each delete file applies to, by its location; it may name others, too.
 
     Raises: as ``read_positions``.
     """
@@ -86,17 +86,17 @@ def _wrong(location: str) -> ActionNeededError:
 
 
 def write_positions(io: FileIO, location: str, data: DataFile, positions: Positions) -> DataFile:
-    """A file that deletes the rows at ``positions`` (ascending, once each) of the data file ``data``.
+    """Write a file that deletes the rows at ``positions`` (ascending, unique) of the data file ``data``.
 
     Raises:
-        OSError: the storage did not take it.
+        OSError: the storage did not accept it.
     """
     path = data.file_path
     columns = [pa.repeat(pa.scalar(path), len(positions)), pa.array(positions, pa.int64())]
     output = io.new_output(location)
     with output.create() as sink:
         pq.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA), sink, compression="zstd")
-    # Readers take equal bounds for the only file that is meant, so they are whole.
+    # Readers take equal bounds for the only file that is meant, so they are not truncated.
     bounds = {PATH_ID: path.encode()}
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,

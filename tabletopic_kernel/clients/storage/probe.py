@@ -1,7 +1,7 @@
-"""Whether catalog and storage take what a table topic writes, tried before anything is made.
+"""Tries whether catalog and storage accept what a table topic writes, before anything is created.
 
-What is written is taken back: rows of a database by a rollback, a file by its removal. Each trial ends within
-``LIMIT_S``, whatever the servers do: clients that wait longer are left to themselves.
+Everything written is undone: rows in a database are rolled back, a file is removed. Each trial ends within
+``LIMIT_S``, whatever the servers do: clients that wait longer are abandoned.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from tabletopic_kernel.model.redact import is_secret
 T = TypeVar("T")
 LIMIT_S: Final = 10.0
 _FILE: Final = ".tabletopic-probe-"
-# Clients ask again for longer than anybody waits for a trial; what a person has set stays.
+# By default, clients retry for longer than anybody waits for a trial; user settings win.
 _IMPATIENT: Final = {"glue.max-retries": "1", "s3.connect-timeout": "3"}
 _KEYS: Final = ("s3.", "gcs.", "adls.", "client.")
 
 
 class Place(NamedTuple):
-    """Where a table lies or will lie, and the client that reads and writes there."""
+    """The location of an existing or future table, and the client that reads and writes there."""
 
     location: str
     io: FileIO
 
 
 def open_impatient(properties: Mapping[str, str]) -> Catalog:
-    """The catalog for a trial: as ``open_catalog``, with fewer tries of its client; raises as that does."""
+    """The catalog for a trial: like ``open_catalog``, with fewer retries; raises the same errors."""
     return open_catalog({**_IMPATIENT, **properties})
 
 
 def within_limit(trial: Callable[[], T], *, what: str = CATALOG) -> T:
-    """The outcome of a trial; raises RetryableError where it is not done in time.
+    """The outcome of a trial; raises RetryableError if it does not end in time.
 
-    The thread of one that hangs stays until its client gives up; the end of the process does not wait for it.
+    The thread of a hanging trial stays until its client gives up; the process does not wait for it to exit.
     """
     outcome: Future[T] = Future()
 
@@ -81,7 +81,7 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG) -> T:
 def try_table(
     properties: Mapping[str, str], identifier: tuple[str, ...], table_properties: Mapping[str, str]
 ) -> None:
-    """See that a table topic can be kept in ``identifier``: the catalog takes changes, the storage files.
+    """Check that ``identifier`` can be a topic's table: the catalog accepts changes, the storage files.
 
     Raises:
         SettingsError: [catalog] is wrong, whatever a server says.
@@ -106,7 +106,7 @@ def try_table(
 
 
 def try_changes(catalog: Catalog) -> None:
-    """Let a database take a change and take it back; other catalogs have no way to try.
+    """Make a change in a database and roll it back; other catalogs offer no way to try.
 
     Raises: as ``reachable``.
     """
@@ -128,10 +128,10 @@ def try_changes(catalog: Catalog) -> None:
 
 
 def table_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
-    """Where the table lies, or would be made; None where only the catalog knows, and does not tell yet.
+    """The place of the table, or where it would be created; None if only the catalog knows.
 
     Raises:
-        SettingsError: nothing says where.
+        SettingsError: no setting says where.
         RetryableError, ActionNeededError: as ``reachable``.
     """
     with reachable(CATALOG):
@@ -144,7 +144,7 @@ def table_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
 
 
 def default_place(catalog: Catalog) -> Place | None:
-    """Where tables lie unless their namespace says otherwise; None where only the catalog knows."""
+    """The place of tables unless their namespace says otherwise; None if only the catalog knows."""
     warehouse = warehouse_location(catalog.properties)
     if warehouse is None or (isinstance(catalog, RestCatalog) and not _has_keys(catalog, warehouse)):
         return None
@@ -152,18 +152,18 @@ def default_place(catalog: Catalog) -> Place | None:
 
 
 def try_folder(place: Place, *, must_delete: bool = True) -> None:
-    """Write a small file, read it, delete it; of folders of this machine none is made that is not there.
+    """Write a small file, read it, delete it; creates no folders on this machine.
 
-    Table buckets of S3 Tables refuse deletes and remove what no table names by themselves: without
-    ``must_delete`` a file that stays is no trouble.
+    Table buckets of S3 Tables refuse deletes, and themselves remove what no table refers to: without
+    ``must_delete``, a file that stays is not an error.
 
     Raises:
-        RetryableError, ActionNeededError: as ``reachable``; or other bytes come back.
+        RetryableError, ActionNeededError: as ``reachable``; or different bytes come back.
     """
     path = f"{_existing(place.location).rstrip('/')}/{_FILE}{uuid.uuid4().hex}"
     text = uuid.uuid4().bytes
     with reachable(STORAGE):
-        # Without a look whether it is there: stores tell why they refuse a PUT, and not a HEAD.
+        # Without a check whether it exists: stores say why they refuse a PUT, but not a HEAD.
         with place.io.new_output(path).create(overwrite=True) as stream:
             stream.write(text)
         try:
@@ -185,25 +185,25 @@ def _metastore_place(catalog: MetastoreCatalog, identifier: tuple[str, ...]) -> 
         properties = catalog.load_namespace_properties(namespace)
     except NoSuchNamespaceError:
         is_there = False
-    except Exception as error:  # it may be there and not be shown
+    except Exception as error:  # it may exist and be hidden
         if not is_refused(error):
             raise
     location = properties.get("location") or catalog.properties.get("warehouse")
     if location:
         return Place(location, catalog._load_file_io(location=location))
     if not is_there and type(catalog).__name__ == "HiveCatalog":
-        return None  # the metastore has a warehouse of its own for new databases
+        return None  # the metastore has its own warehouse for new databases
     raise ValueError("No default path is set, please specify a location when creating a table")
 
 
 def _rest_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
-    """By a table that is staged and never made: with it come location and keys (Iceberg's REST interface)."""
+    """The place, from a staged table that is never created: it has location and keys (Iceberg's REST API)."""
     schema = Schema(NestedField(1, "probe", LongType(), required=False))
     try:
         staged = catalog.create_table_transaction(identifier, schema)._table
-    except NoSuchNamespaceError:  # it is made with the table
+    except NoSuchNamespaceError:  # it will be created with the table
         return default_place(catalog)
-    except Exception as error:  # a server need not know how
+    except Exception as error:  # servers need not support it
         if is_refused(error):
             return default_place(catalog)
         raise
@@ -211,17 +211,17 @@ def _rest_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
 
 
 def _has_keys(catalog: Catalog, location: str) -> bool:
-    """Whether it is known what opens the storage: a REST catalog may lend keys with each table."""
+    """Whether the storage's keys are known: a REST catalog may lend them with each table."""
     is_here = urlparse(location).scheme in ("", "file")
     return is_here or any(is_secret(name) for name in catalog.properties if name.startswith(_KEYS))
 
 
 def _existing(location: str) -> str:
-    """The folder, or the nearest one above it that is there; that of an object store is always there."""
+    """The folder, or its nearest existing parent; on an object store, folders always exist."""
     parts = urlparse(location)
     if parts.scheme not in ("", "file"):
         return location
-    folder = parts.path  # as PyIceberg reads it: nothing is unquoted
+    folder = parts.path  # not unquoted, like PyIceberg
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     return folder

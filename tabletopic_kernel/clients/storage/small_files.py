@@ -1,4 +1,4 @@
-"""PyIceberg's files by PyArrow, with one request for a small file on S3 where it takes four."""
+"""PyIceberg's PyArrow files, with one request for a small file on S3 instead of four."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Counted:
 
 
 class _OutputFile(PyArrowFile):
-    """A file whose length is known to whoever wrote it; PyIceberg asks the storage for it."""
+    """A file that knows its length once written; PyIceberg would ask the storage for it."""
 
     _written: _Counted | None = None
 
@@ -68,21 +68,21 @@ class _OutputFile(PyArrowFile):
 
 
 class SmallFileIO(PyArrowFileIO):
-    """Puts a file that fits into a buffer at once; PyIceberg has no property for that.
+    """Puts a file that fits into a buffer with one request; PyIceberg has no property for that.
 
-    A commit of one small file writes four of them; each began an upload in parts, sent one, and ended it, and
-    was looked at for its length. Whether a staged file has that length, the commit asks the storage.
+    A commit of one small file writes four of them. Each would begin a multipart upload, send one part, end
+    the upload, and ask for its length. A commit asks the storage whether a staged file has that length.
     """
 
     def new_output(self, location: str) -> PyArrowFile:
-        """A file to write, which needs no look for its length."""
+        """A file to write, whose length needs no request."""
         made = super().new_output(location)
         return _OutputFile(made.location, made._path, made._filesystem, made._buffer_size)
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)
-        if "s3.retry-strategy-impl" in self.properties:  # its object would be lost
+        if "s3.retry-strategy-impl" in self.properties:  # the strategy object would be lost
             return made
-        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to make it again elsewhere
+        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to recreate it
         again: dict[str, Any] = {**options, "allow_delayed_open": True}
         return make(again)

@@ -1,4 +1,4 @@
-"""The storage of a table: which files its manifests name, and whether staged files are there and whole."""
+"""The storage of a table: the files in its manifests, and whether staged files exist in full."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pyiceberg.table.snapshots import Snapshot
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.model.errors import RetryableError
 
-_READERS = 8  # most of the time of a read is the storage's
-_AT_ONCE = 16  # requests of an object store; each takes some ten milliseconds, most of them waiting
+_READERS = 8  # a read mostly waits for the storage
+_AT_ONCE = 16  # requests to an object store; each takes some tens of milliseconds, mostly waiting
 
 
 def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile]:
-    """Manifests of data and of deletes that any of ``snapshots`` has, by path; several share most of theirs.
+    """Data and delete manifests of any of ``snapshots``, by path; snapshots share most of theirs.
 
     Raises:
-        FileNotFoundError: the list of a snapshot is gone.
-        RetryableError: a list names fewer files than its snapshot has.
+        FileNotFoundError: the manifest list of a snapshot is gone.
+        RetryableError: a manifest list has fewer files than its snapshot.
         OSError: the storage does not answer.
     """
     with ThreadPoolExecutor(_READERS, "manifest lists") as pool:
@@ -30,7 +30,7 @@ def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, Manifes
 
 
 def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests of a snapshot if its list is whole: readers take a cut between two blocks for its end."""
+    """A snapshot's manifests, if the list is complete: readers take a cut between blocks for its end."""
     found = snapshot.manifests(io)
     figures = snapshot.summary.additional_properties if snapshot.summary else {}
     expected = sum(int(figures.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))
@@ -45,13 +45,13 @@ def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def live_files(
     io: FileIO, manifests: Iterable[ManifestFile]
 ) -> Iterable[tuple[ManifestFile, dict[str, int]]]:
-    """Files, of rows and of deletes, that each manifest lists as part of the table: location → bytes.
+    """The data and delete files that each manifest lists as part of the table: location → bytes.
 
-    Entries of files that were removed do not count: a snapshot that still has such a file says so itself.
+    Entries of removed files do not count: a snapshot that still has such a file lists it itself.
 
     Raises:
         FileNotFoundError: a manifest is gone.
-        RetryableError: a manifest has fewer entries than its list says.
+        RetryableError: a manifest has fewer entries than the manifest list says.
         OSError: the storage does not answer.
     """
 
@@ -63,7 +63,7 @@ def live_files(
 
 
 def sizes_of(io: FileIO, paths: Sequence[str]) -> dict[str, int]:
-    """Bytes of files, each asked for; raises as ``manifests_of``."""
+    """The sizes of files in bytes, one request each; raises as ``manifests_of``."""
     with ThreadPoolExecutor(_AT_ONCE, "sizes") as pool:
         return dict(zip(paths, pool.map(lambda path: len(io.new_input(path)), paths), strict=True))
 
@@ -81,9 +81,9 @@ def _live(io: FileIO, manifest: ManifestFile) -> dict[str, int]:
 
 
 def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> list[str]:
-    """What is wrong with files that are missing or shorter than they were written, a text for each.
+    """A message for each file that is missing or shorter than it was written.
 
-    Asks the storage for the length of each, in parallel. ``lent``: see ``reachable``.
+    Asks the storage for each file's length, in parallel. ``lent``: see ``reachable``.
 
     Raises:
         RetryableError, ActionNeededError: as ``reachable``.

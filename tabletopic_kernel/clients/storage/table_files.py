@@ -1,7 +1,8 @@
-"""PyIceberg's files by PyArrow on every store: S3, Google's, Azure's, and folders.
+"""PyIceberg's files through PyArrow on every store: S3, Google's, Azure's, and folders.
 
-For Azure PyIceberg would take adlfs, which none of our dependencies brings and which cannot be listed as the
-removal of files needs it; and its own way by PyArrow takes ``container@account.host`` for the container.
+For Azure, PyIceberg would use adlfs, which none of our dependencies installs and which does not list files
+the way their removal needs; and its own support through PyArrow takes ``container@account.host`` for the
+container.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tabletopic_kernel.model.errors import SettingsError
 
 _LOGINS: Final = (ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID)
 AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
-# Google's client would retry for 15 minutes without telling anyone of an outage. `doctor` waits for 10 s.
+# By default, Google's client retries for 15 minutes, during which nobody would learn of an outage. `doctor`
+# waits for 10 s.
 _GCS_TRIES: Final = timedelta(seconds=8)
 _READ_WHOLE_BYTES: Final = 32 * 1024**2
 _METADATA: Final = (".metadata.json", ".avro")  # read whole, whatever their size
@@ -56,15 +58,15 @@ class _GoogleFile(PyArrowFile):
 
 
 class TableFileIO(SmallFileIO):
-    """A location may name the account of Azure or leave it to ``adls.account-name``; its own goes first.
+    """Files on every store. A location on Azure names its account, or else ``adls.account-name`` does.
 
     Raises:
-        SettingsError: properties that PyArrow cannot use, when a file of that store is asked for.
+        SettingsError: PyArrow cannot use the properties, when a file of that store is opened.
     """
 
     @staticmethod
     def parse_location(location: str, properties: Mapping[str, Any] = {}) -> tuple[str, str, str]:
-        """Scheme, authority, and the path as PyArrow has it: ``container/folder/file`` for Azure.
+        """Scheme, authority, and the path in PyArrow's form: ``container/folder/file`` for Azure.
 
         >>> TableFileIO.parse_location("abfss://lake@acme.dfs.core.windows.net/t/x")
         ('abfss', 'lake@acme.dfs.core.windows.net', 'lake/t/x')
@@ -93,15 +95,15 @@ class TableFileIO(SmallFileIO):
                 f"[catalog] {GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in milliseconds since 1970"
             )
         made = super()._initialize_gcs_fs()
-        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to make it again elsewhere
+        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to recreate it
         again: dict[str, Any] = {**options, "retry_time_limit": _GCS_TRIES}
         return make(again)
 
 
 def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, Any]:
-    """``adls.*`` for the account that a location names, ``container@account.host``, or the one that is set.
+    """``adls.*`` for the account in a location, ``container@account.host``, or the configured one.
 
-    Catalogs lend ``adls.sas-token.<account>``, with or without the host behind it, as Iceberg's Java does.
+    Like Iceberg's Java, catalogs lend ``adls.sas-token.<account>``, with or without the host after it.
 
     >>> lent = {"adls.sas-token.acme.dfs.core.windows.net": "sig=1"}
     >>> azure_properties(lent, "lake@acme.dfs.core.windows.net")
@@ -114,7 +116,7 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
         if account != found.get(ADLS_ACCOUNT_NAME):
             found[ADLS_ACCOUNT_NAME] = account
         kind, _, domain = authority.partition(".")
-        if kind in ("dfs", "blob") and domain != "core.windows.net":  # of another cloud of Azure's
+        if kind in ("dfs", "blob") and domain != "core.windows.net":  # one of Azure's other clouds
             found.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
             found.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
     account = found.get(ADLS_ACCOUNT_NAME, "")
@@ -128,10 +130,10 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
         if lent != name and lent.partition(".")[0] == account:
             found[ADLS_SAS_TOKEN] = value
     if not found.get(ADLS_ACCOUNT_KEY) and not found.get(ADLS_SAS_TOKEN):
-        # Every other way asks Azure's login for a token, and PyArrow's client ends the whole process (abort)
-        # when that does not answer while a file is read.
+        # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
+        # process if that does not answer while a file is read.
         raise SettingsError("[catalog] adls.account-key or adls.sas-token is needed for Azure's storage")
     found = {name: value for name, value in found.items() if name not in _LOGINS}
     if token := found.get(ADLS_SAS_TOKEN):
-        found[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow puts it behind the address as it is
+        found[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
     return {name: value for name, value in found.items() if name.startswith("adls.")}
