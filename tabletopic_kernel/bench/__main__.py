@@ -34,7 +34,7 @@ from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 
-_WARM_UP = 4_000_000  # records before counting begins: the JVM compiles its hot paths meanwhile
+_WARM_UP = 4_000_000  # records before measuring begins: the JVM compiles its hot paths meanwhile
 _BATCH_AIMS_S = {4: 0.6, 10: 1.0, 100: 2.0}
 _AIMS_US: dict[Format, float] = {"avro": 3.5, "protobuf": 3.0, "json": 5.0}
 
@@ -62,7 +62,7 @@ class Result:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is asked for; returns the exit code."""
+    """Run the requested benchmark; returns the exit code."""
     given = _parser().parse_args(arguments)
     if given.commits:
         return _aging(given.commits, as_json=given.json)

@@ -40,7 +40,7 @@ from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tabletopic_kernel.table.sweep import remove_expired
 
 _RETENTION = Retention.of(TopicSettings())
-_HOUR_MS = 3_600_000  # commits follow at once, and are to be as old as those of hours
+_HOUR_MS = 3_600_000  # commits follow at once, but should be as old as those of hours
 _IDENTIFIER = ("default", "load")
 _ROWS = 200  # of a commit
 _FRESH = 100  # commits of a fresh table before the next one takes its place
@@ -97,7 +97,7 @@ class Age:
 
 
 class Life:
-    """A table, its ledger, and the ``rows`` that each commit adds so many ``times``."""
+    """A table, its ledger, and the ``rows`` that each commit adds ``times`` times."""
 
     def __init__(self, folder: Path, rows: int = _ROWS, times: int = 1) -> None:
         uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
@@ -121,7 +121,7 @@ class Life:
         self.maintenance_s = 0.0
 
     def append(self) -> float:
-        """One more commit of rows; its CPU seconds."""
+        """Commit rows once more; returns its CPU seconds."""
         files = self._writer.write(self._rows)
         start = self.ledger.next_offsets[0]
         staged = StagedOffsets({0: start}, {0: start + len(self._rows)})
@@ -145,7 +145,7 @@ class Life:
         self.maintenance_s += time.process_time() - began
 
     def compact(self) -> None:
-        """Put small files together, as the owner would."""
+        """Merge small files, as the owner would."""
         plan = plan_compaction(self.table.table)
         for group in plan.groups:
             task = RewriteTask(self.table.plan(), 1, group.to_read(), group.files[0].partition)
@@ -154,7 +154,7 @@ class Life:
             self._commit(result.files, after, group.replaced(result.moved, plan.delete_files))
 
     def expire(self, retention: Retention | None = None) -> None:
-        """Expire what is due in an hour, as the owner would, or by another ``retention``."""
+        """Expire what is due in an hour, as the owner would, or with another ``retention``."""
         table, at_ms = self.table.table, now_ms() + _HOUR_MS
         found = leavings(table, to_expire(table.metadata, retention or _RETENTION, at_ms))
         if found.ids:
@@ -163,13 +163,13 @@ class Life:
 
     @property
     def data_files(self) -> int:
-        """Of the newest snapshot."""
+        """The number of data files in the newest snapshot."""
         head = self.table.table.metadata.current_snapshot()
         return int(summary(head).get("total-data-files", 0)) if head else 0
 
     @property
     def snapshots(self) -> int:
-        """That the table has."""
+        """The number of snapshots."""
         return len(self.table.table.metadata.snapshots)
 
     def sample(self, commits: int, spent_s: list[float], fresh_s: list[float]) -> Sample:
@@ -186,7 +186,7 @@ class Life:
 
 
 def _cpu_ms(work: Callable[[], object]) -> float:
-    """The least of some tries, in ms of CPU."""
+    """The minimum of some tries, in ms of CPU."""
     found = []
     for _ in range(_TRIES):
         began = time.process_time()
@@ -226,13 +226,13 @@ def age(
     """Commit so often, twice at least, to a table below ``folder``, which must be empty.
 
     Raises:
-        InternalError: rows are missing at the end, or are there twice.
+        InternalError: rows are missing at the end, or duplicated.
     """
     life, fresh = Life(folder), FreshTables(folder / "fresh")
     spent, fresh_spent, samples, sampled = list[float](), list[float](), list[Sample](), 0
     every = max(1, commits // _SAMPLES)
     gc.collect()
-    gc.freeze()  # as a host does when it has started
+    gc.freeze()  # like a host once it has started
     try:
         for number in range(1, commits + 1):
             spent.append(life.append())

@@ -1,7 +1,7 @@
-"""What maintenance costs a topic over the shape of a day: CPU per record with it and without it.
+"""What maintenance costs a topic over the course of a day: CPU per record with and without it.
 
-Two stacks with a host each get the same records at the same time, so whatever else the machine does slows
-both alike. A day passes in minutes: commits are a second apart, and the rate rises and falls once.
+Two stacks with a host each get the same records at the same time, so other load on the machine slows both
+alike. A day passes in minutes: commits are a second apart, and the rate rises and falls once.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tabletopic_kernel.workbench.workbench import Workbench
 
 _TOPIC = "load"
 _NIGHT = 0.1  # of the rate at noon
-WARM_UP_S = 60  # at the rate of noon: the JVM compiles its hot paths meanwhile
+WARM_UP_S = 60  # at noon's rate: the JVM compiles its hot paths meanwhile
 _LIMIT_S = 300.0
 _MAINTENANCE = {"with maintenance": "on", "without": "off"}
 
 
 @dataclass(frozen=True)
 class Day:
-    """A topic's day: records and CPU µs per record after the warm-up, and what the table has at its end."""
+    """A topic's day: records and CPU µs per record after the warm-up, and the table's contents at its end."""
 
     records: int
     cpu_us_per_record: float
@@ -43,7 +43,7 @@ class Day:
 
 
 def rates(seconds: int, noon: float) -> list[int]:
-    """Records to send in each second of a day: a tenth of ``noon`` at its ends.
+    """Records to send in each second of a day: a tenth of ``noon`` at either end.
 
     >>> rates(5, 1000)
     [100, 550, 1000, 550, 100]
@@ -55,15 +55,15 @@ def rates(seconds: int, noon: float) -> list[int]:
 def day(
     folder: Path, seconds: int, noon: int, on_progress: Callable[[int], None] = lambda _: None
 ) -> dict[str, Day]:
-    """Let a day of ``seconds`` pass; by name, with maintenance and without it.
+    """Run a day of ``seconds``, with and without maintenance; returns both, by name.
 
     Args:
         folder: for the stacks; empty.
         noon: records per second at the day's peak.
-        on_progress: called with the seconds passed, the warm-up included.
+        on_progress: called with the seconds passed, including the warm-up.
 
     Raises:
-        TableTopicError: a host ended, or the records did not all become rows in time.
+        TableTopicError: a host ended, or not all records became rows in time.
     """
     with ExitStack() as stack:
         sides = {
@@ -85,14 +85,14 @@ class _Side:
         self._producer = make_producer(bench.servers.kafka)
 
     def send(self, count: int) -> None:
-        """Send so many records."""
+        """Send ``count`` records."""
         for key, value in islice(self._records, count):
             self._producer.produce(_TOPIC, value, key)
         self._producer.flush()
         self._sent += count
 
     def counted(self) -> tuple[int, float]:
-        """Rows, once all records are rows, and CPU seconds so far."""
+        """Wait until all records are rows; returns their number, and the CPU seconds so far."""
         deadline = time.monotonic() + _LIMIT_S
         while (rows := self._bench.status(_TOPIC)[0].rows) < self._sent:
             if time.monotonic() > deadline:
@@ -103,7 +103,7 @@ class _Side:
         return rows, sum(self._meter.read())
 
     def day(self, before: tuple[int, float]) -> Day:
-        """What came since ``before``."""
+        """The day since ``before``."""
         rows, seconds = self.counted()
         records = rows - before[0]
         events = list(self._bench.events(_TOPIC))
@@ -120,7 +120,7 @@ class _Side:
 def _pass(
     sides: Collection[_Side], rates_by_second: Sequence[int], on_progress: Callable[[int], None]
 ) -> None:
-    """Send what each second brings to all sides."""
+    """Send each second's records to all sides."""
     began = time.monotonic()
     for second, count in enumerate(rates_by_second, 1):
         for side in sides:

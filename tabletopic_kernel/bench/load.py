@@ -84,7 +84,7 @@ _REGISTERED: Final[dict[Format, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Load:
-    """A topic's records: key and value of ``records`` in circles. ``schema_id`` None: they name none."""
+    """A topic's records: keys and values of ``records``, repeated. ``schema_id`` None: they name none."""
 
     topic: str
     format: Format
@@ -93,7 +93,7 @@ class Load:
 
     @property
     def value_format(self) -> str:
-        """The setting under which the topic is read."""
+        """The value_format with which the topic is read."""
         return "json" if self.schema_id is None else "by_schema_id"
 
     @property
@@ -106,7 +106,7 @@ class Load:
         send_in_circles(workbench.servers.kafka, self.topic, self.records, count, on_progress=on_progress)
 
     def decoder(self, columns: Schema) -> Decoder:
-        """The decoder that a worker uses for them; ``columns`` are the table's, of the value."""
+        """The decoder that a worker uses for them; ``columns``: the value's columns in the table."""
         if self.schema_id is None:
             return inferring_decoder(columns)
         kind, text = _REGISTERED[self.format]
@@ -126,7 +126,7 @@ def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
 
 
 def encoder(what: Format, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:
-    """From an event to a record's value; ``schema_id`` None only for JSON without a schema."""
+    """A function from an event to a record's value; ``schema_id`` is None only for JSON without a schema."""
     if schema_id is None:
         return _json
     return {"avro": _avro, "json_schema": _framed_json, "protobuf": _protobuf}[what](schema_id)
@@ -155,7 +155,7 @@ def _protobuf(schema_id: int) -> Callable[[dict[str, Any]], bytes]:
         milliseconds = fields.pop("event_time")
         message = message_class(**fields)
         message.event_time.FromMilliseconds(milliseconds)
-        # One byte 0 between id and message: the schema's first message.
+        # A 0 byte between id and message: the schema's first message type.
         return prefix(schema_id) + b"\0" + bytes(message.SerializeToString())
 
     return encode

@@ -1,7 +1,7 @@
 """The measurements: CPU per record of the path and of its lower bound, small batches, and freshness.
 
-CPU time of the host's process tree is counted, not the clock's: machines are busy with other things. The
-broker and the registry are not counted.
+Measures CPU time of the host's process tree, not wall-clock time: machines are busy with other things. The
+broker and the registry are not included.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _BATCHES_LIMIT_S = 300.0
 
 
 def seconds_of_batches(workbench: Workbench, partitions: Sequence[int]) -> dict[int, float]:
-    """Median seconds of a batch of 2,000 records, by number of partitions; the first batch is not counted."""
+    """Median seconds of a batch of 2,000 records, by number of partitions; without the first batch."""
     return {count: _seconds(workbench, f"wide-{count}", count) for count in partitions}
 
 
 def _seconds(workbench: Workbench, topic: str, partitions: int) -> float:
     kafka: dict[str, str | int | float | bool] = {**workbench.servers.kafka}
-    admin = AdminClient(kafka)  # in a name of its own: what it does ends with it
+    admin = AdminClient(kafka)  # in a variable: its requests end with it
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
     producer = Producer(kafka)
     value = json.dumps({"n": 1, "text": "x" * 80}).encode()
@@ -84,10 +84,10 @@ _LOG_END = 2_000  # characters of a log
 
 @contextlib.contextmanager
 def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
-    """A host as its own process, so that its CPU time can be told from this one's.
+    """A host in its own process, to separate its CPU time from this one's.
 
     Raises:
-        TableTopicError: it ended by itself; the end of what it said.
+        TableTopicError: it ended by itself; with the end of its output.
     """
     command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet"]
     environment = {**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)}
@@ -107,7 +107,7 @@ def running_host(stack: StackInfo) -> Iterator[psutil.Popen]:
 
 
 class CpuMeter:
-    """CPU seconds of process trees, kept also of processes that have ended since."""
+    """CPU seconds of process trees, including processes that have ended."""
 
     def __init__(self, *roots: psutil.Process) -> None:
         self._roots = roots
@@ -120,7 +120,7 @@ class CpuMeter:
             self.read()
 
     def read(self) -> tuple[float, float]:
-        """Seconds so far in JVMs and in the rest."""
+        """Seconds so far in JVMs and in all other processes."""
         for root in self._roots:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for process in [root, *root.children(recursive=True)]:
@@ -146,7 +146,7 @@ def cpu_of_path(
 ) -> tuple[float, float, float]:
     """CPU µs per record in JVM and Python, and records per second, after the warm-up.
 
-    ``beside``: what works for the host without being its child, such as a cluster's workers.
+    ``beside``: processes that work for the host but are not its children, such as a cluster's workers.
     """
     topic, total = load.topic, records + warm_up
     meter = CpuMeter(host, *beside)
@@ -183,7 +183,7 @@ def cpu_of_path(
 
 
 def floor(workbench: Workbench, load: Load, records: int) -> float:
-    """CPU µs per record of decoding and writing Parquet alone, in this process."""
+    """CPU µs per record for just decoding and writing Parquet, in this process."""
     table = TopicTable.load(workbench.catalog, table_identifier(load.topic, TopicSettings()), load.topic)
     assert table is not None
     writer = DataFileWriter(table.plan().metadata, {}, epoch=999)
@@ -203,14 +203,14 @@ def floor(workbench: Workbench, load: Load, records: int) -> float:
 
 
 def rewriting(workbench: Workbench, load: Load) -> float:
-    """CPU µs per row of putting 50 files of 8,000 rows together, in this process."""
+    """CPU µs per row for merging 50 files of 8,000 rows, in this process."""
     table = TopicTable.load(workbench.catalog, table_identifier(load.topic, TopicSettings()), load.topic)
     assert table is not None
     return cpu_of_rewriting(table.plan(), load)
 
 
 def cpu_of_rewriting(plan: TablePlan, load: Load) -> float:
-    """See ``rewriting``; ``plan``: of a table with the columns of the load."""
+    """See ``rewriting``; ``plan`` is of a table with the load's columns."""
     writer = DataFileWriter(plan.metadata, plan.io_properties, epoch=999)
     target = file_schema(writer.schema)
     columns = Schema(*(one for one in writer.schema.fields if not one.name.startswith("_kafka_")))
@@ -254,7 +254,7 @@ def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:
         ends = np.array([event.progress.next_offsets.get(partition, 0) for event in commits])
         visible = np.array([event.at_ms for event in commits])[np.searchsorted(ends, offsets, side="right")]
         waits.append(visible - stamps)
-    return np.sort(np.concatenate(waits))[: rate * seconds]  # without the records that came before
+    return np.sort(np.concatenate(waits))[: rate * seconds]  # without earlier records
 
 
 def _wait_for_rows(workbench: Workbench, topic: str, rows: int) -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_INTERVAL_MS = 500  # so that faults fall into commits
-_CALM_INTERVAL_MS = 1_000  # where only the time of a hand-over counts
+_INTERVAL_MS = 500  # short, so faults hit commits
+_CALM_INTERVAL_MS = 1_000  # if only the time of a hand-over counts
 
 
 def run(
@@ -34,27 +34,28 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Run a drill on servers of its own, and stop everything it started.
+    """Run a drill on its own servers, and stop everything it started.
 
     Args:
         seed: the same seed makes the same schedule and the same records.
-        faults: names of faults or of groups of faults; all where there are none.
-        rounds: at most so many rounds.
-        minutes: begin no round after so many minutes.
+        faults: names of faults or groups of faults; all if empty.
+        rounds: the maximum number of rounds.
+        minutes: begin no round after this many minutes.
         rate: records per second of each of the three topics.
-        heavy: the share of rounds after which a host, or what it needs, must start again; None: a fifth.
-        hand_overs: only end hosts alone, to time who takes over.
-        short: rounds of half the length that end no host but in every 24th; ``heavy`` goes before that.
+        heavy: the share of rounds after which a host, or a server it needs, must restart; None: a fifth.
+        hand_overs: only end hosts, one at a time, to time the takeover.
+        short: rounds of half the length that end a host only in every 24th; ``heavy`` overrides that.
         each: each fault once, alone, until monitoring has shown it.
-        own: a topic of a person's, as ``own_topic.read_own`` gives it; None: three of the drill's.
-        state_dir: an empty folder; without it a temporary one, removed at the end unless ``keep`` is true.
+        own: a user's topic, from ``own_topic.read_own``; None: three topics of the drill's.
+        state_dir: an empty folder; without it, a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
-        is_over: begin no more rounds; asked before each.
+        is_over: whether to begin no more rounds; called before each.
 
     Raises:
-        UsageError: a fault that is none, or none for a topic of one's own; neither rounds nor minutes; a
-            folder that is in use.
+        UsageError: a fault that does not exist, or not for a user's topic; neither rounds nor minutes; a
+        folder
+            that is in use.
         TableTopicError: the servers did not start.
     """
     import shutil  # noqa: PLC0415
@@ -92,7 +93,7 @@ def run(
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )
-    if removed and outcome.ok:  # else people want the logs
+    if removed and outcome.ok:  # otherwise the logs are needed
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
 
@@ -115,7 +116,7 @@ def _options(
     short: bool,
     each: bool,
 ) -> str:
-    """What to type beside seed and rounds for the same drill."""
+    """The options, besides seed and rounds, that repeat the same drill."""
     options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
     options += [f"--faults {name}" for name in faults]
     options += [f"--heavy {heavy:g}"] if heavy is not None else []

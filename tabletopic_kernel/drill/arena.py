@@ -1,6 +1,6 @@
 """What a drill runs on: a folder with a broker, a registry, a catalog, hosts, topics and their producers.
 
-Longer than other modules, as whatever was started is found and ended here.
+Longer than other modules, as everything that was started is tracked and ended here.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tabletopic_kernel.workbench.workbench import Workbench
 
 HOSTS = 2
 _CATALOG_BUSY_S = 1
-_HELD_S = 45.0  # a server that is asked every 20 s, and whose silence counts after 15
+_HELD_S = 45.0  # servers are asked every 20 s, and silence counts after 15
 
 
 @dataclass(frozen=True)
 class Happening:
-    """Something the drill did or saw: when (seconds since 1970), what, to whom, in words.
+    """Something the drill did or saw: when (seconds since 1970), what, to what, in words.
 
-    ``moved``: topics that had to go to another host, where nothing else went wrong until they had.
+    ``moved``: topics that had to move to another host, if nothing else went wrong until they had.
     """
 
     at_s: float
@@ -55,16 +55,16 @@ class Happening:
 
 
 class Arena:
-    """Everything of a drill that is alive. Its parts may be used from several threads.
+    """The running parts of a drill. Several threads may use them.
 
     Args:
         folder: the state folder, empty.
         seed: of the records.
         rate: records per second of each topic.
-        temporary: the folder goes where this process dies.
+        temporary: remove the folder if this process dies.
         interval_ms: between two commits.
-        own: a topic of a person's, whose records are copied; None: three topics of the drill's.
-        watched: hosts show their metrics; of the topics one alone has records that become no row.
+        own: a user's topic, whose records are copied; None: three topics of the drill's.
+        watched: hosts expose their metrics; only one topic has records that become no row.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Arena:
         self.gone: dict[str, dict[int, int]] = {}
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
-        # What ends a fault that lasts, where it is not to last for some seconds.
+        # When a lasting fault ends, if not after some seconds.
         self.until: Callable[[], bool] | None = None
         self._rate, self.interval_ms = rate, interval_ms
         self._watched = watched
         self._stack = LocalStack(folder)
         self._watchdog = Watchdog(folder, temporary=temporary)
-        self._lock = threading.Lock()  # which hosts there are, and what happened
+        self._lock = threading.Lock()  # guards the hosts, and what happened
         self._closed = False
 
     def up(self, report: Report) -> None:
@@ -124,17 +124,17 @@ class Arena:
         self.forgiven[topic], self.gone[topic] = set(), {}
 
     def enable(self, topic: str) -> None:
-        """Make it a table topic, with the settings of its plan; raises as ``Workbench.enable``."""
+        """Make it a table topic with its plan's settings; raises as ``Workbench.enable``."""
         settings = self.settings(topic).model_dump(exclude_unset=True)
         self.workbench.enable(topic, {**settings, "commit_interval_ms": self.interval_ms})
 
     def sampler(self) -> Sampler:
-        """Watches the tables of all topics."""
+        """A sampler of all topics' tables."""
         names = {topic: self.table_name(topic) for topic in self.streams}
         return Sampler(self.catalog_file, names, lambda topic: self.streams[topic].ends)
 
     def catalog(self) -> Catalog:
-        """The catalog as another program opens it; it waits a second for a lock, no more."""
+        """The catalog as another program opens it; it waits at most a second for a lock."""
         properties: dict[str, Any] = dict(self.info.catalog)
         properties["uri"] = properties["uri"].replace("timeout=30", f"timeout={_CATALOG_BUSY_S}")
         return load_catalog(**properties)
@@ -149,13 +149,13 @@ class Arena:
         return ".".join(table_identifier(topic, self.settings(topic)))
 
     def settings(self, topic: str) -> TopicSettings:
-        """Those of the plan of one of the topics; snapshots are kept so shortly that some expire."""
+        """The settings of a topic's plan; snapshots are kept so briefly that some expire."""
         return TopicSettings(
             **{"time_travel_ms": 60_000, "keep_snapshots": 3, **self.streams[topic].plan.settings}
         )
 
     def verdict(self, topic: str, ends: Mapping[int, int]) -> TopicVerdict:
-        """What is found of a topic that ends there; raises what the catalog raises."""
+        """The verdict on a topic with these end offsets; raises what the catalog raises."""
         name, sent, forgiven = self.table_name(topic), self.streams[topic].sent, self.forgiven[topic]
         if self.own is not None:
             settings = self.settings(topic)
@@ -163,20 +163,20 @@ class Arena:
         return judge(self.catalog(), name, topic, sent, ends, forgiven, self.gone[topic])
 
     def load(self, topic: str) -> Table:
-        """The topic's table as it is now."""
+        """The topic's table in its current state."""
         return self.catalog().load_table(self.table_name(topic))
 
     def note(
         self, what: str, target: str, detail: str = "", *, is_fault: bool = True, moved: tuple[str, ...] = ()
     ) -> Happening:
-        """Keep what happened."""
+        """Record what happened."""
         happening = Happening(time.time(), what, target, detail, is_fault, moved)
         with self._lock:
             self.happenings.append(happening)
         return happening
 
     def hold(self, seconds: float) -> None:
-        """Let a fault last for so long, or until what it is to cause is seen."""
+        """Let a fault last this long, or until its effect is seen."""
         if self.until is None:
             time.sleep(seconds)
             return
@@ -187,14 +187,14 @@ class Arena:
     # -- hosts
 
     def targets(self) -> dict[str, str]:
-        """Where each host that ever was shows its metrics, by its name."""
+        """The URL of each host's metrics, by its name; includes hosts that have ended."""
         with self._lock:
             return {
                 f"host-{one.number}": f"http://127.0.0.1:{one.metrics_port}/metrics" for one in self.hosts
             }
 
     def ensure_hosts(self) -> None:
-        """Start as many as are missing."""
+        """Start the missing hosts."""
         with self._lock:
             while len(self.alive) < HOSTS:
                 number = len(self.hosts) + 1
@@ -206,7 +206,7 @@ class Arena:
 
     @property
     def alive(self) -> list[HostProcess]:
-        """Hosts that run, or stand still."""
+        """Hosts that run, or are frozen."""
         return [host for host in self.hosts if host.is_alive]
 
     def some_host(self) -> HostProcess | None:
@@ -215,12 +215,12 @@ class Arena:
         return self.dice.choice(alive) if alive else None
 
     def victims(self) -> list[HostProcess]:
-        """Hosts that a fault may hit: any, or where monitoring is to show it the one that runs most."""
+        """Hosts that a fault may hit: any, or the busiest one if monitoring should show it."""
         busiest = self.busiest_host() if self.until is not None else None
         return [busiest[0]] if busiest else self.alive
 
     def busiest_host(self) -> tuple[HostProcess, tuple[str, ...]] | None:
-        """The one that runs most topics, and which, as hosts tell; None if none of them runs any."""
+        """The host that runs the most topics, and these, by the hosts' reports; None if none runs any."""
         host_of = {one.topic: one.host or "" for one in self.workbench.status()}
         shares = [
             (host, tuple(topic for topic, name in host_of.items() if f"-{host.pid}-" in name))
@@ -229,24 +229,24 @@ class Arena:
         return max((one for one in shares if one[1]), key=lambda one: len(one[1]), default=None)
 
     def end(self, host: HostProcess, number: signal.Signals) -> None:
-        """Send a host the signal that ends it, and wait until it has ended."""
+        """End a host by a signal, and wait until it has ended."""
         os.kill(host.pid, number)
         host.ending = True
         host.wait()
 
     def is_settled(self) -> bool:
-        """Whether all hosts are there, each with a Spark that has run something."""
+        """Whether all hosts exist, each with a Spark that has run something."""
         return len(self.alive) == HOSTS and all(daemons_of(host) for host in self.alive)
 
     # -- servers
 
     def server_pid(self, name: str) -> int | None:
-        """The process of ``kafka`` or ``registry``, as it is now."""
+        """The current process of ``kafka`` or ``registry``."""
         info = self._stack.info()
         return info.pids.get(name) if info is not None else None
 
     def mend_servers(self) -> None:
-        """Start what was killed again, where it was."""
+        """Restart killed servers in place."""
         self._stack.up(die_with_parent=False)
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ class Arena:
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """A process and all below it that there are now."""
+    """A process and its current descendants."""
     with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
@@ -275,7 +275,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def signal_tree(pid: int, number: signal.Signals) -> int:
-    """Send a signal to a process and all below it; to how many."""
+    """Send a signal to a process and its descendants; returns to how many."""
     return sum(processes.send(process, number) for process in tree(pid))
 
 
@@ -285,7 +285,7 @@ def java_of(host: HostProcess) -> list[psutil.Process]:
 
 
 def daemons_of(host: HostProcess) -> list[psutil.Process]:
-    """What forks the Python workers below a host's JVM; there is none before its first task."""
+    """The daemons that fork Python workers below a host's JVM; none before its first task."""
     found: list[psutil.Process] = []
     for java in java_of(host):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -294,7 +294,7 @@ def daemons_of(host: HostProcess) -> list[psutil.Process]:
 
 
 def workers_of(host: HostProcess) -> list[psutil.Process]:
-    """Python workers below a host's JVM, their daemon not included."""
+    """Python workers below a host's JVM, without their daemon."""
     found: list[psutil.Process] = []
     for daemon in daemons_of(host):
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,6 +1,6 @@
-"""Doing what the schedule says: one function for each fault, in a table.
+"""Carries out the schedule: one function per fault, in a table.
 
-Longer than other modules, as it is a table: what one fault does stands beside the others.
+Longer than other modules, as it is a table: what a fault does is next to the others.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tabletopic_kernel.drill.tables import ledger_before, newest_ledger
 from tabletopic_kernel.model.dead_letter import SUFFIX
 
 _MOST_PARTITIONS = 5
-# Snapshots; rollbacks go back four, and several may come together.
+# Snapshots; a rollback goes back four, and several may coincide.
 _MOST_ROLLED_BACK = 16
-_MOST_LOST = 60  # records of a partition, each time
+_MOST_LOST = 60  # records per partition, each time
 _REFUSAL = "CREATE TRIGGER drill BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(FAIL, 'refused'); END"
 Doing = Callable[[Arena, str], str]  # the arena and a topic → what was done, in words
 
 
 def do(fault: Fault, arena: Arena, topic: str) -> bool:
-    """Do it, and keep what was done; what others try may fail, as they are refused too. Whether it went."""
+    """Cause a fault, and record it; returns whether it succeeded. Foreign commits may fail, as any may."""
     try:
         detail = _DOINGS[fault](arena, topic)
-    except Exception as error:  # a catalog that is locked, a broker that was killed just before
+    except Exception as error:  # a locked catalog, a broker that was just killed
         detail = f"was not possible: {(str(error).strip().splitlines() or [type(error).__name__])[0][:160]}"
         arena.note(fault, topic, detail, is_fault=False)
         return False
@@ -168,7 +168,7 @@ def _refuse_commits(arena: Arena, _: str) -> str:
 
 
 def _fill_disk(arena: Arena, _: str) -> str:
-    """For the processes of one host: no file of theirs may grow, as on a full disk."""
+    """Let no file of one host's processes grow, as on a full disk."""
     host = arena.some_host()
     if host is None:
         raise ProcessLookupError("no host runs")
@@ -187,7 +187,7 @@ def _limit_files(processes: list[psutil.Process], size: int) -> None:
 
 
 def _by_others(doing: Callable[[Table, random.Random], str]) -> Doing:
-    """Another program's commit; files that it may take out of the table need not be removed by us."""
+    """Another program's commit; we need not remove files that it takes out of the table."""
 
     def others(arena: Arena, topic: str) -> str:
         table = arena.load(topic)
@@ -258,16 +258,16 @@ def _add_partition(arena: Arena, topic: str) -> str:
     count = len(arena.workbench.broker.end_offsets([topic])[topic]) + 1
     if count > _MOST_PARTITIONS:
         return f"{topic} has its {_MOST_PARTITIONS} partitions"
-    admin = _admin(arena)  # kept until the answer: with it go the questions that it has asked
+    admin = _admin(arena)  # kept until the response: its requests end with it
     admin.create_partitions([NewPartitions(topic, count)], request_timeout=10)[topic].result(15)
     arena.streams[topic].add_partition(count)
     return f"{topic} has {count} partitions"
 
 
 def _retention(arena: Arena, topic: str) -> str:
-    """As retention does it, but only what the table keeps also if somebody rolls it back afterwards.
+    """Delete records like retention, but only those that the table keeps even if it is rolled back later.
 
-    What is lost otherwise is no fault of the host, and no person could bring it back.
+    Losing others would not be the host's fault, and nobody could restore them.
     """
     ledger = ledger_before(arena.load(topic), _MOST_ROLLED_BACK)
     if ledger is None:
@@ -277,7 +277,7 @@ def _retention(arena: Arena, topic: str) -> str:
 
 
 def _gap(arena: Arena, _: str) -> str:
-    """Of the topic whose settings say to go on behind a gap: these records are lost, and must be counted."""
+    """Delete unread records of the topic that skips gaps: they are lost, and must be counted."""
     (topic,) = (plan.topic for plan in PLANS if plan.settings.get("on_gap") == "go_on")
     ledger = newest_ledger(arena.load(topic))
     if ledger is None:
@@ -340,7 +340,7 @@ _DOINGS: dict[Fault, Doing] = {
 
 
 def do_later(fault: Fault, arena: Arena, topic: str, seconds: float) -> threading.Thread:
-    """Do it after so many seconds, in a thread of its own."""
+    """Cause a fault after ``seconds``, in its own thread."""
 
     def wait_and_do() -> None:
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Other programs that write to the drill's tables: what a person, another engine or a service may do."""
+"""Foreign writes to the drill's tables: what a user, another engine or a service may do."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tabletopic_kernel.model.columns.sort_orders import next_order
 from tabletopic_kernel.model.ledger import TAG
 from tabletopic_kernel.table.transaction import order_updates, same_schemas, same_sort_orders
 
-# Rows of others have this partition in their Kafka metadata.
+# Foreign rows have this partition in their Kafka metadata.
 FOREIGN_PARTITION = -1
 _METADATA = "_kafka_metadata"
 
 
 def append(table: Table, dice: random.Random) -> str:
-    """Rows that are no records."""
+    """Append rows that are no records."""
     schema = table.schema().as_arrow()
     row = {
         _METADATA: {
@@ -37,7 +37,7 @@ def append(table: Table, dice: random.Random) -> str:
 
 
 def append_letter(table: Table, dice: random.Random) -> str:
-    """A dead letter that is of no record."""
+    """Append a dead letter that belongs to no record."""
     row = {
         "topic": "somebody else's",
         "partition": FOREIGN_PARTITION,
@@ -51,7 +51,7 @@ def append_letter(table: Table, dice: random.Random) -> str:
 
 
 def expire(table: Table, _: random.Random) -> str:
-    """All snapshots but the head and those that refs hold."""
+    """Expire all snapshots except the head and those that refs keep."""
     before = len(table.metadata.snapshots)
     moment = datetime.now() + timedelta(seconds=1)
     table.maintenance.expire_snapshots().older_than(moment).commit()
@@ -59,7 +59,7 @@ def expire(table: Table, _: random.Random) -> str:
 
 
 def rewrite(table: Table, dice: random.Random) -> str:
-    """Some data files become one, as compaction does, by a snapshot without the ledger."""
+    """Merge some data files into one, like a compaction, in a snapshot without the ledger."""
     tasks = [task for task in table.scan().plan_files() if not task.delete_files]
     if len(tasks) < 2:
         return "too few files to rewrite"
@@ -91,10 +91,10 @@ def rewrite(table: Table, dice: random.Random) -> str:
 
 
 def rollback(table: Table, dice: random.Random) -> str:
-    """To one of the last snapshots before the head, and not behind a replay, nor where no ledger is left.
+    """Roll back to one of the last snapshots, but never across a replay, nor to one without a ledger.
 
-    Who takes rows of a replay back loses them, as their letters are gone, and without a ledger nobody knows
-    where to go on: a host can only stop then.
+    Rolling back a replay loses its rows, as their letters are gone; and without a ledger, nobody knows where
+    to continue: a host can only stop then.
     """
     head = table.current_snapshot()
     steps = dice.randint(1, 4)
@@ -110,14 +110,14 @@ def rollback(table: Table, dice: random.Random) -> str:
 
 
 def roll_forward(table: Table) -> str:
-    """To the snapshot that the tag has kept, as a topic asks for that cannot tell where to go on."""
+    """Set the head to the snapshot that the tag kept, as a topic asks if it cannot tell where to continue."""
     kept = table.metadata.refs[TAG].snapshot_id
     table.manage_snapshots().set_current_snapshot(kept).commit()
     return f"rolled forward to snapshot {kept}"
 
 
 def _replay_of(table: Table, snapshot: Snapshot) -> str | None:
-    """The newest replay whose rows a snapshot has, empty for none; None where no ledger is left."""
+    """The newest replay whose rows a snapshot has, empty for none; None if no ledger is left."""
     for one in ancestors_of(snapshot, table.metadata):
         if one.summary is not None and "tabletopic.offsets" in one.summary.additional_properties:
             return one.summary.additional_properties.get("tabletopic.replay-id", "")
@@ -125,7 +125,7 @@ def _replay_of(table: Table, snapshot: Snapshot) -> str | None:
 
 
 def column(table: Table, _: random.Random) -> str:
-    """One more column, which no record has."""
+    """Add a column that no record has."""
     name = f"note_{len(table.schema().fields)}"
     with table.update_schema() as update:
         update.add_column(name, StringType())
@@ -133,7 +133,7 @@ def column(table: Table, _: random.Random) -> str:
 
 
 def partition(table: Table, _: random.Random) -> str:
-    """Another partition field, or one less."""
+    """Add or remove a partition field."""
     fields = [field.name for field in table.spec().fields]
     with table.update_spec() as update:
         if "by_note" in fields:
@@ -146,7 +146,7 @@ def partition(table: Table, _: random.Random) -> str:
 
 
 def order(table: Table, dice: random.Random) -> str:
-    """New rows are to be sorted by other columns, as by Spark's ``WRITE ORDERED BY``, or by none."""
+    """Change the sort order of new rows, like Spark's ``WRITE ORDERED BY``, or remove it."""
     schema, metadata = table.schema(), table.metadata
     names = [one.name for one in schema.fields if one.field_type.is_primitive]
     chosen = dice.sample(names, min(len(names), dice.randrange(3)))
@@ -166,21 +166,21 @@ def order(table: Table, dice: random.Random) -> str:
 
 
 def _some_column(table: Table) -> str:
-    """One that buckets can be made of."""
+    """A column that buckets can be made of."""
     kinds = (StringType, LongType, IntegerType)
     names = [one.name for one in table.schema().fields if isinstance(one.field_type, kinds)]
     return "text" if "text" in names else names[0]
 
 
 def tag(table: Table, dice: random.Random) -> str:
-    """A tag on some snapshot, or one of ours less."""
+    """Tag some snapshot, or remove one of our tags."""
     return _ref(
         table, dice, "drill-tag", table.manage_snapshots().create_tag, table.manage_snapshots().remove_tag
     )
 
 
 def branch(table: Table, dice: random.Random) -> str:
-    """A branch on some snapshot, or one of ours less."""
+    """Create a branch on some snapshot, or remove one of ours."""
     manage = table.manage_snapshots
     return _ref(table, dice, "drill-branch", manage().create_branch, manage().remove_branch)
 
@@ -196,13 +196,13 @@ def _ref(table: Table, dice: random.Random, prefix: str, create: Callable, remov
 
 
 class Reached:
-    """Data files by manifest, each of which is read once: a manifest never changes."""
+    """Data files by manifest; reads each manifest once, as it never changes."""
 
     def __init__(self) -> None:
         self._files: dict[str, frozenset[str]] = {}
 
     def files(self, table: Table) -> set[str]:
-        """Every data file that some snapshot of the table reads."""
+        """Every data file that some snapshot of the table reaches."""
         manifests = {
             manifest.manifest_path: manifest
             for snapshot in table.metadata.snapshots
@@ -216,5 +216,5 @@ class Reached:
 
 
 def reachable_files(table: Table) -> set[str]:
-    """Every data file that some snapshot of the table reads."""
+    """Every data file that some snapshot of the table reaches."""
     return Reached().files(table)

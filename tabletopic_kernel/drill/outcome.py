@@ -1,4 +1,4 @@
-"""What a drill found: what was done, what became of it, and how long the topics took to go on."""
+"""The outcome of a drill: what was done, what came of it, and how long the topics took to recover."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.steps import Step
 
-# A topic that has not committed by then stands still (seconds as `Patience` counts them).
+# A topic without a commit for this long stands still (in seconds as `Patience` counts them).
 STANDS_STILL_S = 150.0
-# What happened, how often, and the median and longest time in seconds.
+# What happened, how often, and the median and maximum time in seconds.
 Recovery = tuple[str, int, float, float]
-# After these a topic may ask for a person: the table is not as its owner left it.
+# After these, a topic may need a person: the table is not as its owner left it.
 _ASKS_FOR_A_PERSON = frozenset({Fault.FOREIGN_ROLLBACK})
 
 
 class Patience:
-    """A limit of time that counts a second less where more programs want the processors than there are.
+    """A time limit whose seconds count less while the processors are overloaded.
 
     Args:
-        limit_s: seconds of a machine whose processors suffice.
-        crowd: how many times as many processors would be needed now; 1 at least.
+        limit_s: seconds on a machine with enough processors.
+        crowd: how many times as many processors are needed now; at least 1.
         clock: seconds.
     """
 
@@ -46,7 +46,7 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time was enough; to be asked every few seconds at least."""
+        """Whether the time is over; call it at least every few seconds."""
         now = self._clock()
         self._left_s -= (now - self._looked_at) / max(1.0, self._crowd())
         self._looked_at = now
@@ -55,7 +55,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class StepHit:
-    """An order at a step: whether some process got there."""
+    """An order at a step, and whether some process got there."""
 
     round: int
     step: Step
@@ -66,7 +66,7 @@ class StepHit:
 
 @dataclass
 class Outcome:
-    """All of one drill. ``problems``: what was seen on the way and must not be."""
+    """The outcome of one drill. ``problems``: what was seen meanwhile and must not happen."""
 
     seed: int
     began_s: float
@@ -78,11 +78,11 @@ class Outcome:
     verdicts: list[TopicVerdict] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     sightings: list[Sighting] = field(default_factory=list)
-    options: str = ""  # that shape the schedule, beside the seed
+    options: str = ""  # that shape the schedule, besides the seed
 
     @property
     def command(self) -> str:
-        """What makes the same schedule again."""
+        """The command that repeats the schedule."""
         if self.sightings:
             return f"tabletopic drill --seed {self.seed} {self.options}"
         more = f" {self.options}" if self.options else ""
@@ -90,26 +90,26 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether each record is once where it belongs, and no topic stood still."""
+        """Whether each record is where it belongs, once, and no topic stood still."""
         exact = bool(self.verdicts) and all(one.ok for one in self.verdicts)
         return exact and not self.problems and all(one.ok for one in self.sightings)
 
     @property
     def faults(self) -> list[Happening]:
-        """What was done and went through."""
+        """The faults that succeeded."""
         return [one for one in self.happenings if one.is_fault]
 
     def stood_still(self, topic: str, seconds: float, state: str) -> None:
-        """No commit came."""
+        """Record that a topic did not commit."""
         self.problems.append(f"{topic} did not commit for {seconds:.0f} s ({state})")
 
     def failed(self, topic: str, reason: str, happenings: Sequence[Happening]) -> None:
-        """The topic asked for a person; whether that was right."""
+        """Record that the topic stopped for a person, and whether that was right."""
         if not any(one.what in _ASKS_FOR_A_PERSON and one.target == topic for one in happenings):
             self.problems.append(f"{topic} failed without a cause: {reason}")
 
     def recoveries(self) -> dict[str, list[float]]:
-        """By kind of fault: seconds until the topic that took longest had committed again, among others."""
+        """Seconds until the slowest topic had committed again, by kind of fault; faults may overlap."""
         found: dict[str, list[float]] = {}
         for fault in self.faults:
             waits = [commit_after(samples, fault.at_s) for samples in self.samples.values()]
@@ -118,9 +118,9 @@ class Outcome:
         return found
 
     def hand_overs(self) -> dict[str, list[float]]:
-        """By kind of fault: seconds until the next owner of each topic of the host had committed.
+        """Seconds until the next owner of each topic of the host had committed, by kind of fault.
 
-        Only of hosts that were ended alone, while the others stood by and nothing else went wrong.
+        Only for hosts that were ended alone, while another stood by and nothing else went wrong.
         """
         found: dict[str, list[float]] = {}
         for fault in self.faults:
@@ -138,7 +138,7 @@ class Outcome:
         return _sums(self.hand_overs())
 
     def step_table(self) -> list[tuple[Step, int, int]]:
-        """Every step, how often something was done there, and how often it was not reached in time."""
+        """Every step, with how often something was done there, and how often it was not reached in time."""
         hits = Counter(one.step for one in self.steps if one.hit)
         missed = Counter(one.step for one in self.steps if not one.hit)
         return [(step, hits[step], missed[step]) for step in Step]

@@ -1,4 +1,4 @@
-"""A drill on copies of a person's own records: read once, sent again and again, compared with each other."""
+"""A drill on copies of a user's own records: read once, sent again and again, compared with each other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Headers = list[tuple[str, bytes | None]]
 
 @dataclass(frozen=True)
 class Record:
-    """What a copy has of a record."""
+    """The parts of a record that a copy has."""
 
     key: bytes | None
     value: bytes | None
@@ -44,9 +44,9 @@ class Record:
 
 @dataclass(frozen=True)
 class OwnTopic:
-    """What a drill copies, and how the copies become rows.
+    """The records that a drill copies, and how the copies become rows.
 
-    ``settings`` of the table topic; ``registry``: properties of the person's, which the drill only reads.
+    ``settings``: the table topic's; ``registry``: properties of the user's, which the drill only reads.
     """
 
     topic: str
@@ -56,7 +56,7 @@ class OwnTopic:
     registry: Mapping[str, Any] = field(repr=False)
 
     def write_settings(self, folder: Path) -> Path:
-        """A settings file for hosts that use the person's registry; nobody else can read it."""
+        """Write a settings file for hosts that use the user's registry; only its owner can read it."""
         file = folder / _SETTINGS_FILE
         file.touch(mode=0o600)
         lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in self.registry.items()]
@@ -68,12 +68,12 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
     """The newest ``most`` records of a topic, or fewer, and its settings; changes nothing anywhere.
 
     Raises:
-        UsageError: there is no such topic, or no record in it.
+        UsageError: there is no such topic, or it has no records.
         RetryableError: the broker does not answer.
     """
     desired = workbench.desired_topics().get(topic)
     settings = desired.settings if desired is not None else workbench.settings_for(topic)
-    columns = tuple(dict.fromkeys((*settings.metadata_columns, "metadata")))  # by it rows are found
+    columns = tuple(dict.fromkeys((*settings.metadata_columns, "metadata")))  # rows are found by it
     given = settings.model_dump(exclude_unset=True) | {"metadata_columns": columns, "start": "earliest"}
     given.pop("commit_interval_ms", None)
     facts = workbench.broker.facts(topic)
@@ -86,7 +86,7 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
 def _newest(
     properties: Mapping[str, str], topic: str, first: Mapping[int, int], ends: Mapping[int, int], most: int
 ) -> list[Record]:
-    # Of each partition, as all may be in one.
+    # From each partition, as all may be in one.
     begins = {partition: max(first.get(partition, 0), end - most) for partition, end in ends.items()}
     wanted = {partition: end for partition, end in ends.items() if begins[partition] < end}
     if not wanted:
@@ -110,7 +110,7 @@ def _headers(message: Message) -> Headers:
 
 
 class CopyStream:
-    """Sends all records once from ``begin``, again and again from ``go`` to ``end``; else as ``Stream``."""
+    """Like ``Stream``, but sends all records once at ``begin``, then repeatedly from ``go`` to ``end``."""
 
     def __init__(self, own: OwnTopic, kafka: Mapping[str, Any]) -> None:
         self.plan = StreamPlan(own.topic, "copies", own.partitions, False, own.settings)
@@ -148,7 +148,7 @@ class CopyStream:
             raise self.error
 
     def evolve(self) -> int:
-        """Nobody changes a person's schemas."""
+        """Raises UsageError: a user's schemas stay as they are."""
         raise UsageError("the schemas of a topic of one's own are left alone")
 
     def add_partition(self, count: int) -> None:
@@ -156,7 +156,7 @@ class CopyStream:
         self._partitions = count
 
     def release(self) -> bool:
-        """No schema is held back."""
+        """Does nothing: no schema is held back."""
         return False
 
     def _run(self) -> None:
@@ -205,10 +205,10 @@ def judge_copies(
     forgiven_files: Collection[str],
     settings: TopicSettings,
 ) -> TopicVerdict:
-    """Compare copies with each other: each became what the first copy of its record did, before any fault.
+    """Compare copies: each must have become what its record's first copy became, before any fault.
 
-    A copy is once a row with the same values, or once a dead letter, or was passed over; of these there are
-    as many as the ledger counts. ``forgiven_files`` as of ``judge``.
+    A copy is either one row with the same values, one dead letter, or passed over, in the numbers that the
+    ledger counts. ``forgiven_files``: see ``judge``.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
     tables = read_tables(catalog, table_name, sent, verdict)
@@ -220,7 +220,7 @@ def judge_copies(
     lost: list[Position] = []
     changed: list[Position] = []
     nothing = 0
-    for copy in sent:  # the first copies were all taken by the broker before the others were sent
+    for copy in sent:  # the broker took all first copies before others were sent
         position = (copy.partition, copy.offset)
         now = became(position)
         if now != first.setdefault(copy.number, now):
@@ -244,7 +244,7 @@ def judge_copies(
 def _became(
     rows: Mapping[Position, Mapping[str, Any]], letters: Collection[Position]
 ) -> Callable[[Position], str | None]:
-    """What a copy became, in a form that can be compared: NaN is equal to itself there."""
+    """What a copy became, in a comparable form, where NaN equals itself."""
 
     def became(position: Position) -> str | None:
         if (row := rows.get(position)) is not None:

@@ -1,6 +1,6 @@
 """The drill from its first round to its verdict.
 
-Longer than other modules, as a round is one story: what breaks, who is waited for, what is put right.
+Longer than other modules, as a round is one story: what breaks, what is waited for, what is repaired.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from tabletopic_kernel.model.dead_letter import SUFFIX
 from tabletopic_kernel.model.errors import InternalError, TableTopicError, UsageError
 from tabletopic_kernel.model.steps import Step
 
-_FIRST_COMMIT_S = 600.0  # two hosts start at once, on a machine that may be busy
+_FIRST_COMMIT_S = 600.0  # two hosts start at once, perhaps on a busy machine
 _STEP_S = 20.0  # how long a round waits for its step
 _PROVOKE_EVERY_S = 6.0
 _CAUGHT_UP_S = 240.0
 _SETTLED_S = 60.0
-_OWNERS = 20  # so many get the chance to sweep
-_SWEEP_S = 6.0  # longer than an owner that has nothing to commit puts it off
+_OWNERS = 20  # how many get the chance to sweep
+_SWEEP_S = 6.0  # longer than an owner with nothing to commit delays its sweep
 _REPLAYED_S, _REPLAYS = 60.0, 3
-_OVERLAP = 5  # rounds, the newest included
+_OVERLAP = 5  # rounds, including the newest
 _CALM_S = 3.0  # before a host is killed alone
 _CALM_S_LIMIT = 90.0
-# A host tells of what others did when it commits next; a catalog that was busy is tried again soon.
+# A host reports foreign changes at its next commit; a busy catalog is soon tried again.
 _SEEN_S, _AGAIN_S, _TRIES = 8.0, 1.0, 4
 _LOOK_EVERY_S = 0.05
 _ASK_AFTER_S = 3.0
@@ -72,15 +72,15 @@ class Drill:
         folder: an empty folder for the servers, tables and logs.
         seed: of the schedule and the records.
         faults: what may happen.
-        most: rounds at most; None for no limit.
-        minutes: begin no round after so many minutes; None for no limit.
+        most: the maximum number of rounds; None for no limit.
+        minutes: begin no round after this many minutes; None for no limit.
         rate: records per second of each topic.
-        is_over: asked before each round, whether there shall be no more.
-        heavy, alone_every: as of ``rounds``.
+        is_over: whether to begin no more rounds; called before each.
+        heavy, alone_every: see ``rounds``.
         short: rounds of half the length.
-        temporary: the folder goes where this process dies.
+        temporary: remove the folder if this process dies.
         interval_ms: between two commits of a topic.
-        own: a topic of a person's, whose records are copied.
+        own: a user's topic, whose records are copied.
         each: each fault once, alone, until monitoring has shown it.
     """
 
@@ -121,7 +121,7 @@ class Drill:
                 steps=steps,
             )
         )
-        self._dice = random.Random(f"{seed} play")  # for its thread alone
+        self._dice = random.Random(f"{seed} play")  # only for this thread
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
@@ -134,7 +134,7 @@ class Drill:
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
 
     def play(self, report: Report) -> Outcome:
-        """All rounds, then the verdict.
+        """Play all rounds, and judge.
 
         Raises:
             TableTopicError: the servers did not start, or nothing was committed at all.
@@ -145,7 +145,7 @@ class Drill:
             with arena.sampler() as sampler, self._watch or contextlib.nullcontext():
                 outcome.samples = sampler.samples
                 self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
-                if arena.own is not None:  # the first copies: nothing goes wrong meanwhile
+                if arena.own is not None:  # the first copies, without faults
                     self._wait_until(self._caught_up, _CAUGHT_UP_S, "the table has the first copies", sampler)
                 for stream in arena.streams.values():
                     stream.go()
@@ -186,15 +186,15 @@ class Drill:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self.outcome.rounds += 1
         arena.ensure_hosts()
-        # The next round begins while topics still get over this one: they may be some light rounds behind.
+        # The next round begins while topics still recover from this one: they may lag some light rounds.
         self._began.append(began_s)
         since_s = began_s if round_.is_heavy else self._began[0]
         self._wait_for_commits(sampler.samples, since_s, STANDS_STILL_S)
 
     def _alone(self, fault: Fault, sampler: Sampler) -> None:
-        """Kill or stop the host that runs most, and see how long the one that stands by needs.
+        """Kill or stop the busiest host, and time the takeover by the standby.
 
-        A new host is started afterwards, as its start would take the processors from that one.
+        A new host is started only afterwards, as its start would take the standby's processors.
         """
         arena = self._arena
         arena.ensure_hosts()
@@ -210,7 +210,7 @@ class Drill:
         arena.ensure_hosts()
 
     def _seen(self, fault: Fault, watch: Watch, sampler: Sampler) -> None:
-        """Let it happen, and last, until monitoring shows it; then wait until the topics go on."""
+        """Cause a fault that lasts until monitoring shows it; then wait until the topics recover."""
         arena, sign = self._arena, SIGNS[fault]
         arena.ensure_hosts()
         hosts = [f"host-{one.number}" for one in arena.alive]
@@ -247,10 +247,10 @@ class Drill:
         return Counter(one.step for one in self.outcome.steps if not one.hit)
 
     def _at_step(self, round_: Round, step: Step, act: Act) -> None:
-        """Arm the step, make it come, and do what is to be done while it is held."""
+        """Arm the step, provoke it, and act while it is held."""
         arena = self._arena
         order = Order(str(round_.number), step, act)
-        arena.points.arm(order)  # before what prepares it: it may follow at once
+        arena.points.arm(order)  # before its preparation: it may follow at once
         if step in PREPARED_BY:
             prepared, its_act = PREPARED_BY[step]
             first = Order(f"{round_.number}-before", prepared, its_act)
@@ -271,9 +271,9 @@ class Drill:
                 psutil.Process(pid).send_signal(signal.SIGCONT)
 
     def _wait_for_hit(self, order: Order, provoke: Fault | None, unless: Order | None = None) -> int | None:
-        """The process that carried the order out; None if none came to the step in time.
+        """The process that carried out the order; None if none reached the step in time.
 
-        ``unless``: once this order is carried out, nobody needs to wait any more.
+        ``unless``: once this order is carried out, the wait ends.
         """
         arena, points = self._arena, self._arena.points
         patience = Patience(_STEP_S)
@@ -303,11 +303,11 @@ class Drill:
         *,
         hosts: bool = True,
     ) -> None:
-        """Until each of the topics has committed since then; a person's part is played meanwhile.
+        """Wait until each topic has committed since then; do the user's part meanwhile.
 
         Args:
-            seen: says when the commit was that is waited for.
-            hosts: start those that are missing, too.
+            seen: returns the time of the commit that is waited for.
+            hosts: also start missing hosts.
         """
         patience = Patience(limit_s)
         ask_at = time.monotonic() + _ASK_AFTER_S
@@ -324,7 +324,7 @@ class Drill:
             time.sleep(_LOOK_EVERY_S)
 
     def _help(self, topics: list[str], *, hosts: bool = True) -> None:
-        """What a person does: wishes that crossed are put right, a topic that failed is resumed."""
+        """Do the user's part: correct requests that crossed, resume a failed topic."""
         arena = self._arena
         if hosts or not arena.alive:
             arena.ensure_hosts()
@@ -357,7 +357,7 @@ class Drill:
     # -- the end
 
     def _calm_down(self, sampler: Sampler) -> None:
-        """Stop sending; wait until the tables have everything and nothing lies beside them."""
+        """Stop sending; wait until the tables have everything and no stray files remain."""
         arena = self._arena
         self._say("the last records are sent; waiting until the tables have them")
         arena.mend_servers()
@@ -366,14 +366,14 @@ class Drill:
             stream.end()
         self._wait_until(self._caught_up, _CAUGHT_UP_S, "the tables have all records", sampler)
         self._replay_the_last(sampler)
-        # A new owner sweeps what the last ones left; one that is disturbed leaves it to the next.
+        # A new owner sweeps what earlier ones left; a disturbed one leaves it to the next.
         for interval in itertools.islice(itertools.cycle((550, 500)), _OWNERS):
             self._begin_anew(interval)
             if self._is_swept():
                 return
 
     def _replay_the_last(self, sampler: Sampler) -> None:
-        """Letters whose schema has only just been registered become rows, all of them."""
+        """Replay letters whose schema was only just registered: all of them become rows."""
         arena = self._arena
         for topic, stream in arena.streams.items():
             later = {(one.partition, one.offset) for one in stream.sent if one.held}
@@ -382,7 +382,7 @@ class Drill:
                 letters = arena.catalog().load_table(f"{arena.table_name(topic)}{SUFFIX}")
                 return later.isdisjoint(letters_of(letters))
 
-            for _ in range(_REPLAYS if later else 0):  # one that is interrupted is not gone on with
+            for _ in range(_REPLAYS if later else 0):  # an interrupted one is not continued
                 with contextlib.suppress(TableTopicError):
                     stream.release()
                     arena.workbench.ask_for_replay(topic)
@@ -390,7 +390,7 @@ class Drill:
                     break
 
     def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> bool:
-        """Whether it came to be so in time."""
+        """Wait; returns whether it was done in time."""
         patience = Patience(limit_s)
         ask_at = time.monotonic() + _ASK_AFTER_S
         while not done():

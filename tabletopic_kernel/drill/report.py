@@ -1,8 +1,8 @@
 """The report of a drill: a page with the lag curve and what died when, tables for the terminal, a page of the
 docs.
 
-That one says what a drill is, how to read it, and what it found. Longer than other modules, as the three are
-to tell the same.
+The latter says what a drill is, how to read it, and what it found. Longer than other modules, as the three
+should say the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ code { background: #f0f0f0; padding: 0 .2rem }
 
 
 def verdict_table(outcome: Outcome) -> Table:
-    """The comparison, a line for each topic."""
+    """The comparison, one line per topic."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("", *VERDICT_HEAD):
         table.add_column(name, justify="left" if name in ("", "topic") else "right")
@@ -60,13 +60,13 @@ def verdict_table(outcome: Outcome) -> Table:
 
 
 def verdict_row(one: TopicVerdict) -> tuple[str | int, ...]:
-    """What ``VERDICT_HEAD`` names."""
+    """The columns of ``VERDICT_HEAD``."""
     records = (one.topic, one.acknowledged, one.rows, one.letters, one.skipped)
     return (*records, one.lost, one.twice, one.changed, one.files, one.orphans)
 
 
 def recovery_grid(outcome: Outcome) -> Table:
-    """How long until every topic had committed again, by kind of fault."""
+    """The time until every topic had committed again, by kind of fault."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("fault", "times", "median s", "longest s"):
         table.add_column(name, justify="left" if name == "fault" else "right")
@@ -79,7 +79,7 @@ def recovery_grid(outcome: Outcome) -> Table:
 
 
 def seen_grid(outcome: Outcome) -> Table:
-    """What monitoring showed of each fault that happened alone."""
+    """What monitoring showed for each fault that happened alone."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in SEEN_HEAD:
         table.add_column(name, justify="right" if name == "after s" else "left")
@@ -89,7 +89,7 @@ def seen_grid(outcome: Outcome) -> Table:
 
 
 def seen_rows(outcome: Outcome) -> list[tuple[str, ...]]:
-    """What ``SEEN_HEAD`` names."""
+    """The columns of ``SEEN_HEAD``."""
     return [
         (
             one.fault.value,
@@ -102,7 +102,7 @@ def seen_rows(outcome: Outcome) -> list[tuple[str, ...]]:
 
 
 def differences(outcome: Outcome) -> list[str]:
-    """Everything that is not as it must be, in words."""
+    """Everything that is wrong, in words."""
     unseen = [f"monitoring did not show {one.fault}" for one in outcome.sightings if not one.ok]
     wrong = [f"{one.topic}: {what}" for one in outcome.verdicts for what in one.differences]
     return wrong + outcome.problems + unseen
@@ -120,8 +120,8 @@ def headline(outcome: Outcome) -> str:
 
 
 def html_page(outcome: Outcome) -> str:
-    """A page of its own, for a browser without a network."""
-    # Loaded here: plots take a second that the terminal does not need.
+    """A self-contained page, for a browser without a network."""
+    # Imported here: plots take a second, and the terminal does not need them.
     from bokeh.embed import components  # noqa: PLC0415
     from bokeh.resources import INLINE  # noqa: PLC0415
 
@@ -222,7 +222,7 @@ def _html_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 
 
 def when(at_s: float) -> str:
-    """A moment to the minute, UTC."""
+    """A time to the minute, UTC."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 

@@ -1,4 +1,4 @@
-"""What happens when, by the seed alone: rounds of faults, without any doing."""
+"""What happens when, from the seed alone: rounds of faults, without carrying them out."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tabletopic_kernel.model.steps import Step
 
 
 class Fault(StrEnum):
-    """Something that goes wrong, or that somebody else does; ``GROUPS`` says what belongs together."""
+    """Something that goes wrong, or that somebody else does; ``GROUPS`` groups them."""
 
     KILL_HOST = "kill_host"
     STOP_HOST = "stop_host"  # SIGTERM
-    FREEZE_HOST = "freeze_host"  # SIGSTOP to the host and all below it, later SIGCONT
+    FREEZE_HOST = "freeze_host"  # SIGSTOP to the host and its descendants, later SIGCONT
     KILL_SPARK = "kill_spark"
     FREEZE_SPARK = "freeze_spark"
-    KILL_WORKERS = "kill_workers"  # Python workers of the executors
+    KILL_WORKERS = "kill_workers"  # the executors' Python workers
     KILL_BROKER = "kill_broker"
     FREEZE_BROKER = "freeze_broker"
     KILL_REGISTRY = "kill_registry"
     FREEZE_REGISTRY = "freeze_registry"
     LOCK_CATALOG = "lock_catalog"
-    SLOW_CATALOG = "slow_catalog"  # locked again and again for a moment
+    SLOW_CATALOG = "slow_catalog"  # briefly locked, again and again
     REFUSE_COMMITS = "refuse_commits"
     FILL_DISK = "fill_disk"
     FOREIGN_APPEND = "foreign_append"
@@ -51,7 +51,7 @@ class Fault(StrEnum):
     EVOLVE = "evolve"  # a new version of the schema
     ADD_PARTITION = "add_partition"
     RETENTION = "retention"  # the oldest records are deleted, up to what the table has
-    GAP = "gap"  # records are deleted before they are read, of a topic that goes on behind them
+    GAP = "gap"  # records are deleted before they are read, in a topic that skips gaps
 
 
 F = Fault
@@ -64,14 +64,14 @@ GROUPS: dict[str, tuple[Fault, ...]] = {
     "orders": (F.PAUSE, F.ALTER, F.COMMIT, F.DISABLE, F.REPLAY, F.COMPACT, F.EXPIRE),
     "topics": (F.EVOLVE, F.ADD_PARTITION, F.RETENTION, F.GAP),
 }
-# After these a host, or what it needs, must start again: at most one in a round, and not in every one.
+# After these, a host or a server it needs must restart: at most one per round, and not in every round.
 HEAVY = frozenset({*GROUPS["hosts"], F.KILL_BROKER, F.KILL_REGISTRY, F.FREEZE_BROKER}) - {F.KILL_WORKERS}
 HEAVY_SHARE = 0.2
-# These are tried alone now and then, with nothing else going wrong: how long does another host need?
+# These are sometimes tried alone: how long does another host need?
 _ALONE = (F.KILL_HOST, F.STOP_HOST)
 ALONE_EVERY = 24
 
-# What makes a step come soon that otherwise comes seldom. The others are passed with every commit.
+# Faults that provoke a rare step. The other steps are passed in every commit.
 PROVOKED_BY: dict[Step, Fault] = {
     **dict.fromkeys((Step.TAKE_OVER, Step.CLAIM, Step.CLAIMED, Step.OWNED), F.ALTER),
     **dict.fromkeys((Step.SWEEP, Step.DELETE, Step.SWEPT, Step.DRAIN), F.ALTER),
@@ -80,45 +80,45 @@ PROVOKED_BY: dict[Step, Fault] = {
     **dict.fromkeys((Step.COMPACT, Step.COMPACTED), F.COMPACT),
     **dict.fromkeys((Step.EXPIRE, Step.EXPIRED), F.EXPIRE),
 }
-# By which topic a step is provoked where that counts: by the one whose schemas change and whose letters may
-# become rows, or by all of them.
+# The topics that provoke a step, where it matters: the one whose schemas change and whose letters may become
+# rows, or all of them.
 PROVOKED_OF: dict[Step, tuple[str, ...]] = {
     **dict.fromkeys((Step.EVOLVE, Step.EVOLVED, Step.DISCARD), ("orders",)),
     **dict.fromkeys((Step.REPLAY, Step.MARKED, Step.REPLAYED), ("orders",)),
     Step.DELETE: ("orders", "payments", "visits"),
 }
-# Who needs an orphan or a lost answer first: the act at another step that leaves one.
+# Steps that first need an orphan or a lost response: the act at another step that leaves one.
 PREPARED_BY: dict[Step, tuple[Step, Act]] = {
     Step.DELETE: (Step.STAGED, Act.KILL),
     Step.SETTLE: (Step.SENT, Act.FAIL),
 }
-# Where an error of the operating system can come from.
+# Where the operating system can raise errors.
 _CAN_FAIL = frozenset({Step.STAGE, Step.STAGED, Step.MANIFEST, Step.SENT})
-# Reached by a Python worker, which is all that dies there.
+# Reached by a Python worker, so only that dies there.
 _OF_WORKERS = frozenset({Step.STAGE, Step.STAGED})
-# What others can do while a process is held at a step.
+# What can happen while a process is held at a step.
 _WHILE_HELD = (
     *GROUPS["foreign"], F.LOCK_CATALOG, F.REFUSE_COMMITS, F.FREEZE_BROKER, F.KILL_SPARK, F.KILL_WORKERS,
     F.KILL_REGISTRY, F.COMMIT, F.PAUSE,
 )  # fmt: skip
 
 
-# With a topic of a person's own: its schemas stay as they are, and so do the person's servers.
+# For a user's own topic: its schemas and the user's servers stay as they are.
 OWN_FAULTS = frozenset(F) - {F.KILL_REGISTRY, F.FREEZE_REGISTRY, F.REPLAY, *GROUPS["topics"]}
 OWN_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) not in (F.EVOLVE, F.REPLAY))
 SPAN_S, SHORT_SPAN_S = 3.0, 1.5
 BESIDES, SHORT_BESIDES = (3, 6), (2, 4)
 
 _DEADLY = frozenset({Act.KILL, Act.FREEZE, Act.TERMINATE})
-# Which fault must have been chosen for an act.
+# The fault that must have been chosen for an act.
 _NEEDS = {Act.KILL: F.KILL_HOST, Act.FREEZE: F.FREEZE_HOST, Act.TERMINATE: F.STOP_HOST}
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round: an act at a step, and others at moments of their own; or one fault ``alone``.
+    """One round: an act at a step, and faults at other times; or one fault ``alone``.
 
-    ``held``: what is done to the others while the step is held, where ``act`` is ``HOLD``.
+    ``held``: what happens while the step is held, if ``act`` is ``HOLD``.
     ``besides``: seconds after the round's start, and what happens then.
     """
 
@@ -131,12 +131,12 @@ class Round:
 
     @property
     def faults(self) -> int:
-        """How many things go wrong in it."""
+        """The number of faults in it."""
         return len(self.besides) + (self.step is not None) + (self.alone is not None)
 
     @property
     def is_heavy(self) -> bool:
-        """Whether a host, or what it needs, must start again after it."""
+        """Whether a host, or a server it needs, must restart after it."""
         at_step = self.act in _DEADLY and self.step not in _OF_WORKERS
         return at_step or not HEAVY.isdisjoint({self.held, self.alone, *(fault for _, fault in self.besides)})
 
@@ -149,10 +149,10 @@ class Round:
 
 
 def chosen(names: Collection[str]) -> frozenset[Fault]:
-    """Faults by the names of groups and faults; all for none.
+    """The faults with these names of faults and groups; all if there are no names.
 
     Raises:
-        UsageError: a name that is none.
+        UsageError: a name does not exist.
     """
     found: set[Fault] = set()
     for name in names:
@@ -176,23 +176,23 @@ def rounds(
     missed: Callable[[], Mapping[Step, int]] = dict,
     steps: Collection[Step] = tuple(Step),
 ) -> Iterator[Round]:
-    """Rounds without end, the same for the same arguments: next is always one of the steps that came least.
+    """Endless rounds, the same for the same arguments; each takes one of the least frequent steps so far.
 
     Args:
         seed: any number.
         faults: what may happen.
-        besides: the fewest and the most faults beside the one at the step.
+        besides: the minimum and maximum number of faults besides the one at the step.
         span_s: seconds in which these begin.
-        heavy: the share of rounds after which a host, or what it needs, must start again.
-        alone_every: after so many rounds one with a host that is ended alone, where that was chosen.
-        missed: asked before each round, how often a step came and nobody got there. That is worth half a
-            time: it comes again soon, and one that cannot be reached takes no more than twice its share.
+        heavy: the share of rounds after which a host, or a server it needs, must restart.
+        alone_every: how often a round ends a host alone, if that was chosen.
+        missed: called before each round: how often a step was tried and not reached. A miss counts half: the
+            step is soon tried again, and an unreachable one takes at most twice its share.
         steps: where something may happen.
     """
     dice, step_dice = random.Random(seed), random.Random(f"{seed} steps")
     came: Counter[Step] = Counter()
     light = sorted(faults - HEAVY)
-    often = [one for one in light if one is not F.EVOLVE]  # a table that gets ever wider only gets slower
+    often = [one for one in light if one is not F.EVOLVE]  # an ever wider table only gets slower
     weighty = sorted(faults & HEAVY)
     alone = itertools.cycle([one for one in _ALONE if one in faults] or [None])
     for number in itertools.count(1):
@@ -215,14 +215,14 @@ def rounds(
 
 
 def one_by_one(faults: frozenset[Fault]) -> Iterator[Round]:
-    """A round for each fault, alone; those after which a host must start again come last."""
+    """A round for each fault, alone; those after which a host must restart come last."""
     order = sorted(faults, key=lambda one: (one in HEAVY, list(Fault).index(one)))
     for number, fault in enumerate(order, 1):
         yield Round(number, None, None, None, (), fault)
 
 
 def _choices(step: Step, faults: frozenset[Fault], heavy: bool) -> list[tuple[Act, Fault | None]]:
-    """What may be done at a step, and to the others while it is held; the other kind where there is none."""
+    """What may happen at a step, and while it is held; of the other kind if there is nothing of this one."""
     deadly = [(act, None) for act, fault in _NEEDS.items() if fault in faults and act in _DEADLY]
     held = [(Act.HOLD, one) for one in _WHILE_HELD if one in faults]
     fails = [(Act.FAIL, None)] * 6 if step in _CAN_FAIL and Fault.FILL_DISK in faults else []

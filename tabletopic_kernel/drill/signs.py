@@ -1,6 +1,6 @@
-"""What monitoring shows of each fault: the metric that moves, and the alert that fires.
+"""The sign of each fault in monitoring: the metric that moves, and the alert that fires.
 
-One table for the drill, which looks whether it is so, for the tests of the alert rules, and for the docs.
+One table for the drill, which verifies it, for the tests of the alert rules, and for the docs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from tabletopic_kernel.drill.schedule import Fault
 
 _EVERY_S = 0.5
-_TIMEOUT_S = 2.0  # a host that stands still accepts a connection, and says nothing
+_TIMEOUT_S = 2.0  # a frozen host accepts a connection, but does not answer
 _KEPT = 240  # scrapes
 _CALM = 5  # scrapes in which no topic moved
 _CALM_LAG_S = 5.0
 
-# A series by its name and labels, and what it was at a moment.
+# The name and labels of a series.
 Series = tuple[str, tuple[tuple[str, str], ...]]
 Scrape = Mapping[Series, float]
 
 
 class Moves(StrEnum):
-    """How a series tells of a fault, against what it was in the calm before."""
+    """How a series shows a fault, compared with the calm before."""
 
     RISES = "rises"
     FALLS = "falls"
@@ -42,19 +42,19 @@ class Moves(StrEnum):
 
 
 class Fires(StrEnum):
-    """When the alert of a fault comes."""
+    """When a fault's alert fires."""
 
     AT_ONCE = "at once"
-    LASTING = "if it lasts"  # the fault, or what it did, is there for as long as the rule wants
-    WORSE = "if it is worse"  # than what the drill does: a calmer rule would wake people for nothing
+    LASTING = "if it lasts"  # if the fault, or its effect, lasts as long as the rule requires
+    WORSE = "if it is worse"  # than in the drill: a stricter rule would wake people for nothing
     NEVER = "never"  # somebody wanted it
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Of one fault. ``metric``: a series as Prometheus selects it; ``by``: it moves by more than that.
+    """The sign of one fault. ``metric``: a series in Prometheus' syntax; ``by``: it moves by more than this.
 
-    ``topic``: which of the drill's topics it happens to; None: to no single one.
+    ``topic``: which of the drill's topics is affected; None: no single one.
     """
 
     metric: str
@@ -74,7 +74,7 @@ class Sign:
         return set(re.findall(r'(\w+)="([^"]*)"', self.metric))
 
     def of(self, scrape: Scrape) -> dict[Series, float]:
-        """The series of a scrape that are meant."""
+        """The series of a scrape that the metric selects."""
         found = {one: value for one, value in scrape.items() if one[0] == self.name}
         return {
             one: value
@@ -83,7 +83,7 @@ class Sign:
         }
 
     def moved(self, calm: Sequence[Scrape], now: Scrape) -> Series | None:
-        """A series that is not as it was in any of the calm scrapes."""
+        """A series that differs from all of the calm scrapes."""
         for series, value in self.of(now).items():
             before = [one[series] for one in calm if series in one]
             if self.moves is Moves.APPEARS:
@@ -137,7 +137,7 @@ SIGNS: Final[Mapping[Fault, Sign]] = {
     _F.FOREIGN_ORDER: _sign("foreign_changes_total", _RISES, "TabletopicCommitsFail", _WORSE, topic="orders"),
     _F.FOREIGN_TAG: _FOREIGN,
     _F.FOREIGN_BRANCH: _FOREIGN,
-    # They are none of the host's; it counts them when it next writes letters of its own.
+    # They are not the host's; it counts them when it next writes letters of its own.
     _F.FOREIGN_LETTERS: _sign(
         "dead_letters", Moves.STAYS, "TabletopicRecordsRefused", _WORSE, topic="visits"
     ),
@@ -161,9 +161,9 @@ SIGNS: Final[Mapping[Fault, Sign]] = {
 
 @dataclass(frozen=True)
 class Sighting:
-    """A fault that happened alone: its sign, the series that moved, after how many seconds; None: none did.
+    """A fault that happened alone: its sign, the series that moved (None: none did), after how many seconds.
 
-    ``calm`` and ``then``: the scrapes before it happened, and when it was seen or given up.
+    ``calm``: the scrapes before it happened; ``then``: the scrape when it was seen or given up.
     """
 
     fault: Fault
@@ -175,15 +175,15 @@ class Sighting:
 
     @property
     def ok(self) -> bool:
-        """Whether monitoring showed what it must, or nothing where nothing was harmed."""
+        """Whether monitoring showed what it must, or nothing if nothing was harmed."""
         return (self.series is None) is (self.sign.moves is Moves.STAYS)
 
 
 class Watch:
-    """Scrapes hosts as Prometheus does, from ``with`` to its end.
+    """Scrapes hosts like Prometheus, during ``with``.
 
     Args:
-        targets: instance → its URL, those included that have ended.
+        targets: instance → its URL, including ended ones.
     """
 
     def __init__(self, targets: Callable[[], Mapping[str, str]]) -> None:
@@ -216,7 +216,7 @@ class Watch:
         return self._scrapes[-1] if self._scrapes else {}
 
     def calm(self, hosts: Collection[str]) -> list[Scrape] | None:
-        """The last scrapes, if these hosts answered, all topics ran and none moved in them; None if not."""
+        """The last scrapes, if in all of them these hosts answered and all topics ran, unmoved; else None."""
         if len(self._scrapes) < _CALM:
             return None
         some = list(self._scrapes)[-_CALM:]
@@ -260,7 +260,7 @@ def _scraped(target: tuple[str, str]) -> dict[Series, float]:
 
 
 def _with_means(now: dict[Series, float], before: Scrape) -> Scrape:
-    """With the mean of what each histogram counted since the scrape before, under the histogram's name."""
+    """Add each histogram's mean since the scrape before, under the histogram's name."""
     means = {}
     for (name, labels), count in now.items():
         if name.endswith("_count") and (new := count - before.get((name, labels), count)) > 0:

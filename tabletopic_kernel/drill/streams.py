@@ -1,7 +1,7 @@
-"""The records of a drill: producers that go on while things break, and remember what the broker took.
+"""The records of a drill: producers that continue while things break, and remember what the broker accepted.
 
-Longer than other modules, as its three kinds of records, and what each must become, are one contract with
-the verdict.
+Longer than other modules, as its three kinds of records, and what each must become, are one contract with the
+verdict.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tabletopic_kernel.model.errors import InternalError, RetryableError
 
 _PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 count = 3; }'
 _NOBODYS_ID = 0x7F000000
-_HELD_VERSION = 2  # what the schemas that are held back have beside their own field
+_HELD_VERSION = 2  # held-back schemas are this version plus their own fields
 _TRANSACTION_RECORDS = 40
 _FLUSH_S = 240.0
-# Longer than any fault of a drill: else the broker aborts what the producer is about to commit.
+# Longer than any fault of a drill: else the broker aborts a transaction that the producer is about to commit.
 _TRANSACTION_MS = 600_000
 
 
@@ -37,10 +37,10 @@ class Fate(StrEnum):
     """What must become of a record."""
 
     ROW = "row"
-    NULLS = "nulls"  # a record without a value: a row of nulls
+    NULLS = "nulls"  # no value: a row of nulls
     LETTER = "letter"
-    UNSURE = "unsure"  # what became of its transaction is not known: at most one row
-    LATER = "later"  # its schema is registered later: a letter until it is replayed after that, then a row
+    UNSURE = "unsure"  # its transaction's outcome is unknown: at most one row
+    LATER = "later"  # its schema is registered later: a letter until a replay after that, then a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StreamPlan:
     transactional: bool
     settings: Mapping[str, Any]
     poison: float = 0.02
-    poisoned: float = math.inf  # among so many records; none of the later ones
+    poisoned: float = math.inf  # only among the first so many records
     tombstones: float = 0.02
     later: float = 0.0  # share of records whose schema is registered later
 
@@ -82,14 +82,14 @@ PLANS = (
     StreamPlan("payments", "protobuf", 2, True, {}),
     StreamPlan("visits", "json", 2, False, {"value_format": "json", "on_gap": "go_on"}, tombstones=0.0),
 )
-# Records that go on to become no row would hide what others do to the dead letters of a topic.
+# Further records that become no row would hide what others do to a topic's dead letters.
 WATCHED_PLANS = tuple(one if one.later else replace(one, poison=0.1, poisoned=100) for one in PLANS)
 
 
 def value_of(number: int, version: int, held: int = 0) -> dict[str, Any]:
-    """Record ``number`` by version 1, 2, … of the schema: each later one adds or widens a column.
+    """Record ``number`` in version 1, 2, … of the schema: each later one adds or widens a column.
 
-    ``held``: the number of the schema that is held back, by which the record was written; 0 where it was not.
+    ``held``: the number of the held-back schema that the record was written with; 0 if with none.
     """
     value: dict[str, Any] = {"id": number, "text": f"text {number} ✓", "count": number % 1000}
     if version > 1:
@@ -99,7 +99,7 @@ def value_of(number: int, version: int, held: int = 0) -> dict[str, Any]:
 
 
 def held_names(held: int) -> list[str]:
-    """The fields of a schema that is held back: another set for each, of few names, as they become columns.
+    """The fields of a held-back schema: a different set for each, from few names, as they become columns.
 
     >>> held_names(5)
     ['held_0', 'held_2']
@@ -123,19 +123,19 @@ def avro_schema(version: int, held: int = 0) -> str:
 
 
 class Stream:
-    """Sends to one topic from ``begin`` to ``end``, in several versions of the schema at once."""
+    """Sends to one topic from ``begin`` to ``end``, in several schema versions at once."""
 
     def __init__(
         self, plan: StreamPlan, kafka: Mapping[str, Any], registry: Mapping[str, Any], seed: int
     ) -> None:
         self.plan = plan
         self.sent: list[Sent] = []
-        self.ends: dict[int, int] = {}  # partition → the offset behind the last acknowledged record
+        self.ends: dict[int, int] = {}  # partition → the offset after the last acknowledged record
         self.aborted = 0
         self._random = random.Random(f"{seed} {plan.topic}")
         self._registry = SchemaRegistryClient.new_client(dict(registry) | {"timeout": 10})
         self._ids: dict[int, int] = {}
-        self._held = (0, 0)  # number and id of the schema that records name and the topic's subject has not
+        self._held = (0, 0)  # number and id of the schema that records name but the topic's subject lacks
         self._partitions = plan.partitions
         self._number = 0
         self._stop = threading.Event()
@@ -148,7 +148,7 @@ class Stream:
             "linger.ms": 5,
             "log_level": 0,
             "message.timeout.ms": int(_FLUSH_S * 1000),
-            # An added partition is found soon.
+            # To find an added partition soon.
             "topic.metadata.refresh.interval.ms": 2_000,
         }
         if plan.transactional:
@@ -174,19 +174,19 @@ class Stream:
 
     @property
     def error(self) -> Exception | None:
-        """What ended the producer by itself."""
+        """The error that ended the producer."""
         return self._error
 
     def evolve(self) -> int:
-        """Register one more version of the schema and send records of it; which one."""
+        """Register another version of the schema and send records of it; returns the version."""
         version = self.version + (self.plan.kind == "avro")
         self._register(version)
         return version
 
     def release(self) -> bool:
-        """Register the schema that was held back, and hold back the next one; whether there was one.
+        """Register the held-back schema, and hold back the next one; returns whether there was one.
 
-        Letters that name it become rows when they are replayed now.
+        A replay now turns letters that name it into rows.
         """
         held, schema_id = self._held
         if not held:
@@ -199,7 +199,7 @@ class Stream:
         return True
 
     def _hold_back(self) -> None:
-        """Under a subject of nobody's: so it has its id, and is none of the topic's schemas yet."""
+        """Register a schema under a subject of no topic: it has an id, but is not one of the topic's yet."""
         held = self._held[0] + 1
         schema = Schema(avro_schema(_HELD_VERSION, held), "AVRO")
         self._held = (held, self._registry.register_schema(f"{self.plan.topic}-held-{held}", schema))
@@ -209,12 +209,12 @@ class Stream:
         self._partitions = count
 
     def begin(self, per_second: float) -> None:
-        """Go on sending."""
+        """Start sending."""
         self._rate = per_second
         self._thread.start()
 
     def go(self) -> None:
-        """It goes on by itself."""
+        """Does nothing: it continues by itself."""
 
     def end(self) -> None:
         """Stop, and wait until everything is acknowledged; raises what ended the producer."""
@@ -224,7 +224,7 @@ class Stream:
             raise self._error
 
     def _register(self, version: int) -> None:
-        """Before records of it are sent, as the registry may be away then."""
+        """Register a version before its records are sent, as the registry may be down then."""
         if self.plan.kind == "avro":
             schema = Schema(avro_schema(version), "AVRO")
         elif self.plan.kind == "protobuf":
@@ -256,7 +256,7 @@ class Stream:
             self._stop.wait(max(0.0, next_at - time.monotonic()))
 
     def _send_transactions(self) -> None:
-        """Transactions of some records, every fifth of which is aborted."""
+        """Send transactions of some records; every fifth is aborted."""
         open_records: list[Sent] = []
         for _ in self._ticks():
             try:
@@ -293,7 +293,7 @@ class Stream:
         self._acknowledge(records)
 
     def _abort(self, records: list[Sent]) -> None:
-        self._producer.flush(30)  # a broker refuses to end a transaction of which it has heard nothing
+        self._producer.flush(30)  # a broker refuses to end a transaction that it does not know
         try:
             self._retried(self._producer.abort_transaction)
         except KafkaException as error:
@@ -305,7 +305,7 @@ class Stream:
         records.clear()
 
     def _begin_anew(self, records: list[Sent]) -> None:
-        """Another producer of the same id ends what this one had open; the broker's log says how it ended."""
+        """Replace the producer by one of the same id, which ends open transactions; the log shows how."""
         self._in_transaction = False
         self._producer = Producer(self._properties)
         self._producer.init_transactions(120)
@@ -317,7 +317,7 @@ class Stream:
         self._acknowledge(sent)
 
     def _as_logged(self, records: Sequence[Sent]) -> list[Sent]:
-        """Those that readers of committed transactions are given; unsure, where retention was first."""
+        """The records that read-committed consumers get; unsure if retention was faster."""
         offsets: dict[int, list[int]] = {}
         for one in records:
             offsets.setdefault(one.partition, []).append(one.offset)
@@ -334,7 +334,7 @@ class Stream:
         ]
 
     def _retried(self, call: Any) -> None:
-        """As long as the broker is away; a transaction's end may be asked for again."""
+        """Retry while the broker is down; a transaction's end may be requested again."""
         ends_at = time.monotonic() + _FLUSH_S
         while True:
             try:
@@ -371,7 +371,7 @@ class Stream:
 
         def delivered(error: Any, message: Message) -> None:
             if error is not None:
-                if not self.plan.transactional:  # there its transaction is aborted
+                if not self.plan.transactional:  # otherwise its transaction is aborted
                     self._error = KafkaException(error)
                 return
             place = (message.partition() or 0, message.offset() or 0)
@@ -392,7 +392,7 @@ class Stream:
                 partition = number % self.plan.partitions  # the added one is not known here yet
 
     def bytes_of(self, number: int, version: int) -> bytes:
-        """The record's value as it goes to the topic."""
+        """The record's value as sent to the topic."""
         value = value_of(number, version)
         if self.plan.kind == "json":
             return json.dumps(value, ensure_ascii=False).encode()
@@ -407,14 +407,14 @@ def _framed(schema_id: int, body: bytes) -> bytes:
 
 
 def poisoned(data: bytes, number: int, kind: str) -> bytes:
-    """What cannot become a row: cut, of an id that nobody registered, or no record at all."""
+    """A value that cannot become a row: truncated, with an unregistered id, or not a record at all."""
     if kind == "json":
         return (data[:-1], b"\xff\xfe" + data, data + b"}")[number % 3]
     return (data[:-1], struct.pack(">bI", 0, _NOBODYS_ID) + data[5:], b"bad %d" % number)[number % 3]
 
 
 def _avro(value: Mapping[str, Any]) -> bytes:
-    """By the Avro specification (binary encoding), as ``avro_schema`` orders the fields."""
+    """Encode by the Avro specification (binary encoding), in ``avro_schema``'s order of fields."""
     out = io.BytesIO()
     out.write(_zigzag(value["id"]))
     text = value["text"].encode()
@@ -428,7 +428,7 @@ def _avro(value: Mapping[str, Any]) -> bytes:
 
 
 def _protobuf(value: Mapping[str, Any]) -> bytes:
-    """By the Protobuf specification (wire format): fields 1, 2 and 3 of ``Row``."""
+    """Encode by the Protobuf specification (wire format): fields 1, 2 and 3 of ``Row``."""
     text: bytes = value["text"].encode()
     words = b"\x12" + _varint(len(text)) + text
     return b"\x08" + _varint(value["id"]) + words + b"\x18" + _varint(value["count"])

@@ -1,4 +1,4 @@
-"""What the drill's tables say, read by plain PyIceberg beside the product's own way of reading them."""
+"""The contents of the drill's tables, read with plain PyIceberg, independently of the product's own code."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _METADATA_FILES = "SELECT table_namespace || '.' || table_name, metadata_locatio
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger in a snapshot's summary: commit id, next offset by partition, and what it counts.
+    """The ledger in a snapshot's summary: commit id, next offset by partition, and counts.
 
-    ``skipped``: offsets whose records were gone before they were read; ``passed_over``: records that asked
-    for no row; ``refused``: those that could not become one.
+    ``skipped``: offsets whose records were deleted before they were read; ``passed_over``: records that
+    describe no row; ``refused``: those that could not become one.
     """
 
     commit_id: str
@@ -38,12 +38,12 @@ class Ledger:
 
     @property
     def offsets(self) -> int:
-        """Offsets below it, over all partitions."""
+        """The number of offsets below it, over all partitions."""
         return sum(self.next_offsets.values())
 
 
 def ledger_of(snapshot: Snapshot) -> Ledger | None:
-    """The ledger that a snapshot carries; None where it is another writer's."""
+    """The ledger in a snapshot; None if another writer made it."""
     return _ledger(snapshot.summary.additional_properties if snapshot.summary else {})
 
 
@@ -62,7 +62,7 @@ def _ledger(summary: Mapping[str, str]) -> Ledger | None:
 
 
 def newest_ledger(table: Table) -> Ledger | None:
-    """The ledger of the head, found through its ancestors and else by the tag."""
+    """The ledger of the head, from its ancestors or else from the tag."""
     metadata = table.metadata
     head = metadata.current_snapshot()
     for snapshot in ancestors_of(head, metadata) if head else ():
@@ -74,7 +74,7 @@ def newest_ledger(table: Table) -> Ledger | None:
 
 
 def ledger_before(table: Table, snapshots: int) -> Ledger | None:
-    """The oldest ledger that the table may have after it is rolled back by so many snapshots or fewer."""
+    """The oldest ledger that the table may have after a rollback by up to ``snapshots`` snapshots."""
     metadata = table.metadata
     head = metadata.current_snapshot()
     ancestors = itertools.islice(ancestors_of(head, metadata), snapshots + 1) if head else ()
@@ -84,7 +84,7 @@ def ledger_before(table: Table, snapshots: int) -> Ledger | None:
 
 @dataclass(frozen=True)
 class Sample:
-    """A topic at a moment: seconds since 1970, offsets below the ledger, records that it is behind, epoch."""
+    """A topic at one time: seconds since 1970, offsets below the ledger, lag in records, epoch."""
 
     at_s: float
     offsets: int
@@ -93,18 +93,18 @@ class Sample:
 
 
 def commit_after(samples: Sequence[Sample], at_s: float) -> float | None:
-    """When the first commit of records after ``at_s`` was seen; None as long as there is none."""
+    """When the first commit of records after ``at_s`` was seen; None until then."""
     first = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
     offsets = samples[first - 1].offsets if first else 0
     for sample in samples[first:]:
         if sample.offsets > offsets:
             return sample.at_s
-        offsets = sample.offsets  # less after a rollback
+        offsets = sample.offsets  # fewer after a rollback
     return None
 
 
 def handed_over_after(samples: Sequence[Sample], at_s: float) -> float | None:
-    """When the first commit of records by the next owner after ``at_s`` was seen; None as long as none is."""
+    """When the next owner's first commit of records after ``at_s`` was seen; None until then."""
     first = bisect_right(samples, at_s, key=lambda sample: sample.at_s)
     epoch = samples[first - 1].epoch if first else 0
     before = samples[max(0, first - 1) :]
@@ -115,15 +115,15 @@ def handed_over_after(samples: Sequence[Sample], at_s: float) -> float | None:
 
 
 class Sampler:
-    """Looks at every table again and again, from ``with`` to its end.
+    """Samples every table continually, during ``with``.
 
-    It reads the catalog's file and the metadata as the plain JSON that they are: so it may look often and
-    takes little from what it watches.
+    It reads the catalog's file and the metadata's plain JSON directly, so it can sample often with little
+    effect on what it watches.
 
     Args:
         catalog: the SQLite file of the catalog.
         tables: topic → its table's name.
-        ends: topic → the offset behind the last acknowledged record, by partition.
+        ends: topic → the offset after the last acknowledged record, by partition.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._over.wait(_EVERY_S):
-            # The catalog may be locked by the drill itself; the next look will do.
+            # The drill itself may have locked the catalog; the next sample will do.
             with contextlib.suppress(sqlite3.Error, OSError):
                 self.look()
 
@@ -157,7 +157,7 @@ class Sampler:
         """Add a sample for every table that has a ledger.
 
         Raises:
-            sqlite3.Error, OSError: the catalog is locked, or a file of metadata cannot be read.
+            sqlite3.Error, OSError: the catalog is locked, or a metadata file cannot be read.
         """
         with contextlib.closing(
             sqlite3.connect(f"file:{self._catalog}?mode=ro", uri=True, timeout=0)
@@ -175,7 +175,7 @@ class Sampler:
 
 
 def _ledger_in(file: Path) -> Ledger | None:
-    """As ``newest_ledger``, of the metadata in a file."""
+    """Like ``newest_ledger``, for the metadata in a file."""
     metadata = json.loads(file.read_text("utf-8"))
     by_id = {one["snapshot-id"]: one for one in metadata.get("snapshots", ())}
     tag = metadata.get("refs", {}).get("tabletopic-ledger", {}).get("snapshot-id")
@@ -188,5 +188,5 @@ def _ledger_in(file: Path) -> Ledger | None:
 
 
 def path_of(location: str) -> str:
-    """The path of a local file, however its location is spelt; a ``%`` in it is a character like others."""
+    """The path of a local file, however its location is spelled; ``%`` has no special meaning."""
     return urlparse(location).path if location.startswith("file:") else location

@@ -33,10 +33,10 @@ Position = tuple[int, int]
 
 @dataclass
 class TopicVerdict:
-    """What was found of one topic. ``differences``: in words, empty where all is well.
+    """The verdict on one topic. ``differences``: in words, empty if all is well.
 
-    ``lost``, ``twice`` and ``changed`` count records; ``skipped`` those that retention took before they were
-    read, as the ledger counts them.
+    ``lost``, ``twice`` and ``changed`` count records; ``skipped`` those that retention deleted before they
+    were read, by the ledger's count.
     """
 
     topic: str
@@ -58,7 +58,7 @@ class TopicVerdict:
         return not self.differences
 
     def differ(self, what: str, positions: Collection[Any]) -> None:
-        """Note a difference, with some examples."""
+        """Record a difference, with some examples."""
         if positions:
             some = ", ".join(str(position) for position in sorted(positions, key=str)[:_EXAMPLES])
             self.differences.append(
@@ -78,11 +78,10 @@ def judge(
     """Compare a topic's records with its tables.
 
     Args:
-        sent: what the broker acknowledged.
-        ends: the topic's end offsets.
-        forgiven_files: files that other writers took out of the table; nobody has to delete these.
-        gone: partition → the offset below which records may have been deleted before they were read. What is
-            missing there must be what the ledger counts.
+        sent: the records that the broker acknowledged. ends: the topic's end offsets. forgiven_files: files
+        that other writers removed from the table; nobody has to delete these. gone: partition → the offset
+        below which records may have been deleted before they were read. The ledger
+            must count those that are missing there.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
     tables = read_tables(catalog, table_name, sent, verdict)
@@ -116,9 +115,9 @@ def judge(
 def read_tables(
     catalog: Catalog, table_name: str, sent: Sequence[Sent], verdict: TopicVerdict
 ) -> tuple[Table, dict[Position, dict[str, Any]], set[Position]] | None:
-    """The table, its rows and its dead letters by partition and offset; None where there is no table.
+    """The table, its rows and its dead letters by partition and offset; None without a table.
 
-    Differences that need no look at what was sent are noted: what is there twice, or is of no record.
+    Records differences that do not depend on what was sent: duplicates, and rows of no record.
     """
     try:
         table = catalog.load_table(table_name)
@@ -136,7 +135,7 @@ def read_tables(
 
 
 def _rows_in(table: Table, verdict: TopicVerdict) -> dict[Position, dict[str, Any]]:
-    """Rows of records by partition and offset; those that are there more than once are noted."""
+    """Rows of records by partition and offset; records duplicates as differences."""
     rows: dict[Position, dict[str, Any]] = {}
     times: Counter[Position] = Counter()
     for batch in _scan(table, table.schema()):
@@ -155,13 +154,13 @@ def _rows_in(table: Table, verdict: TopicVerdict) -> dict[Position, dict[str, An
 
 
 def _scan(table: Table, columns: Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of the head whose files are there: `check_files` names those that are gone."""
+    """The rows of the head whose files exist: `check_files` reports missing ones."""
     tasks = [task for task in table.scan().plan_files() if Path(path_of(task.file.file_path)).is_file()]
     yield from ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_record_batches(tasks)
 
 
 def letters_of(table: Table) -> list[Position]:
-    """Partition and offset of each dead letter that is of a record."""
+    """Partition and offset of each dead letter that belongs to a record."""
     positions: list[Position] = []
     for batch in _scan(table, table.schema().select("partition", "offset")):
         columns = (batch.column(column).to_pylist() for column in ("partition", "offset"))
@@ -170,7 +169,7 @@ def letters_of(table: Table) -> list[Position]:
 
 
 def _letters_in(catalog: Catalog, name: str, verdict: TopicVerdict) -> set[Position]:
-    """Places of the dead letters; those that are there more than once are noted."""
+    """Positions of the dead letters; records duplicates as differences."""
     try:
         table = catalog.load_table(name)
     except NoSuchTableError:
@@ -191,7 +190,7 @@ def _is_equal(row: Mapping[str, Any], sent: Sent) -> bool:
 
 
 def check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -> None:
-    """Note where the ledger is not at the ends, or counts other records as skipped."""
+    """Record where the ledger is not at the end offsets, or counts other records as skipped."""
     ledger = newest_ledger(table)
     if ledger is None:
         verdict.differences.append("the table has no ledger")
@@ -206,11 +205,11 @@ def check_ledger(table: Table, verdict: TopicVerdict, ends: Mapping[int, int]) -
 
 
 def check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) -> None:
-    """Note files that are gone, those that nobody needs, and those in another order than they say."""
+    """Record missing files, files that nobody needs, and files not in their declared sort order."""
     reachable = {path_of(file) for file in reachable_files(table)}
     verdict.files = len(reachable)
     data = Path(path_of(table.location())) / "data"
-    # Files that others wrote are not in the folder of an owner's epoch.
+    # Files of other writers are not in the folder of an owner's epoch.
     there = {str(path) for path in data.rglob("*") if path.is_file() and "/epoch-" in str(path)}
     orphans = there - reachable - {path_of(file) for file in forgiven}
     verdict.orphans = len(orphans)
@@ -220,7 +219,7 @@ def check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) 
 
 
 def unsorted_files(table: Table) -> list[str]:
-    """Files of the head that an owner wrote, and whose rows are not in the sort order that they say."""
+    """Files of the head that an owner wrote, and whose rows are not in their declared sort order."""
     found = []
     for task in table.scan().plan_files():
         order = table.metadata.sort_order_by_id(task.file.sort_order_id or 0)
@@ -231,7 +230,7 @@ def unsorted_files(table: Table) -> list[str]:
 
 
 def _is_sorted(path: Path, order: SortOrder) -> bool:
-    """By the columns before the first of which something is made; one that the file lacks is null in all."""
+    """Check order by the columns before the first transformed one; a column missing in the file is null."""
     schema = pq.read_schema(path)
     names = {int((one.metadata or {}).get(b"PARQUET:field_id", -1)): one.name for one in schema}
     chosen = [
