@@ -1,12 +1,12 @@
-"""Which file a row goes to, and its position: rows by the partitions and the sort order of a table.
+"""Which file a row goes to, and where in it: divides and sorts rows by a table's partitions and sort order.
 
-Partition values are those that manifests hold (Iceberg spec, "Partition Transforms"): times are numbers,
-decimals and uuids are themselves. So any column can be the source of several fields, and files that are put
-together later have the values that PyIceberg read.
+Partition values are those in manifests (Iceberg spec, "Partition Transforms"): times are numbers, decimals
+and uuids are themselves. So any column can be the source of several fields, and files that are merged later
+have the values that PyIceberg read.
 
 *Why no row is lost.* For partitions, rows are sorted by the codes of their values, and each run of equal
-codes is handed over: the runs are a division of the rows by construction. For a sort order, rows are taken by
-a permutation of their positions.
+codes becomes a part: by construction, the runs divide the rows. For a sort order, rows are taken by a
+permutation of their positions.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirectio
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.typedef import Record
 
-_MOST_NAME = 120  # characters of a folder's name: file systems take 255, object stores 1,024 for a whole path
+_MOST_NAME = 120  # characters of a folder's name: file systems allow 255, object stores 1,024 for a full path
 
 
 class Partition(PartitionKey):
-    """A partition: the values of its fields, as in manifests."""
+    """A partition: the values of its fields, in the form of manifests."""
 
     @cached_property
     def partition(self) -> Record:
@@ -48,7 +48,7 @@ def divided(
     """The rows of each partition, in their original order; a single one if the spec has no fields.
 
     Args:
-        table: of ``file_schema(schema)``, with a row at least.
+        table: of ``file_schema(schema)``, with at least one row.
         spec: its sources are columns of ``schema``, or void.
         schema: of the table.
     """
@@ -71,7 +71,7 @@ def divided(
 
 
 def _changes(codes: list[np.ndarray]) -> np.ndarray:
-    """Where a row differs from the one before it."""
+    """A mask of the rows that differ from the one before."""
     changed = np.zeros(len(codes[0]), dtype=bool)
     changed[0] = True
     for code in codes:
@@ -80,22 +80,22 @@ def _changes(codes: list[np.ndarray]) -> np.ndarray:
 
 
 def sort_order(metadata: TableMetadata) -> SortOrder:
-    """The order of a table's new files: its default one, or none if that has an unknown transform."""
+    """The sort order of a table's new files: its default one, or none if that has an unknown transform."""
     order = metadata.sort_order_by_id(metadata.default_sort_order_id) or UNSORTED_SORT_ORDER
     known = not any(isinstance(field.transform, UnknownTransform) for field in order.fields)
     return order if known else UNSORTED_SORT_ORDER
 
 
 def permutation(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Array | None:
-    """The permutation that sorts ``table`` by ``order``; None if it is sorted already.
+    """The permutation that sorts ``table`` by ``order``; None if it is already sorted.
 
-    Rows that are equal to the order stay as they stand. Floats are in the order that the Iceberg spec
-    ("Sort Orders") gives them: ``-NaN < -Infinity < … < -0 < 0 < … < Infinity < NaN``.
+    The sort is stable. Floats are in the order of the Iceberg spec ("Sort Orders"):
+    ``-NaN < -Infinity < … < -0 < 0 < … < Infinity < NaN``.
 
     Args:
         table: of ``file_schema(schema)``.
         order: see ``sort_order``.
-        schema: of the table, or one that it had: a column that it lacks is null in all rows.
+        schema: of the table, now or earlier: a column that it lacks is null in all rows.
     """
     keys: list[pa.Array] = []
     directions: list[str] = []
@@ -125,7 +125,7 @@ def _comparable(values: pa.Array) -> pa.Array:
         return values.storage
     if not pa.types.is_floating(values.type):
         return values
-    # As whole numbers: of negative ones all bits but the sign turn over.
+    # As integers: in negative ones, all bits except the sign are inverted.
     floats = values.fill_null(0).to_numpy(zero_copy_only=False)
     bits = floats.view(np.int32 if floats.itemsize == 4 else np.int64)
     numbers = np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
@@ -139,14 +139,14 @@ def _values(table: pa.Table, field: PartitionField | SortField, schema: Schema) 
     head, *rest = (schema.find_column_name(field.source_id) or "").split(".")
     column = pc.struct_field(table[head], rest) if rest else table[head]
     if pa.types.is_large_binary(column.type):
-        column = column.cast(pa.binary())  # iceberg-rust truncates no large ones
+        column = column.cast(pa.binary())  # iceberg-rust cannot truncate large ones
     transform = field.transform.pyarrow_transform(schema.find_field(field.source_id).field_type)
     found = transform(column).combine_chunks()
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:
-    """The distinct values, null among them, as manifests hold them; and which of them each row has."""
+    """The distinct values, including null, in the form of manifests, and which of them each row has."""
     kind = values.type
     if pa.types.is_date(kind):
         values = values.cast(pa.int32())

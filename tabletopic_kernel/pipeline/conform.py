@@ -1,10 +1,11 @@
-"""Fits decoded columns to the table's schema, by name, without loss; and adds the ``_kafka_*`` columns.
+"""Fits decoded columns to the table's schema, by name, without loss, and adds the ``_kafka_*`` columns.
 
-Fields take the names of the columns that hold them, missing columns become nulls, narrower types are widened
-by safe casts. ``model/columns/evolution.py`` has made sure beforehand that nothing else is needed.
+Fields take the names of their columns, missing columns become nulls, narrower types are widened by safe
+casts. ``model/columns/evolution.py`` has ensured that nothing else is needed.
 
-*Why this is safe.* Columns go by name, never by place, and each cast is Arrow's checked one: a value that the
-target cannot hold raises ArrowInvalid instead of being cut, and the caller halves the rows until it is alone.
+*Why this is safe.* Columns match by name, never by position, and each cast is Arrow's checked one: a value
+that the target cannot hold raises ArrowInvalid instead of being truncated, and the caller halves the rows
+until it is alone.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
     """A batch of exactly ``target``.
 
     Args:
-        columns: arrays of length ``rows`` by column name; those the table has not are an error of ours.
+        columns: arrays of length ``rows`` by column name; a column that the table lacks is a bug of ours.
         target: see ``file_schema``.
 
     Raises:
-        pyarrow.ArrowInvalid: a value does not fit; nothing is ever cut off.
+        pyarrow.ArrowInvalid: a value does not fit; nothing is ever truncated.
     """
     if unknown := columns.keys() - set(target.names):
         raise ValueError(f"the table has no columns {sorted(unknown)}")
@@ -46,7 +47,7 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
 
 
 def part(columns: Mapping[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
-    """Some rows of columns that did not fit as a whole; a slice would keep the list items of the others."""
+    """Some rows of columns that did not fit as a whole; a slice would keep other rows' list items."""
     chosen = pa.array(range(start, stop))
     return {name: array.take(chosen) for name, array in columns.items()}
 
@@ -86,9 +87,9 @@ def _fit_map(array: pa.MapArray, target: pa.MapType) -> pa.MapArray:
 
 
 def _required(child: pa.Array, parent: pa.StructArray) -> pa.Array:
-    """A required field below a struct that is null here and there: the nulls are the struct's, not its own.
+    """A required field below a struct with nulls: these are the struct's nulls, not the field's.
 
-    Parquet's writer counts the field's own nulls, so they are taken away where the parent hides them.
+    Parquet's writer counts the field's own nulls, so they are removed where the parent hides them.
     """
     if pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py():
         raise pa.ArrowInvalid("a required field is null")
@@ -121,7 +122,7 @@ def map_entries(array: pa.MapArray) -> pa.StructArray:
 
 
 def rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array, *, validity: bool = True) -> pa.Array:
-    """A list or map with the same offsets over other values; nothing is copied."""
+    """A list or map with the same offsets over different values; nothing is copied."""
     present, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(
         target, len(array), [present if validity else None, offsets], offset=array.offset, children=[values]
@@ -173,7 +174,7 @@ _HEADER_TYPE = pa.map_(pa.large_string(), pa.large_binary())
 def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str) -> dict[str, pa.Array]:
     """The enabled columns (``key``, ``header``, ``metadata``), by their names in the table.
 
-    Not of keys that name their schema: see ``pipeline/keys.py``.
+    Not for keys that name their schema: see ``pipeline/keys.py``.
     """
     columns: dict[str, pa.Array] = {}
     if "key" in wanted and key_format in ("raw", "string"):
@@ -187,7 +188,7 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
 
 
 def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with null for missing headers, which Spark passes as empty lists."""
+    """The batch with null for missing headers, which are empty lists in Spark."""
     headers = headers_of(batch)
     if headers is None or headers.null_count == len(headers):
         return batch
@@ -199,7 +200,7 @@ def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("headers"), "headers", kept)
 
 
-# Microseconds of the years 1 to 9999: what Iceberg's libraries can write a date of.
+# Microseconds of the years 1 to 9999: Iceberg's libraries can write dates of these.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
@@ -216,12 +217,12 @@ def with_dated_records(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
-    """The headers of a batch; None where the source did not read them."""
+    """The headers of a batch; None if the source did not read them."""
     return batch.column("headers") if "headers" in batch.schema.names else None
 
 
 def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
-    """Newest record timestamp by partition, in ms; dead letters written by others may have none."""
+    """Update the newest record timestamp by partition, in ms; foreign dead letters may have none."""
     if batch.column("timestamp").null_count:
         batch = batch.filter(batch.column("timestamp").is_valid())
     if not len(batch):
@@ -234,7 +235,7 @@ def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
 
 
 def _headers(headers: pa.Array) -> pa.Array:
-    """Kafka's list of (key, value) as a map; null where a record has none, of a repeated key the last."""
+    """Kafka's list of (key, value) as a map; null if a record has none; the last of a repeated key wins."""
     if headers.null_count == len(headers):
         return pa.nulls(len(headers), _HEADER_TYPE)
     entries = headers.values

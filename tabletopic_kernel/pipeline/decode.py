@@ -1,7 +1,7 @@
 """Turns the records of one schema into rows of the table: decode, transform, project, conform.
 
-What a task makes of its plan for that (writers, decoders, transforms) is kept for the next task. Of records
-nothing is kept, so that the same ones can be tried again in smaller parts (``formats/rejection.py``).
+A task keeps what it builds from its plan (writers, decoders, transforms) for the next task. It keeps nothing
+of records, so the same ones can be retried in smaller parts (``formats/rejection.py``).
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ if TYPE_CHECKING:
     from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
 
 
-_MOST_PLANS = 64  # of other topics, or of the table before it evolved
+_MOST_PLANS = 64  # including other topics', and those from before the table evolved
 
 
 class LoadedPlan:
     """A plan with its expensive objects; cached between the tasks of a Python worker.
 
-    For one thread: its decoders, transforms and projection are, and ``cached_decoder`` gives each its own.
+    For one thread, like its decoders, transforms and projection; ``cached_decoder`` gives each thread its
+    own.
 
-    ``is_worker``: this process is one.
+    ``is_worker``: whether this process is one.
     """
 
     def __init__(self, plan: StagePlan, *, is_worker: bool = False) -> None:
@@ -76,7 +77,7 @@ class LoadedPlan:
         return make_projection(plan, is_worker=self._is_worker) if plan else None
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
-        """The decoder of a schema id that the plan covers."""
+        """The decoder for a schema id that the plan covers."""
         if not self.infers:
             return cached_decoder(schema_id, self.schema(schema_id))
         if self._inferring is None:
@@ -86,12 +87,12 @@ class LoadedPlan:
         return self._inferring
 
     def schema(self, schema_id: SchemaKey) -> WriterSchema:
-        """The schema of an id that the plan covers, or may cover."""
+        """The schema for an id that the plan covers, or may cover."""
         found = self.plan.schemas.get(schema_id)
         return self.plan.candidates[schema_id] if found is None else found
 
     def step(self, schema_id: SchemaKey) -> Step:
-        """The transform of rows decoded by ``decoder``."""
+        """The transform for rows of this schema's ``decoder``."""
         if schema_id not in self._steps:
             decoded = self.decoder(schema_id).iceberg_schema
             self._steps[schema_id] = make_step(self.plan.settings.transform, decoded)
@@ -113,7 +114,7 @@ _LOADED = _Loaded()
 
 
 def load_plan(pickled: bytes) -> LoadedPlan:
-    """The plan of a task; the same object per thread while the plan stays the same."""
+    """The plan of a task; the same object per thread while the plan is the same."""
     key, plans = hashlib.sha256(pickled).digest(), _LOADED.plans
     if key not in plans:
         while len(plans) >= _MOST_PLANS:
@@ -124,10 +125,10 @@ def load_plan(pickled: bytes) -> LoadedPlan:
 
 @dataclass
 class Made:
-    """What became of some records: each is in ``rows``, or refused, or passed over.
+    """What became of some records: each is in ``rows``, refused, or passed over.
 
-    ``needed_columns``: what inferred records need first; then there are no rows. ``proved``: a record was
-    decoded by a schema that the table does not cover yet, and no more was done.
+    ``needed_columns``: columns that inferred records need first; then there are no rows. ``proved``: a record
+    was decoded with a schema that the table does not cover yet, and nothing more was done.
     """
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
@@ -145,14 +146,14 @@ class GroupRows:
         self._plan = loaded.plan
 
     def of(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> Made:
-        """The result of a group of ``batch``, which has ``keys``."""
+        """The result for a group of ``batch``, whose keys are ``keys``."""
         made = Made()
         group = self._without_bad_keys(group, keys, made)
         positions, columns = group.positions, dict[str, pa.Array]()
         if group.schema_id is not None:
             try:
                 decoder = self._loaded.decoder(group.schema_id)
-            except BadSchemaError as error:  # which could be built where it was planned
+            except BadSchemaError as error:  # although the decoder could be built during planning
                 made.refused.append(Refusals(positions, group.schema_id, dead_letter.BAD_SCHEMA, str(error)))
                 return made
             rows, positions = self._decoded(decoder, group, made)
@@ -166,7 +167,7 @@ class GroupRows:
             assert self._loaded.projection is not None
             found = self._loaded.projection.rows(columns, len(positions))
             columns, positions = self._taken(found, positions, group.schema_id, made)
-        if self._loaded.target is None or not len(positions):  # no table: they tell of no column
+        if self._loaded.target is None or not len(positions):  # no table: they imply no column
             return made
         source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
         settings = self._plan.settings
@@ -200,7 +201,7 @@ class GroupRows:
         schema_id: SchemaKey,
         made: Made,
     ) -> tuple[dict[str, pa.Array], Positions]:
-        """Decoded rows, which are the records at ``positions``, as columns; and which records those are."""
+        """Transform decoded rows, of the records at ``positions``; returns columns and their positions."""
         offsets = batch.column("offset")
         if len(positions) < len(batch):
             offsets = offsets.take(pa.array(positions))
@@ -212,7 +213,7 @@ class GroupRows:
     def _taken(
         self, found: Rows, positions: Positions, schema_id: SchemaKey | None, made: Made
     ) -> tuple[dict[str, pa.Array], Positions]:
-        """What a transform made of the records at ``positions``: the columns of those that it kept."""
+        """Take a transform's result for the records at ``positions``; returns what it kept, likewise."""
         self._refuse(positions, schema_id, found.refused, made)
         made.passed_over = added(made.passed_over, found.passed_over)
         return found.columns, positions if len(found.kept) == len(positions) else positions[found.kept]
@@ -225,7 +226,7 @@ class GroupRows:
         target: pa.Schema,
         made: Made,
     ) -> None:
-        """Fit ``columns``, which are the records at ``at``; what does not fit is refused."""
+        """Fit ``columns``, of the records at ``at``, to the table; refuse records that do not fit."""
         try:
             made.rows.append(conform(columns, len(at), target))
         except pa.ArrowInvalid as error:

@@ -1,8 +1,8 @@
 """Keys: decoded according to ``key_format``, alongside the values of the same records.
 
-Keys that name their schema are split, decoded and fitted as values are. What they become is one column
-(``_kafka_key``), or another one beside it where a schema does not fit that; a record whose key cannot be
-read is refused with its value.
+Keys that name their schema are split, decoded and fitted like values. They become one column
+(``_kafka_key``), or another one next to it if a schema does not fit that; a record whose key cannot be read
+is refused with its value.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NOBODY = Refusals(np.empty(0, np.int64), None, "", "")
 class KeyColumns:
     """Columns of a batch's keys by name, as long as the batch, and the records whose key is refused.
 
-    ``needed`` are schemas that nobody has looked up yet: then there are no columns. ``proved`` are candidates
-    by which a key was decoded: then the columns are not whole.
+    ``needed``: schemas not looked up yet; then there are no columns. ``proved``: candidates with which a key
+    was decoded; then the columns are incomplete.
     """
 
     columns: dict[str, pa.Array] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class KeyColumns:
     proved: frozenset[SchemaKey] = frozenset()
 
     def at(self, positions: Positions, count: int) -> dict[str, pa.Array]:
-        """The columns of the records at ``positions``, in this order, of the ``count`` of the batch."""
+        """The columns of the records at ``positions``, in this order, of the batch's ``count``."""
         if len(positions) == count:
             return self.columns
         return {name: array.take(pa.array(positions)) for name, array in self.columns.items()}
@@ -115,7 +115,7 @@ class _Reading:
             return
         try:
             decoder = cached_decoder(schema_id, schema)
-        except BadSchemaError as error:  # which could be built where it was planned
+        except BadSchemaError as error:  # although the decoder could be built during planning
             self._refuse(Refusals(positions, schema_id, dead_letter.BAD_SCHEMA, str(error)))
             return
         rows, refused = decoder.decode(group.values)
@@ -128,7 +128,7 @@ class _Reading:
             if len(rows):
                 self._proved.add(schema_id)
             return
-        alone = rows.schema.names == [VALUE]  # a key that is no record
+        alone = rows.schema.names == [VALUE]  # a key that is not a record
         array = rows.column(0) if alone else rows.to_struct_array()
         ((name, named),) = rename({KEY: array}, dict(schema.renames)).items()
         self._parts.setdefault(name, []).extend(self._fitted(name, named, positions, schema_id))
@@ -150,7 +150,7 @@ class _Reading:
                 yield from self._fitted(name, rows, at[start:stop], schema_id)
 
     def _column(self, parts: list[tuple[Positions, pa.Array]]) -> pa.Array:
-        """The parts in the order of the batch, null where a record is in none."""
+        """The parts in the order of the batch, with null for records in none."""
         positions = np.concatenate([at for at, _ in parts])
         if len(parts) == 1 and len(positions) == self._count:
             return parts[0][1]

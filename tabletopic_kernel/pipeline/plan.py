@@ -1,4 +1,4 @@
-"""What is passed around: the coordinator's plan to a task, its result, and a worker's staged batches.
+"""The values passed around: the coordinator's plan for a task, its result, and a worker's staged batches.
 
 Longer than other modules, as these values name each other.
 """
@@ -56,12 +56,12 @@ class Projection:
 class StagePlan:
     """Everything a task needs, sent with it.
 
-    ``table`` and ``dead_letters`` are None while there is no such table. ``schemas`` holds the writer
-    schemas that the table covers by id; ``refused_schemas`` those whose records are refused, with reason
-    and message; ``covers_tombstones`` says that every value column is optional. Records of other ids are
-    not written: their ids come back as needs. ``candidates`` are schemas that the table does not cover: it
-    changes for one after a record was decoded by it, and until then its records can only be refused.
-    ``patient``: no batch is given up because its first records all fail alike.
+    ``table`` and ``dead_letters`` are None while there is no such table. ``schemas`` has the writer schemas
+    that the table covers, by id; ``refused_schemas`` those whose records are refused, with reason and
+    message; ``covers_tombstones``: every value column is optional. Records of other ids are not written:
+    their ids come back as needs. ``candidates`` are schemas that the table does not cover: it changes for one
+    once a record was decoded with it, and until then its records can only be refused. ``patient``: no batch
+    is given up because its first records all fail alike.
     """
 
     topic: str
@@ -72,18 +72,18 @@ class StagePlan:
     refused_schemas: dict[SchemaKey, tuple[str, str]]
     covers_tombstones: bool
     settings: TopicSettings
-    # Of those refused: the registry did not know them when it was last asked, and may by now.
+    # Refused schemas that the registry did not know when last asked, and may know by now.
     unknown_schemas: frozenset[SchemaKey] = frozenset()
-    # What JSON without a schema is decoded to; columns that it lacks come back as needs.
+    # The columns that JSON without a schema is decoded to; missing ones come back as needs.
     inferred: Schema | None = None
     projection: Projection | None = None
-    # Of keys that name their schema; None: they do not, or no column wants them.
+    # For keys that name their schema; None: they do not, or no column has keys.
     keys: KeyPlan | None = None
     candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
     patient: bool = False
 
     def with_settings(self, **changes: object) -> StagePlan:
-        """The same plan under other settings."""
+        """This plan with other settings."""
         return replace(self, settings=self.settings.model_copy(update=changes))
 
     @property
@@ -93,17 +93,17 @@ class StagePlan:
 
     @property
     def follows_latest(self) -> bool:
-        """Whether the schema is the newest of a subject, so that each batch looks it up."""
+        """Whether the schema is the newest of a subject, so each batch looks it up."""
         return self.settings.value_format == "by_latest_schema"
 
     @property
     def passes_over_tombstones(self) -> bool:
-        """Whether a record without a value is passed over: it follows a delete, for log compaction."""
+        """Whether records without a value are passed over: they follow deletes, for log compaction."""
         return self.settings.transform == "flatten_debezium"
 
     @property
     def to_ask_again(self) -> Needs | None:
-        """What to ask the registry again; None: nothing."""
+        """What to look up in the registry again; None: nothing."""
         of_keys = self.keys.unknown_schemas if self.keys else frozenset()
         if not (self.unknown_schemas or of_keys or self.follows_latest):
             return None
@@ -115,8 +115,8 @@ class Needs:
     """What is required before a batch can be staged.
 
     ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need, as
-    tasks saw them. ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and
-    ``proved_keys`` are candidates by which a record was decoded: the table may change for these.
+    seen by tasks. ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and
+    ``proved_keys``: candidates with which a record was decoded; the table may change for these.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()
@@ -137,7 +137,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class RefusedRecord:
-    """A record that cannot become a row: where it is and why."""
+    """A record that cannot become a row: its position and the reason."""
 
     partition: int
     offset: int
@@ -148,11 +148,11 @@ class RefusedRecord:
 
 @dataclass
 class StageResult:
-    """The result of one task, or of a whole batch. Rows and dead letters count only what is in files.
+    """The result of one task, or of a whole batch. Rows and dead letters count only those in files.
 
-    ``failed`` counts records that led to an exception nobody foresaw, by its class; ``traces`` has a few of
+    ``failed`` counts records that caused an unexpected exception, by its class; ``traces`` has a few of
     these, by their last lines. ``alike``: a group was given up because all of its records seemed to fail
-    alike, so this result is not whole. ``decoded``: records that became rows, or asked for none.
+    alike, so this result is incomplete. ``decoded``: records that became rows, or describe none.
     """
 
     files: list[DataFile] = field(default_factory=list)
@@ -175,13 +175,13 @@ class StageResult:
     refused: dict[str, int] = field(default_factory=Counter)
     samples: list[RefusedRecord] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
-    stopped: str | None = None  # why the topic cannot go on with these settings
+    stopped: str | None = None  # why the topic cannot continue with these settings
 
     def add(self, pickled: bytes) -> None:
-        """Take in a task's result."""
+        """Add a task's result."""
         other: StageResult = pickle.loads(pickled)
         for file in other.files:
-            file.spec_id = other.spec_id  # PyIceberg keeps it beside the fields that pickle carries
+            file.spec_id = other.spec_id  # PyIceberg keeps it outside the pickled fields
         for file in other.dead_letters:
             file.spec_id = 0  # a dead-letter table is not partitioned
         self.files += other.files
@@ -208,18 +208,18 @@ class StageResult:
         self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
 
     def sample(self, record: RefusedRecord) -> None:
-        """Keep a record as a sample, while there are few."""
+        """Keep a record as a sample, while they are few."""
         if len(self.samples) < _MAX_SAMPLES:
             self.samples.append(record)
 
     def trace(self, line: str, trace: str) -> None:
-        """Keep a trace for the log, while there are few."""
+        """Keep a trace for the log, while they are few."""
         if len(self.traces) < _MAX_TRACES:
             self.traces.setdefault(line, trace)
 
     @property
     def all_fail_alike(self) -> bool:
-        """Whether no record became a row, and enough of them led to the same exception."""
+        """Whether no record became a row, and enough of them caused the same exception."""
         return not self.decoded and len(self.failed) == 1 and sum(self.failed.values()) >= MIN_ALIKE
 
     @property
@@ -229,7 +229,7 @@ class StageResult:
 
     @property
     def refused_count(self) -> int:
-        """Records that cannot become rows."""
+        """The number of records that cannot become rows."""
         return sum(self.refused.values())
 
     @property
@@ -242,10 +242,10 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Replaced:
-    """Data files whose rows are now in other files, and the delete files of the table when they were chosen.
+    """Data files whose rows are now in other files, and the table's delete files when they were chosen.
 
-    ``moved`` says where the rows of each are; ``applied`` which of the delete files deleted rows of them,
-    with the locations of all data files that such a one names.
+    ``moved`` says where each file's rows are; ``applied`` has the delete files that deleted rows of them,
+    each with the locations of all data files that it names.
     """
 
     files: tuple[DataFile, ...]
@@ -255,7 +255,7 @@ class Replaced:
 
     @property
     def dropped_rows(self) -> int:
-        """Deleted rows that were dropped from the new files."""
+        """The number of deleted rows that the new files lack."""
         return sum(one.dropped_rows for one in self.moved)
 
 
@@ -263,10 +263,10 @@ class Replaced:
 class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets of their records.
 
-    ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row,
-    by reason, and ``passed_over`` those that asked for none. ``replay_id`` names the replay whose rows
-    these are; such a batch stands for no offsets. Nor does a compaction, whose files have the rows of those
-    that it ``replaced``; it is committed by itself.
+    ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by
+    reason, and ``passed_over`` those that describe none. ``replay_id`` names the replay whose rows these are;
+    such a batch moves no offsets. Nor does a compaction, whose files have the rows of those that it
+    ``replaced``; it is a commit of its own.
     """
 
     offsets: StagedOffsets
@@ -295,7 +295,7 @@ class Listener(Protocol):
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
         """Provide what a batch needs; raises if that is impossible.
 
-        ``recheck``: a new batch begins, so other schemas that the registry did not know are forgotten.
+        ``recheck``: a new batch begins, so unknown schemas that are due are looked up again.
         """
         ...
 
@@ -303,4 +303,4 @@ class Listener(Protocol):
         """Delete files that will never be committed (I10)."""
 
     def ended(self, error: Exception | None) -> None:
-        """The query is over; None after ``stop``."""
+        """Note that the query is over; None after ``stop``."""

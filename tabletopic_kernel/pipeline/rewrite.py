@@ -1,24 +1,24 @@
 """Merges small data files of one partition into few larger ones, on an executor, keeping the rows' order.
 
-One of any size may also come alone, to become one without its deleted rows.
+A single file of any size may also be rewritten, without its deleted rows.
 
-Longer than other modules, as what keeps every row is to be read in one place.
+Longer than other modules, as what keeps every row should be read in one place.
 
-Nothing is projected onto the table's schema, which would turn null lists of structs into empty ones (ADR
-0004). Files are put together only if their Parquet schema is, field by field, that of one version of the
-table's schema, and the result is written with that version. All others stay as they are.
+Nothing is projected onto the table's schema, as that would turn null lists of structs into empty ones (ADR
+0004). Files are merged only if their Parquet schema is, field by field, that of one version of the table's
+schema, and the result is written with that version. All others stay as they are.
 
-Rows that position delete files delete are left out. Unless the table has a sort order, the others stand in
-the new file in the order of the files, and of the rows in each, so ``MovedRows`` can tell where each one is.
+Rows deleted by position delete files are left out. Unless the table has a sort order, the others are in the
+new file in the order of the files, and of the rows in each, so ``MovedRows`` knows where each one is.
 
-Why no row is lost: rows are counted as the manifests count them, as each file is read and as each file is
-written, less those deleted; where two of these differ, nothing is handed over. Memory is bounded by the rows
-of one row group of each schema, however large the files and their row groups are, and a byte for each row of
-the files, and four more where they are sorted.
+Why no row is lost: rows are counted in the manifests, as each file is read, and as each file is written, less
+the deleted ones; if two of these differ, nothing is returned. Memory is bounded by the rows of one row group
+of each schema, however large the files and their row groups are, plus a byte for each row of the files, and
+four more if they are sorted.
 
-In a table with a sort order, rows are sorted whole in memory: a file for each ``_SORTED_BYTES`` of them,
-which is mostly one, as the groups of such tables are small. That is simpler than merging files, which would
-have to be sorted by the same order already, and those of before an order or of other engines are not.
+In a table with a sort order, rows are sorted in memory: one file per ``_SORTED_BYTES``, which is mostly a
+single one, as the groups of such tables are small. That is simpler than a merge of sorted files: files older
+than the order, or from other engines, are not sorted by it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
 
-# A row group is written when the rows that wait have so many bytes in Arrow, or are so many.
+# A row group is written when the buffered rows reach this many bytes in Arrow, or this number.
 _ROW_GROUP_BYTES = 128 * 1024**2
 _ROW_GROUP_ROWS = 1024**2
-# Read at a time.
+# How much is read at a time.
 _PART_BYTES = 16 * 1024**2
 _PART_ROWS = 128 * 1024
-_MOST_PLACES = 32 * 1024**2  # rows that are followed to where sorting puts them: four bytes for each
-_SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting them takes as much once more
+_MOST_PLACES = 32 * 1024**2  # rows that are tracked through the sort: four bytes each
+_SORTED_BYTES = 256 * 1024**2  # in Arrow; sorting takes as much again
 
 
 Places = np.ndarray[tuple[int], np.dtype[np.uint32]]
@@ -75,10 +75,10 @@ class SmallFile:
 class RewriteResult:
     """The result of a rewrite: ``files`` have the rows of those ``moved`` that were not deleted.
 
-    ``rows`` are in ``files``.
+    ``rows`` counts the rows in ``files``.
 
-    ``left`` counts files that stay as they are, by reason. ``begun`` says where files were begun: after an
-    ``error`` none of them is finished for sure, and ``files`` are none.
+    ``left`` counts files that stay as they are, by reason. ``begun`` has the locations of files that were
+    begun: after an ``error``, none of them is certainly finished, and ``files`` is empty.
     """
 
     files: list[DataFile] = field(default_factory=list)
@@ -95,7 +95,7 @@ class RewriteResult:
 class RewriteTask:
     """A group of files of one ``partition``, in the order of their rows in the result.
 
-    Called, it is the function given to ``mapInArrow``: whatever comes in, one pickled result goes out.
+    When called, it is the function for ``mapInArrow``: whatever comes in, one pickled result goes out.
     """
 
     table: TablePlan
@@ -111,10 +111,10 @@ class RewriteTask:
         yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
 
     def run(self) -> RewriteResult:
-        """Rewrite the group here.
+        """Rewrite the group in this process.
 
-        The error of the result is a RetryableError if the storage does not answer, an ActionNeededError if a
-        file is not what the table says of it.
+        The result's error is a RetryableError if the storage does not answer, an ActionNeededError if a file
+        is not what the table says about it.
         """
         began = time.process_time()
         rewriting = _Rewrite(self)
@@ -128,7 +128,7 @@ class RewriteTask:
 
 
 def _sorted(error: Exception) -> Exception:
-    """The error, for another process, with its context."""
+    """The classified error, for another process, with its context."""
     if isinstance(error, OSError):
         found = sort_error(error, STORAGE)
         why = found.reason if found else plain(error)
@@ -141,10 +141,10 @@ def _sorted(error: Exception) -> Exception:
 
 
 def read_result(pickled: bytes) -> RewriteResult:
-    """A task's result, as it comes back from an executor."""
+    """Read a task's result, as returned by an executor."""
     result: RewriteResult = pickle.loads(pickled)
     for file in result.files:
-        file.spec_id = result.spec_id  # PyIceberg keeps it beside the fields that pickle carries
+        file.spec_id = result.spec_id  # PyIceberg keeps it outside the pickled fields
     return result
 
 
@@ -222,16 +222,16 @@ class _Rewrite:
     def _sorted(
         self, writer: DataFileWriter, files: Sequence[SmallFile], dropped: Mapping[str, Mask], count: int
     ) -> tuple[list[DataFile], Places | None, bool]:
-        """The files' ``count`` rows, sorted in memory, in as few files as can be; none if that is no gain.
+        """The files' ``count`` rows, sorted in memory, in as few files as possible; none if that is no gain.
 
-        And the number of each row among those of all these files, if they are not as they stood; and whether
-        that is known.
+        Also the number of each row among those of all these files, if the order changed, and whether that is
+        known.
         """
         made: list[DataFile] = []
         places = np.empty(count, np.uint32) if count <= _MOST_PLACES else None
         start, has_moved = 0, False
         for rows in _runs(self._io, files, dropped, file_schema(writer.schema), (_SORTED_BYTES, count)):
-            # Half as many at least: else they would be put together again and again, and be no fewer.
+            # At most half as many: otherwise they would be merged again and again without becoming fewer.
             if not made and len(files) > 1 and 2 * count > len(rows) * len(files):
                 return [], None, True
             order = permutation(rows, writer.order, writer.schema)
@@ -247,7 +247,7 @@ class _Rewrite:
 
 
 def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:
-    """The deleted rows of each file: once, however many delete files name them."""
+    """The deleted rows of each file, each once, however many delete files name it."""
     dropped = {file.path: np.zeros(file.rows, np.bool_) for file in files}
     applies: dict[str, set[str]] = {}
     for file in files:
@@ -269,9 +269,9 @@ def _runs(
     target: pa.Schema,
     most: tuple[int, int],
 ) -> Iterator[pa.Table]:
-    """The rows of all files that were not dropped, in their order.
+    """The rows of all files, without dropped ones, in their order.
 
-    ``most``: bytes and rows that come at a time.
+    ``most``: bytes and rows per part.
     """
     held: list[pa.RecordBatch] = []
     size = rows = 0
@@ -298,7 +298,7 @@ def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> I
 
 
 def _parts(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """All rows, some at a time: row groups of other writers may be far larger than ours."""
+    """All rows in parts: row groups of other writers may be far larger than ours."""
     for index in range(parquet.num_row_groups):
         told = parquet.metadata.row_group(index)
         fit = told.num_rows * _PART_BYTES // max(1, told.total_byte_size)
@@ -314,7 +314,7 @@ def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
         try:
             parquet = pq.ParquetFile(stream)
             shape, rows = _shape(parquet.schema_arrow), parquet.metadata.num_rows
-        except pa.ArrowInvalid as error:  # no Parquet file, or one that was cut off
+        except pa.ArrowInvalid as error:  # not a Parquet file, or truncated
             raise ActionNeededError(f"{file.path} cannot be read: {plain(error)}") from error
     if rows != file.rows:
         raise ActionNeededError(f"{file.path} has {rows} rows, but the table says {file.rows}")
@@ -322,7 +322,7 @@ def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
 
 
 def _shape(fields: pa.Schema | pa.StructType) -> Shape:
-    """Ids, names, types and nullability, at all levels; what a writer notes besides does not count."""
+    """Ids, names, types and nullability, at all levels; a writer's other metadata does not count."""
     return tuple(_shape_of(field) for field in fields)
 
 
@@ -342,7 +342,7 @@ def _shape_of(field: pa.Field) -> Shape:
 
 
 class _Schemas:
-    """The versions of a table's schema by the columns of their files, the current one first."""
+    """The versions of a table's schema, by the columns of their files, the current one first."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         newest_last = sorted(
@@ -351,7 +351,7 @@ class _Schemas:
         self._known = {_shape(file_schema(schema)): schema.schema_id for schema in newest_last}
 
     def schema_of(self, shape: Shape | None) -> int | None:
-        """The schema version whose files have this shape; None: none."""
+        """The schema version whose files have this shape; None if there is none."""
         return self._known.get(shape) if shape is not None else None
 
 

@@ -14,24 +14,24 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 _CONSUMER = {
     "fetch.max.bytes": str(64 * 1024**2),
     "receive.buffer.bytes": str(1024**2),
-    # Spark's consumer has its next fetch under way when it asks for the partition's first and last offset,
-    # and the broker answers one request of a connection after the other: each partition costs a batch as long
-    # as that fetch waits for records. What a batch reads is there already, so waiting is of no use.
+    # Spark's consumer has its next fetch in flight when it asks for the partition's first and last offset,
+    # and the broker answers a connection's requests in order: each partition delays a batch for as long as
+    # that fetch waits for records. A batch's records already exist, so waiting is useless.
     "fetch.max.wait.ms": "1",
     "isolation.level": "read_committed",
 }
-# Large polls, twice the speed of the defaults: records and bytes, at most and at least. Spark has a consumer
-# for each partition, and each keeps its last poll and a fetch in memory: those of a topic share the third.
+# Large polls, twice as fast as the defaults: records and bytes, maximum and minimum. Spark has a consumer per
+# partition, and each keeps its last poll and a fetch in memory: a topic's consumers share the third number.
 _POLL_RECORDS, _POLL_RECORDS_LEAST, _POLL_RECORDS_TOPIC = 10_000, 500, 250_000
 _FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 2 * 1024**2, 1024**2, 64 * 1024**2
-# A batch begins early once this many records wait, so that a busy topic is staged while the commit
-# interval runs; a quiet topic waits for the interval and makes one file.
+# A batch begins early once this many records wait, to stage a busy topic while the commit interval runs; a
+# quiet topic waits for the interval and makes one file.
 MIN_RECORDS = 200_000
-# The most a batch takes: bounds what is lost by a failed batch, and the memory of its tasks.
+# The maximum of a batch: bounds the work that a failed batch loses, and the memory of its tasks.
 MAX_RECORDS = 1_000_000
 _WARM_UP_RECORDS = 100
-# How often the source looks for new records, as a share of the commit interval, within these bounds
-# (ms): often enough to be fresh, seldom enough that an idle topic costs little.
+# How often the source polls for new records, as a share of the commit interval, within these bounds (ms):
+# often enough to be fresh, rarely enough that an idle topic costs little.
 _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 
 
@@ -39,8 +39,8 @@ _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 class SourceSpec:
     """What one streaming query reads.
 
-    ``java`` and ``librdkafka`` hold connection properties of Kafka's two clients, ``max_records`` the most
-    that a batch takes.
+    ``java`` and ``librdkafka`` are connection properties for Kafka's two clients, ``max_records`` is the
+    maximum of a batch.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class SourceSpec:
         """Whether records must be read with their headers."""
         settings = self.settings
         names_schema = "by_schema_id" in (settings.value_format, settings.key_format)
-        is_letter = settings.errors == "dead_letter"  # which is the whole record
+        is_letter = settings.errors == "dead_letter"  # a letter has the whole record
         return "header" in settings.metadata_columns or names_schema or is_letter
 
 
@@ -71,7 +71,7 @@ def reader_options(spec: SourceSpec) -> dict[str, str]:
         "subscribe": spec.topic,
         "startingOffsets": starting,
         "includeHeaders": str(spec.headers).lower(),
-        "failOnDataLoss": "true",  # a gap is never skipped in silence (I8)
+        "failOnDataLoss": "true",  # a gap is never skipped silently (I8)
         "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
         "maxTriggerDelay": f"{spec.settings.commit_interval_ms}ms",
         "maxOffsetsPerTrigger": str(spec.max_records),
@@ -94,8 +94,8 @@ def poll_interval_ms(commit_interval_ms: int) -> int:
 def batch_end_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
     """The end offsets of a batch, from the log Spark writes before the batch runs.
 
-    They count control records of transactions and holes of compaction, which the records' own offsets
-    do not show.
+    They include transactions' control records and gaps from log compaction, which the records' own offsets do
+    not show.
     """
     path = checkpoint / "offsets" / str(batch_id)
     for line in path.read_text().splitlines():

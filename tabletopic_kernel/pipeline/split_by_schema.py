@@ -1,8 +1,8 @@
 """Splits a batch by schema id, with array operations.
 
-Where a record names its schema is said in ``formats/wire.py``. The last header of the name counts, as for
-Confluent's own reader, and one without a value is none. A header goes before a prefix: the value is then the
-body alone, whatever it begins with; and a header that names no schema is not made good by a prefix.
+For where a record names its schema, see ``formats/wire.py``. The last header of the name counts, as in
+Confluent's own reader, and one without a value does not. A header takes precedence over a prefix: the value
+is then only the body, whatever it begins with; and no prefix makes up for a header that names no schema.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 class Group:
     """The records of one schema: their positions in the batch and their values, in order.
 
-    ``schema_id`` None holds records without a value (tombstones). ``values`` have a prefix in front; where a
-    header named the schema it was put there, and ``indexes`` is what stood behind the id in the header. So it
-    was for the frame of AWS Glue, ``is_glue``.
+    ``schema_id`` None is for records without a value (tombstones). ``values`` begin with a prefix; if a
+    header named the schema, the prefix was added, and ``indexes`` has what followed the id in the header. A
+    prefix was also added for AWS Glue's frame, ``is_glue``.
     """
 
     schema_id: wire.SchemaKey | None
@@ -44,14 +44,14 @@ class Group:
         return len(self.positions)
 
     def part(self, start: int, stop: int) -> Group:
-        """The records from ``start`` to ``stop`` of these."""
+        """These records from ``start`` to ``stop``."""
         if stop - start == len(self):
             return self
         values = self.values.slice(start, stop - start)
         return replace(self, positions=self.positions[start:stop], values=values)
 
     def only(self, chosen: _Mask) -> Group:
-        """The records that ``chosen`` selects."""
+        """Those of these records that ``chosen`` selects."""
         return replace(self, positions=self.positions[chosen], values=self.values.filter(pa.array(chosen)))
 
     def header_fault(self, kind: str) -> str | None:
@@ -76,11 +76,11 @@ def split(
 
     Args:
         values: binary or large_binary, length n; the records' values, or their keys.
-        headers: list of struct of key and value, length n, as the source has them; None: there are none.
-        header: name of the header that may hold the schema id.
+        headers: list of struct of key and value, length n, as in the source; None without headers.
+        header: name of the header that may have the schema id.
 
     Returns:
-        Groups (tombstones first, then by ascending id) and the records that have no frame; together their
+        Groups (tombstones first, then by ascending id) and the records without a frame; together, their
         positions are 0 to n-1, each once.
     """
     found = None if headers is None else _last_headers(headers, header)
@@ -131,7 +131,7 @@ def unsplit(values: pa.Array) -> tuple[list[Group], Refusals]:
 
 
 def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], Refusals]:
-    """``positions``: those of the values in the batch."""
+    """Group values by the schema id in front; ``positions`` are the values' in the batch."""
     count = len(values)
     if count == 0:
         return [], _unframed(values, positions, positions)
@@ -173,7 +173,7 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
 
 
 def _last_headers(headers: pa.Array, name: str) -> tuple[Positions, pa.Array] | None:
-    """Positions of the records that have a header of this name, and its value; None where none has."""
+    """Positions of the records that have a header of this name, and its values; None if none has."""
     if headers.null_count == len(headers):
         return None
     entries = headers.flatten()
@@ -189,7 +189,7 @@ def _last_headers(headers: pa.Array, name: str) -> tuple[Positions, pa.Array] | 
 
 
 def _by_text(rows: Positions, named: pa.Array) -> Iterator[tuple[Positions, bytes]]:
-    """Records whose headers are equal, and the header: there are few different ones."""
+    """Records grouped by equal header, and the header: there are few different ones."""
     encoded = named.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     for chosen, first in _runs(codes):
@@ -207,7 +207,7 @@ def _runs(codes: np.ndarray) -> Iterator[tuple[Positions, int]]:
 
 
 def _unframed(values: pa.Array, at: Positions, positions: Positions) -> Refusals:
-    """The values at ``at``, which do not begin with a schema id; ``positions`` are theirs in the batch."""
+    """Refuse the values at ``at``, at ``positions`` in the batch: they do not begin with a schema id."""
     messages = [_explain(values[one].as_py()) for one in at.tolist()]
     return Refusals(positions, None, NO_SCHEMA_ID, messages)
 
@@ -223,7 +223,7 @@ def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _ids(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The schema ids behind the magic bytes: 4 bytes, big-endian."""
+    """The schema ids after the magic bytes: 4 bytes, big-endian."""
     ids = np.zeros(len(starts), dtype=np.int64)
     for index in range(1, wire.PREFIX_BYTES):
         ids = (ids << 8) | data[starts + index]

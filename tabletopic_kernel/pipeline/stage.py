@@ -35,13 +35,13 @@ from tabletopic_kernel.pipeline.write import Held, Refusals, dead_letters_of
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
-# Records decoded together: enough to make the fast engine's fixed cost per call (about 2 ms) small,
-# few enough that a group of long records stays within memory.
+# Records decoded together: enough to make the fast engine's fixed cost per call (about 2 ms) small, few
+# enough that a group of long records fits into memory.
 _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
 
 _PLACE = ("partition", "offset")
-_HANDED_OVER_S = 5.0  # a result has reached Spark by then
+_HANDED_OVER_S = 5.0  # by then, a result has reached Spark
 OnRefused = Callable[[pa.RecordBatch, Refusals], None]
 
 
@@ -56,7 +56,7 @@ class _Part:
 
 
 class StageTask:
-    """The function given to ``mapInArrow``: batches of ``SOURCE_COLUMNS`` in, one pickled result out."""
+    """The function for ``mapInArrow``: batches of ``SOURCE_COLUMNS`` in, one pickled result out."""
 
     def __init__(self, plan: StagePlan) -> None:
         self._plan = pickle.dumps(plan)
@@ -64,7 +64,7 @@ class StageTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
         if has_to_end():
-            os._exit(1)  # a statement of another task goes on here; Spark starts another worker
+            os._exit(1)  # another task's statement still runs here; Spark starts another worker
         stage = Stage(load_plan(self._plan))
         reach(Step.STAGE)
         for batch in _merged(batches):
@@ -79,7 +79,7 @@ class StageTask:
 class Stage:
     """One task's state; ``on_refused`` gets rejected records.
 
-    Without ``writes`` rows are counted and no file is made: what a plan asks for.
+    Without ``writes``, rows are counted and no file is written, for a plan.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Stage:
                 len(group),
                 patient=self._plan.patient,
             )
-        except ProjectionError as error:  # it takes too much, whatever the record: no letter
+        except ProjectionError as error:  # it takes too much, whatever the record: not a letter
             self._result.stopped = str(error)
             return
         for made in found.made:
@@ -190,7 +190,7 @@ class Stage:
     def _failed(
         self, batch: pa.RecordBatch, schema_id: SchemaKey | None, positions: Positions, found: Narrowed[Any]
     ) -> None:
-        """Add the records at ``positions`` that led to unexpected exceptions."""
+        """Add the records at ``positions`` that caused unexpected exceptions."""
         result = self._result
         if found.alike is not None:
             result.alike = True
@@ -251,7 +251,7 @@ class Stage:
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches until a group is worth a call of the fast engine; split those that are too long."""
+    """Join small batches until they are worth a call of the fast engine; split those that are too long."""
     held: list[pa.RecordBatch] = []
     records = size = 0
     for batch in batches:

@@ -1,7 +1,7 @@
 """From rows to files, on the executors: data files of the table, and rows of its dead-letter table.
 
-Data files are split by partition, sorted, written as Parquet and described. PyIceberg's Parquet writer does
-the work (compression, row groups, column metrics); its projection onto the table's schema is left out, as it
+Rows are split by partition, sorted, written as Parquet and described. PyIceberg's Parquet writer does the
+work (compression, row groups, column metrics), but without its projection onto the table's schema, which
 turns null lists of structs into empty ones.
 """
 
@@ -35,16 +35,16 @@ from tabletopic_kernel.pipeline.conform import conform
 def epochs_root(metadata: TableMetadata) -> str:
     """The parent of a table's epoch folders; it contains the table's uuid.
 
-    So tables that share a ``write.data.path``, and tables that follow each other under one location, never
-    meet each other's files.
+    So tables that share a ``write.data.path``, and successive tables under one location, never see each
+    other's files.
     """
     return f"{data_root(metadata)}/{metadata.table_uuid}"
 
 
 def epoch_folder(epoch: int) -> str:
-    """Name of the folder under ``epochs_root`` that holds the files staged under ``epoch``.
+    """The name of the folder under ``epochs_root`` with the files staged in ``epoch``.
 
-    Files of a finished epoch that no snapshot refers to are found by it (I10).
+    It is how files of a finished epoch that no snapshot refers to are found (I10).
     """
     return f"epoch-{epoch:08d}"
 
@@ -55,8 +55,8 @@ def data_root(metadata: TableMetadata) -> str:
     return path.rstrip("/")
 
 
-_STAGED = ".parquet"  # how names of files end
-# Of files with rows of other files: how new a file is says nothing of its rows then.
+_STAGED = ".parquet"  # the end of files' names
+# For files with rows of other files: the age of such a file says nothing about its rows.
 REWRITTEN = "-rewritten.parquet"
 
 
@@ -71,14 +71,14 @@ class DataFileWriter:
         schema_id: int | None = None,
         suffix: str = _STAGED,
     ) -> None:
-        """``schema_id``: of the table's schemas, the one that files have (None: the current one)."""
+        """``schema_id``: the table's schema that files have (None: the current one)."""
         metadata = TableMetadataUtil.parse_raw(metadata_json)
         folder = f"{epochs_root(metadata)}/{epoch_folder(epoch)}"
         properties = {**metadata.properties, TableProperties.WRITE_DATA_PATH: folder}
         self.metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties
         self._suffix = suffix
-        self.begun: list[str] = []  # where it has begun to write files, finished or not
+        self.begun: list[str] = []  # locations of files it has begun to write, finished or not
         chosen = metadata.schema() if schema_id is None else metadata.schema_by_id(schema_id)
         assert chosen is not None, schema_id
         self.schema = chosen
@@ -100,7 +100,7 @@ class DataFileWriter:
         """Write ``table`` (of ``conform.file_schema``) as one file per partition.
 
         Raises:
-            RetryableError: the storage did not take it.
+            RetryableError: the storage did not accept it.
         """
         try:
             return [self._write_file((part,), key) for key, part in self._divided(table)]
@@ -110,13 +110,13 @@ class DataFileWriter:
             raise RetryableError(f"could not write a data file: {why}") from error
 
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
-        """Write all of ``parts``, each as row groups of its own, as one file of one partition.
+        """Write all of ``parts``, each in its own row groups, as one file of one partition.
 
-        In a table with a sort order there is one part, as its rows are sorted.
+        In a table with a sort order there is only one part, as its rows are sorted.
 
         Raises:
             ValueError: the rows belong to several partitions, or there are none, or several parts to sort.
-            OSError: the storage did not take it.
+            OSError: the storage did not accept it.
         """
         rest = iter(parts)
         key, first = self._only(next(rest))
@@ -138,7 +138,7 @@ class DataFileWriter:
         return part
 
     def _divided(self, table: pa.Table) -> Iterator[tuple[Partition | None, pa.Table]]:
-        """Each partition's rows, in the table's order: dividing leaves them in the order they come in."""
+        """Each partition's rows, in the table's sort order: dividing keeps the order of rows."""
         order = permutation(table, self.order, self.schema)
         ordered = table if order is None else table.take(order)
         return divided(ordered, self.metadata.spec(), self.schema)
@@ -168,7 +168,7 @@ class DataFileWriter:
         return file
 
 
-# Arrow bytes held before a file is written: bounds the memory of a task whatever the batch.
+# Arrow bytes held before a file is written: bounds a task's memory whatever the batch.
 _HELD_BYTES = 128 * 1024**2
 
 
@@ -181,14 +181,14 @@ class Held:
         self._bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> list[DataFile]:
-        """Hold rows; the files that were written for it, mostly none."""
+        """Hold rows; returns the files that this caused to be written, mostly none."""
         assert self._writer is not None
         self._batches.append(rows)
         self._bytes += rows.nbytes
         return self.flush() if self._bytes >= min(self._writer.target_bytes, _HELD_BYTES) else []
 
     def flush(self) -> list[DataFile]:
-        """Write what is held."""
+        """Write the held rows."""
         if not self._batches or self._writer is None:
             return []
         table = pa.Table.from_batches(self._batches)
@@ -196,7 +196,7 @@ class Held:
         return self._writer.write(table) if len(table) else []
 
 
-# Ids are signed integers to registries. A larger one comes from a damaged record; its message has it.
+# Registries' ids are signed integers. A larger one comes from a damaged record; its message has it.
 _MAX_ID = 2**31 - 1
 
 
@@ -213,7 +213,7 @@ class Refusals:
         return len(self.positions)
 
     def among(self, positions: Positions, schema_id: SchemaKey | None) -> Refusals:
-        """Those of them that are at ``positions``, told with another schema id."""
+        """Those of them at ``positions``, with another schema id."""
         chosen = np.flatnonzero(np.isin(self.positions, positions))
 
         def picked(texts: Sequence[str] | str) -> Sequence[str] | str:
@@ -224,7 +224,7 @@ class Refusals:
 
     @property
     def known_id(self) -> int | None:
-        """The schema id as a letter tells it; None for a GUID, which the message names, and for none."""
+        """The schema id for a letter; None without one, and for a GUID, which the message has."""
         schema_id = self.schema_id
         return schema_id if isinstance(schema_id, int) and 0 <= schema_id <= _MAX_ID else None
 
@@ -240,10 +240,10 @@ class Refusals:
 def dead_letters_of(
     topic: str, batch: pa.RecordBatch, refused: Sequence[Refusals], at: datetime, target: pa.Schema
 ) -> pa.RecordBatch:
-    """The letters of all ``refused``: where ids are garbage there are as many of these as records.
+    """The letters of all ``refused``: with garbage ids, there are as many of these as records.
 
     Args:
-        topic: where the records came from.
+        topic: the records' topic.
         batch: of the source's columns; ``headers`` may be missing.
         refused: positions in ``batch``.
         at: now, with a time zone.
@@ -271,7 +271,7 @@ def _texts(refused: Sequence[Refusals], texts_of: Callable[[Refusals], Sequence[
     for refusals in refused:
         texts = texts_of(refusals)
         all_texts += [texts] * len(refusals) if isinstance(texts, str) else texts
-    # A message may quote a record, and Python's text may hold what UTF-8 cannot.
+    # A message may quote a record, and a Python string may contain what UTF-8 cannot encode.
     return pa.array([text.encode("utf-8", "replace") for text in all_texts], pa.large_binary()).cast(
         pa.large_string()
     )

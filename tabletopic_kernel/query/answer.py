@@ -1,4 +1,4 @@
-"""The result of a query: its rows, and the snapshots it read; and waiting for it, which Ctrl-C interrupts."""
+"""The result of a query: its rows and the snapshots it read; and a wait for it that Ctrl-C interrupts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LOOK_EVERY_S = 0.1
 def result_of(outcome: Future[T]) -> T:
     """The outcome's result, or its error.
 
-    ``Future.result`` alone is deaf to Ctrl-C once ``polars`` is imported: it lets system calls go on after a
-    signal (``SA_RESTART``), and so Python never gets to its handler.
+    Once ``polars`` is imported, ``Future.result`` alone ignores Ctrl-C: polars makes system calls resume
+    after a signal (``SA_RESTART``), so Python never reaches its handler.
 
     Raises:
         KeyboardInterrupt: Ctrl-C.
@@ -28,7 +28,7 @@ def result_of(outcome: Future[T]) -> T:
 
 @dataclass(frozen=True)
 class TableRead:
-    """A table that a query read, and its snapshot: None if it has none yet. Time in ms."""
+    """A table that a query read, and its snapshot, None if it has none yet. Time in ms."""
 
     table: str
     snapshot_id: int | None
@@ -39,7 +39,7 @@ class TableRead:
 class Answer:
     """Rows of a query and the tables it read. ``truncated``: there are more rows than requested.
 
-    ``scanned_bytes``: what an engine that is paid by it has read; None where nobody counts.
+    ``scanned_bytes``: bytes read, if the engine charges by them; else None.
     """
 
     rows: pa.Table

@@ -1,7 +1,7 @@
 """SQL over the catalog's tables with Amazon Athena, through PyAthena, an optional extra.
 
-Athena reads tables of Glue and of S3 Tables. PyAthena's plain cursor takes rows from Athena in pages, with
-nulls apart from empty text; its Arrow cursor reads Athena's CSV file and makes one of the two.
+Athena reads tables of Glue and of S3 Tables. PyAthena's plain cursor gets rows from Athena in pages, and
+distinguishes nulls from empty text; its Arrow cursor reads Athena's CSV file, and does not.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _NOT_OF_ATHENA = (
     "spark, or name Athena's data catalog by [athena] catalog"
 )
 _INSTALL = "Athena needs PyAthena: pip install 'tabletopic[athena]', then restart the kernel"
-# Of Athena's messages about a statement: where in it, or which sort of mistake it is.
+# In Athena's messages about a statement: the position, or the kind of mistake.
 _WRONG_SQL = re.compile(
     r"\bline \d+:\d+: |\bSYNTAX_ERROR\b|\bFAILED: |\b(?:DIVISION_BY_ZERO|INVALID_\w+|"
     r"NUMERIC_VALUE_OUT_OF_RANGE|NOT_SUPPORTED|\w+_NOT_FOUND|TYPE_MISMATCH): "
 )
 _POLL_INTERVAL_S = 0.5
-_PAGE_ROWS = 1000  # the most that Athena gives at a time
+_PAGE_ROWS = 1000  # the maximum that Athena returns at a time
 _TABLE_BUCKET = re.compile(r"arn:[\w-]+:s3tables:[\w-]*:\d*:bucket/([\w.-]+)")
 _GLUE_CATALOG = "AwsDataCatalog"
-# Values that stay as Athena writes them: its text of nested ones does not tell the types inside.
+# Values that stay as Athena writes them: its text for nested ones does not show the types inside.
 _AS_TEXT = ("array", "map", "row", "json", "time", "time with time zone")
 _TYPES = {
     "boolean": pa.bool_(),
@@ -64,7 +64,7 @@ class Cursor(Protocol):
         """Run a statement to its end; ``parameters`` fill ``%(name)s``. Ctrl-C cancels it."""
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """The next rows, up to a number."""
+        """The next rows, at most ``size``."""
         ...
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -93,18 +93,18 @@ def data_catalog(catalog: Mapping[str, str]) -> str | None:
 class AthenaLake:
     """Queries with Athena; a table is named ``table`` (in ``namespace``) or ``namespace.table``.
 
-    With the name of one of ``others`` in front it is of that catalog, for which Athena has its own name.
+    With the name of one of ``others`` in front, it is in that catalog, for which Athena has its own name.
 
     Args:
         catalog: PyIceberg's properties.
-        tables: the catalog's tables that a text names, and how fresh they are; see ``DuckLake.tables``.
-        settings: workgroup, place of results and Athena's name of the catalog.
+        tables: the catalog's tables that a text names, with their snapshots; see ``DuckLake.tables``.
+        settings: workgroup, location of results and Athena's name of the catalog.
         namespace: the database of names without one.
-        cursor: makes a cursor; PyAthena's unless another one is given.
+        cursor: makes a cursor; by default, PyAthena's.
         others: PyIceberg's properties of further catalogs, by name.
 
     Raises:
-        SettingsError: no catalog is one that Athena reads.
+        SettingsError: Athena reads none of the catalogs.
     """
 
     def __init__(
@@ -129,11 +129,11 @@ class AthenaLake:
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Athena's SQL.
 
-        Types are Athena's. Nested values are text, as Athena gives them; instants are in UTC.
+        Types are Athena's. Nested values are text, as Athena returns them; instants are in UTC.
 
         Raises:
-            UsageError: Athena refused the statement, or it names catalogs of several regions or keys.
-            SettingsError: a catalog that it names is none that Athena reads.
+            UsageError: Athena refused the statement, or it names catalogs with different regions or keys.
+            SettingsError: Athena does not read a catalog that it names.
             ActionNeededError: PyAthena is not installed, or AWS does not allow it.
         """
         own = sql.strip().rstrip(";")
@@ -141,12 +141,12 @@ class AthenaLake:
         cursor = self._cursor() if self._cursor else self._pyathena(catalog)
         try:
             if params:
-                # PyAthena fills %(name)s, quoting by type; any other % must be doubled then.
+                # PyAthena fills %(name)s, quoting by type; any other % must then be doubled.
                 cursor.execute(respelled(text.replace("%", "%%"), "%({})s".format), dict(params))
             else:
                 cursor.execute(text)
             rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit + 1)
-        except Exception as error:  # botocore's and PyAthena's have no base class in common
+        except Exception as error:  # botocore's and PyAthena's have no common base class
             raise _sorted(error) from error
         truncated = limit is not None and len(rows) > limit
         return Answer(
@@ -175,7 +175,7 @@ class AthenaLake:
                 raise SettingsError(_NOT_OF_ATHENA)
             return text, self._catalog
         keys = self._others[named[0]]
-        # Else Athena looks for the default catalog's tables beside those, and may find some of that name.
+        # Else Athena searches for the default catalog's tables next to those, and may find some of that name.
         if (self._data_catalog is None or _session(keys) != _session(self._catalog)) and (
             own := names_without_catalog(sql)
         ):
@@ -196,7 +196,7 @@ class AthenaLake:
 
     def _pyathena(self, catalog: Mapping[str, str]) -> Cursor:
         try:
-            # By name: it is an extra that few have, and no part of what is type-checked.
+            # By name: it is an extra that few have, and not type-checked.
             connect = importlib.import_module("pyathena").connect
             converter = importlib.import_module("pyathena.converter").DefaultTypeConverter()
             formatter = importlib.import_module("pyathena.formatter").DefaultParameterFormatter()
@@ -205,7 +205,7 @@ class AthenaLake:
         for name in _AS_TEXT:
             converter.remove(name)
         formatter.set(datetime, lambda _, __, value: _literal(value))
-        # It prints each refused statement with a page of trace, beside raising it.
+        # Besides raising the error, it prints each refused statement with a page of traceback.
         logging.getLogger("pyathena").setLevel(logging.CRITICAL)
         try:
             made: Cursor = connect(

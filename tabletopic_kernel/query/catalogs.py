@@ -19,12 +19,12 @@ from tabletopic_kernel.query.sql import MOST_PARTS, Name
 class Catalogs:
     """The default catalog, and others by name. For one thread at a time.
 
-    A table of the default one is called ``table`` or ``namespace.table``, of any ``catalog.namespace.table``.
+    A table is called ``table`` or ``namespace.table`` in the default one, ``catalog.namespace.table`` in any.
 
     Args:
         default: the default one.
         namespace: of names without one.
-        others: what opens each; it is opened when a query first names it.
+        others: functions that open the others; called when a query first names the catalog.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Catalogs:
         """The table of a name; nested namespaces may be written a.b.table or "a.b".table.
 
         Raises:
-            RetryableError, ActionNeededError, SettingsError: its catalog does not answer, or refuses it.
+            RetryableError, ActionNeededError, SettingsError: its catalog does not answer, or refuses.
         """
         if not 1 <= len(name) <= MOST_PARTS:
             return None
@@ -59,7 +59,7 @@ class Catalogs:
                 return catalog.load_table(same) if same else None
 
     def spelled(self, name: Name, table: Table) -> str:
-        """The dotted name of a table that was loaded by ``name``."""
+        """The dotted name of a table that was loaded as ``name``."""
         return in_sql(table.name(), self._split(name)[0])
 
     def tables(self) -> list[tuple[str, Name]]:
@@ -76,7 +76,7 @@ class Catalogs:
         return known
 
     def _split(self, name: Name) -> tuple[str | None, Name]:
-        """Which of the others a name means, None for the default one, and what the name is there."""
+        """The other catalog that a name refers to, None for the default one, and the name there."""
         first = name[0].lower()
         if len(name) < MOST_PARTS or first not in (self.default.lower(), *self._others):
             return None, name
@@ -84,7 +84,7 @@ class Catalogs:
 
     @contextmanager
     def _asked(self, other: str | None) -> Iterator[Catalog]:
-        """One of them, with its errors by remedy."""
+        """One of the catalogs, with its errors classified by remedy."""
         with in_section(other):
             if other is not None and other not in self._opened:
                 self._opened[other] = self._others[other]()

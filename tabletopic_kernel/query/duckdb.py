@@ -1,6 +1,6 @@
 """SQL over the catalogs' tables with DuckDB: for each table in a query, a view on its snapshot.
 
-Views are made anew for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
+Views are created again for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
 nothing is downloaded.
 
 Longer than other modules, as a query, its views and the secrets of its stores share one connection.
@@ -57,7 +57,7 @@ class _View:
     spelled: str  # with namespace, and with its catalog unless that is the default one
     table: Table
     snapshot: Snapshot | None
-    fixed: bool  # at that snapshot, with its schema; else the table's newest of both
+    fixed: bool  # at that snapshot, with its schema; else the newest of both
 
     @property
     def place(self) -> str:
@@ -77,7 +77,7 @@ class DuckLake:
     Args:
         catalog: the default one.
         namespace: the default one.
-        others: by name, what opens them; each is opened when a query first names it.
+        others: functions that open the others, by name; called when a query first names the catalog.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class DuckLake:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._made: set[str] = set()  # places of our views
         self._files = TableFiles()
-        # Of its own: where a view is already there, DuckDB names the tables below it instead.
+        # A separate one: if a view already exists, DuckDB returns the tables below it instead.
         self._parser = duckdb.connect()
 
     def sql(
@@ -101,8 +101,8 @@ class DuckLake:
         """The rows of a query; timestamps with zone are UTC.
 
         Args:
-            sql: one query, which only reads; SET and USE may stand before it.
-            at: read the tables as they were: a snapshot id, a time in ISO 8601 (UTC where it has no zone).
+            sql: one query that only reads; SET and USE may precede it.
+            at: read the tables as they were: a snapshot id, or a time in ISO 8601 (UTC without a zone).
             params: values for ``?`` or ``$name``.
 
         Raises:
@@ -119,7 +119,7 @@ class DuckLake:
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Answer:
-        """As ``sql``, with the tables that were read; at most ``limit`` rows are fetched."""
+        """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows."""
         with self._lock, sql_errors():
             if wants_table_list(sql):
                 return Answer(self._table_list())
@@ -164,7 +164,7 @@ class DuckLake:
             self._make_schema(connection, self._catalogs.default, self._namespace)
             self._connection = connection
             self._made.clear()
-        # Each time: a query may have said USE.
+        # Each time, as a query may have said USE.
         self._connection.execute(f"USE {quote(self._catalogs.default)}.{quote(self._namespace)}")
         return self._connection
 
@@ -221,7 +221,7 @@ class DuckLake:
     # -- names
 
     def _table_list(self) -> pa.Table:
-        """Tables of all catalogs, which have a column where there are several."""
+        """Tables of all catalogs, with a column for the catalog if there are several."""
         found = self._catalogs.tables()
         catalogs = pa.array([catalog for catalog, _ in found], pa.string())
         return pa.table(

@@ -1,4 +1,4 @@
-"""A DuckDB connection that reads Iceberg: extensions from wheels, storage secrets, errors by remedy."""
+"""A DuckDB connection that reads Iceberg: extensions from wheels, storage secrets, classified errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     for name in _EXTENSIONS:
         connection.execute(f"LOAD '{_extension(name)}'")
     connection.execute("SET TimeZone = 'UTC'")
-    # A table that is not in the catalog is a mistake, not some variable of the caller's.
+    # A table that is not in the catalog is a mistake, not a variable of the caller's.
     connection.execute("SET python_enable_replacements = false")
     return connection
 
@@ -63,7 +63,7 @@ def _extension(name: str) -> str:
 def folders_of(
     location: str, properties: Mapping[str, str], schemes: Sequence[str] = ("s3", "s3a", "s3n")
 ) -> list[str]:
-    """Where on S3, or in stores of other schemes, a table's files lie, by its location and its properties.
+    """The folders of a table's files on S3, or in stores of other schemes, by its location and properties.
 
     Each ends with a slash.
 
@@ -77,8 +77,8 @@ def folders_of(
 def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], io: Mapping[str, str]) -> None:
     """Give DuckDB PyIceberg's access to a table on S3; ``io`` has the properties of the table's storage.
 
-    A secret for each of the table's folders, as catalogs lend keys for one table; one for each bucket and one
-    for what lies elsewhere, as a table may have files that were written anywhere.
+    One secret for each of the table's folders, as catalogs lend keys per table; one for each bucket and one
+    for all other places, as a table may have files that were written anywhere.
     """
     scopes = [*folders]
     if not scopes:
@@ -106,15 +106,15 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
         begun.set()
         try:
             outcome.set_result(work())
-        except BaseException as error:  # raised where the result is asked for
+        except BaseException as error:  # raised in the thread that waits for the result
             outcome.set_exception(error)
 
     try:
         threading.Thread(target=run, name="duckdb", daemon=True).start()
         return result_of(outcome)
-    except BaseException:  # Ctrl-C or another signal's; after an error of the work itself there is no loop
+    except BaseException:  # of Ctrl-C or another signal; after an error of the work itself, there is no loop
         begun.wait(1)  # a signal may come while the thread is starting
-        # Again and again: an interrupt between two of its statements is forgotten by DuckDB.
+        # Repeatedly: DuckDB forgets an interrupt between two of its statements.
         while begun.is_set() and not outcome.done():
             connection.interrupt()
             wait([outcome], timeout=0.05)
@@ -123,7 +123,7 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
 
 @contextmanager
 def sql_errors() -> Iterator[None]:
-    """DuckDB's errors by remedy.
+    """Classify DuckDB's errors by remedy.
 
     Raises:
         UsageError: the SQL is wrong.
@@ -144,10 +144,10 @@ def sql_errors() -> Iterator[None]:
         raise ActionNeededError(f"DuckDB failed: {error}") from error
     except duckdb.OperationalError as error:
         raise RetryableError(f"DuckDB could not read the table: {error}") from error
-    except duckdb.Error as error:  # those it gives no class of its own
+    except duckdb.Error as error:  # errors without their own class
         raise UsageError(str(error)) from error
     except RuntimeError as error:
-        if str(error) == "Query interrupted":  # how DuckDB tells Ctrl-C in a short statement
+        if str(error) == "Query interrupted":  # DuckDB's error for Ctrl-C in a short statement
             raise KeyboardInterrupt from None
         raise
 

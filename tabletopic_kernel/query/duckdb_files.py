@@ -1,6 +1,6 @@
-"""Google's and Azure's storage for DuckDB, by PyIceberg's client: DuckDB logs in wherever PyIceberg does.
+"""Google's and Azure's storage for DuckDB, through PyIceberg's client: DuckDB logs in wherever that can.
 
-DuckDB's own ways are fewer, and Azure needs one more extension.
+DuckDB itself supports fewer ways, and needs another extension for Azure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMES = ("gs", "gcs", *AZURE)
 
 
 class _Reader:
-    """A file that ends where it ends: Google's client takes a place or a read behind it for a mistake."""
+    """A file with seeks and reads limited to its size: Google's client raises an error beyond its end."""
 
     def __init__(self, stream: NativeFile, remembered: Callable[[], AbstractContextManager[None]]) -> None:
         self._stream, self._remembered, self._at = stream, remembered, 0
@@ -56,11 +56,11 @@ class _Reader:
         self._stream.close()
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Do nothing, as nothing is written."""
 
 
 class TableFiles(AbstractFileSystem):  # type: ignore[misc]
-    """Reads each table's files by the client of its storage; what lies elsewhere, by the newest table's."""
+    """Reads each table's files with the client of its storage; files elsewhere, with the newest table's."""
 
     protocol = SCHEMES
     cachable = False
@@ -71,7 +71,7 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
         self._trouble: Exception | None = None
 
     def give(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-        """Let DuckDB read a table if it lies in such a store; its files may also lie elsewhere."""
+        """Let DuckDB read a table if it is in such a store; its files may also be elsewhere."""
         folders = folders_of(table.location(), table.properties, SCHEMES)
         if not folders:
             return
@@ -95,7 +95,7 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def _remembered(self) -> Iterator[None]:
-        """DuckDB makes a text of what is raised here."""
+        """Remember errors raised here: DuckDB turns them into text."""
         try:
             yield
         except Exception as error:
@@ -104,7 +104,7 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """What the storage did not do, as such, and not as a mistake in SQL; raises as ``reachable``."""
+        """Raise the storage's errors as such, not as mistakes in SQL; raises as ``reachable``."""
         self._trouble = None
         try:
             yield
@@ -126,5 +126,5 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
             return {"name": path, "type": "file", "size": len(self._file(path))}
 
     def modified(self, path: str) -> datetime:
-        """The same for each, as Iceberg changes no file: DuckDB keeps what it has read of one."""
+        """The same time for each file, as Iceberg changes none: so DuckDB keeps what it has read."""
         return datetime(1970, 1, 1, tzinfo=UTC)

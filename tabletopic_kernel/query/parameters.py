@@ -8,7 +8,7 @@ from typing import Any
 
 from tabletopic_kernel.model.errors import UsageError
 
-# What may hold a $ that means itself comes first: strings, quoted names, comments, $$…$$ strings.
+# First all that may contain a literal $: strings, quoted names, comments, $$…$$ strings.
 _TOKEN = re.compile(
     r"""
     '(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | --[^\n]* | /\*.*?\*/

@@ -1,4 +1,4 @@
-"""SQL over the catalog's tables with Spark: what DuckDB cannot do, and everything that writes."""
+"""SQL over the catalog's tables with Spark: queries that DuckDB cannot run, and everything that writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SparkLake:
     """Queries with a Spark session; tables are named as in ``DuckLake``."""
 
     def __init__(self, session: SparkSession, catalog: str, namespace: str = "default") -> None:
-        # It prints every wrong query with a page of trace, beside raising it.
+        # Besides raising the error, it prints every wrong query with a page of traceback.
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         self._session = session
         self._catalog = catalog
@@ -66,7 +66,7 @@ class SparkLake:
     def _interruptible(self, work: Callable[[], T]) -> T:
         """Run it in another thread: Ctrl-C cancels only this query's jobs.
 
-        The session may run table topics too; pyspark's own answer to Ctrl-C cancels every job there is.
+        The session may run table topics, too; pyspark's own reaction to Ctrl-C cancels every job.
         """
         outcome: Future[T] = Future()
         tag = f"tabletopic-query-{uuid.uuid4().hex}"
@@ -76,14 +76,14 @@ class SparkLake:
             try:
                 context.addJobTag(tag)  # a property of this thread
                 outcome.set_result(work())
-            except BaseException as error:  # raised where the result is asked for
+            except BaseException as error:  # raised in the thread that waits for the result
                 outcome.set_exception(error)
 
         threading.Thread(target=run, name="spark query", daemon=True).start()
         try:
             return result_of(outcome)
         except KeyboardInterrupt:
-            # Again and again: the query may just be planned, and its first job begin a moment later.
+            # Repeatedly: the query may still be planning, and its first job begin a moment later.
             for _ in range(_CANCEL_TRIES):
                 context.cancelJobsWithTag(tag)
                 if wait([outcome], timeout=0.1).done:
@@ -93,7 +93,7 @@ class SparkLake:
     def _use_catalog(self) -> None:
         try:
             self._session.sql(f"USE `{self._catalog}`.`{self._namespace}`")
-        except AnalysisException:  # the namespace comes with the first table
+        except AnalysisException:  # the namespace is created with the first table
             self._session.sql(f"USE `{self._catalog}`")
 
 
@@ -106,7 +106,7 @@ def _tables_of(frame: DataFrame, default: str) -> tuple[TableRead, ...]:
             read = _table_read(leaves.apply(at), default)
             if read is not None:
                 found[read.table, read.snapshot_id] = read
-    except Py4JError:  # no part of Spark's public interface: it may change, and only news depend on it
+    except Py4JError:  # not Spark's public interface: it may change, and only information depends on it
         return ()
     return tuple(found.values())
 

@@ -1,7 +1,7 @@
 """Analyses SQL with DuckDB's parser: which tables it names, and whether it only reads.
 
-A name is a tuple of its parts: ``lake."default".clicks`` is ``("lake", "default", "clicks")``. DuckDB may be
-asked one query; settings may stand before it.
+A name is a tuple of its parts: ``lake."default".clicks`` is ``("lake", "default", "clicks")``. DuckDB gets
+one query at a time, possibly after settings.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tabletopic_kernel.query.parameters import respelled
 Name = tuple[str, ...]
 
 _IDENTIFIER = re.compile(r'"(?:[^"]|"")*"|[^\W\d][\w$]*')
-# A word by which our main namespace is called and that SQL keeps for itself.
+# The name of our main namespace, which is a reserved word in SQL.
 _RESERVED_NAMESPACE = "default"
-MOST_PARTS = 3  # catalog, namespace, table: what DuckDB's parser knows, and a file or function cannot be
+MOST_PARTS = 3  # catalog, namespace, table: DuckDB's parser knows no more, and files or functions have fewer
 
 
 def quote(name: str) -> str:
@@ -31,7 +31,7 @@ def quote(name: str) -> str:
 
 
 def quote_default(sql: str) -> str:
-    """``default.clicks`` with its first word in quotes: SQL takes it for a keyword otherwise."""
+    """``default.clicks`` with its first word in quotes: otherwise SQL takes it for a keyword."""
     raw = sql.encode()
     pieces, done = [], 0
     tokens = _tokens(sql)
@@ -44,11 +44,11 @@ def quote_default(sql: str) -> str:
 
 
 def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[str]]:
-    """The text with another name for the catalogs of ``catalog.namespace.table``, and which of them it names.
+    """The text with the catalogs in ``catalog.namespace.table`` renamed, and which of them it names.
 
     Args:
         sql: any engine's.
-        names: by the name in the text, in lowercase letters, the one to write; None leaves it.
+        names: new names by the names in the text, in lowercase; None keeps the name.
     """
     raw, done = sql.encode(), 0
     pieces: list[bytes] = []
@@ -70,8 +70,8 @@ def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[
 def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
     """All tables that the statements refer to, without CTEs; raises duckdb's ParserException.
 
-    Where neither the parser's tree nor its list of names can be had (PIVOT, INSERT), every name in the text
-    is taken for one: a name too many costs a look into the catalog, no more.
+    If neither the parser's tree nor its list of names is available (PIVOT, INSERT), every name in the text
+    counts: a name too many only costs a catalog lookup.
     """
     found: dict[Name, None] = {}
     for statement in connection.extract_statements(sql):
@@ -85,7 +85,7 @@ def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
 
 
 def names_without_catalog(sql: str) -> list[Name]:
-    """Tables of one or two parts that a text of any engine names, CTEs left out where DuckDB can read it.
+    """Tables of one or two parts in a text for any engine, without CTEs if DuckDB can parse it.
 
     >>> names_without_catalog("WITH a AS (SELECT 1) SELECT * FROM a, b, prod.c.d")
     [('b',)]
@@ -113,8 +113,8 @@ def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
 
 
 def _names_in_tree(connection: duckdb.DuckDBPyConnection, query: str) -> list[Name] | None:
-    """From the syntax tree; None where DuckDB gives none: it does of queries, not of EXPLAIN or COPY."""
-    if not query:  # DuckDB gives no text of PIVOT
+    """Names from the syntax tree; None without one: DuckDB has it for queries, not for EXPLAIN or COPY."""
+    if not query:  # DuckDB has no text for PIVOT
         return None
     row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
     tree = json.loads(row[0]) if row else {"error": True}
@@ -129,7 +129,7 @@ def _tables_below(node: Any, ctes: frozenset[str]) -> Iterator[Name]:
     elif isinstance(node, dict):
         for cte in (node.get("cte_map") or {}).get("map", ()):
             yield from _tables_below(cte["value"], ctes)
-            ctes |= {cte["key"].lower()}  # the ones behind it see it, and so does the query
+            ctes |= {cte["key"].lower()}  # visible to later ones, and to the query
         if node.get("type") == "RECURSIVE_CTE_NODE":
             ctes |= {node["cte_name"].lower()}
         if node.get("type") == "BASE_TABLE":
@@ -143,11 +143,11 @@ def _tables_below(node: Any, ctes: frozenset[str]) -> Iterator[Name]:
 
 
 def _names_by_binding(connection: duckdb.DuckDBPyConnection, query: str) -> list[Name] | None:
-    """From a statement that is no query; None where DuckDB wants to see the tables' columns for it."""
+    """Names from a statement that is not a query; None if DuckDB needs the tables' columns for it."""
     if not query:
         return None
     try:
-        # With variables it gives no names, and none of them is one.
+        # With variables, it returns no names; variables are never table names.
         names = connection.get_table_names(respelled(query, lambda _: "NULL"), qualified=True)
     except duckdb.Error:
         return None
@@ -161,7 +161,7 @@ def wants_table_list(sql: str) -> bool:
 
 
 def _parts(qualified: str) -> Name:
-    """``lake."default".y AS z`` as DuckDB writes it: the name ends where the alias begins."""
+    """The name in ``lake."default".y AS z``, DuckDB's notation: it ends where the alias begins."""
     parts: list[str] = []
     position = 0
     while match := _IDENTIFIER.match(qualified, position):
@@ -217,19 +217,19 @@ _WRITES = frozenset(
 def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Check that a text is one query, and that it changes nothing.
 
-    What DuckDB would make or change is not in the catalog: it would be gone with the connection.
+    Anything that DuckDB created or changed would not be in the catalog, and would vanish with the connection.
 
     Raises:
         UsageError: it writes, or there is more than one query.
-        duckdb.ParserException: it is no SQL.
+        duckdb.ParserException: it is not SQL.
     """
     queries = 0
     for statement in connection.extract_statements(sql):
         kind = str(statement.type).rpartition(".")[2]
-        if kind == "SET":  # also USE: it yields nothing, and what it sets is for the query behind it
+        if kind == "SET":  # also USE: it returns nothing, and its effect is for the query after it
             continue
         if kind == "CREATE" and not statement.query:
-            continue  # the first half of a PIVOT: a type for its columns; neither half has a text
+            continue  # the first half of a PIVOT, a type for its columns; neither half has a text
         queries += 1
         words = _outer_words(statement.query)
         if kind not in _READS or not _only_reads(kind, words):
@@ -243,7 +243,7 @@ def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 def _only_reads(kind: str, words: list[str]) -> bool:
     if kind == "CALL":
-        return words[0] == "CALL"  # for DuckDB CHECKPOINT is one, too
+        return words[0] == "CALL"  # for DuckDB, CHECKPOINT is one, too
     if kind == "COPY":  # to a file, not from one
         return next((word for word in words if word in ("FROM", "TO")), "TO") == "TO"
     # EXPLAIN ANALYZE runs what it explains.

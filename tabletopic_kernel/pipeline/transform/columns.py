@@ -26,8 +26,8 @@ from tabletopic_kernel.model.errors import ActionNeededError
 class Rows:
     """Columns by name, and which of the input rows they are.
 
-    ``kept`` are their indexes, ascending. The others are ``refused``, or ask for no row and are counted in
-    ``passed_over``: together each row once.
+    ``kept`` are their indexes, ascending. The others are ``refused``, or describe no row and are counted in
+    ``passed_over``: together, each row once.
     """
 
     columns: dict[str, pa.Array]
@@ -46,9 +46,9 @@ Transform = Literal["flatten", "none", "flatten_debezium"]
 CDC: Final = "_cdc"
 # Where a change event has the row: Debezium's documentation, "Data change events".
 AFTER, BEFORE, OP, TS, SOURCE = "after", "before", "op", "ts_ms", "source"
-# What becomes of an event's ``op``, and which of the two images is its row. r is a row of a snapshot.
+# The operation for an event's ``op``, and the image with its row. r is a row of a snapshot.
 ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": ("D", BEFORE)}
-# Events that tell of no row, and the word that they are counted under.
+# Events that describe no row, and the word under which they are counted.
 ROWLESS_OPS: Final = {"t": "truncate", "m": "message"}
 TOMBSTONE: Final = "tombstone"
 FILTERED: Final = "filtered"  # by the WHERE of a projection
@@ -60,31 +60,31 @@ CDC_STRUCT: Final = StructType(
     NestedField(4, "source", StringType(), required=False, doc="schema, or database, and table"),
     NestedField(5, "source_ts", TimestamptzType(), required=False, doc="when the database made the change"),
 )
-# What is read of ``source``: its other fields differ from connector to connector.
+# The fields of ``source`` that are read: the others differ from connector to connector.
 _SOURCE_TEXTS: Final = ("db", "schema", "table")
-# Stands in an image until a row has been seen, so that after is an object from the start.
+# The content of an image until a row has been seen, which makes ``after`` an object from the start.
 _PLACEHOLDER: Final = NestedField(1, VALUE, UUIDType(), required=False)
 _NO_ROW_COLUMNS: Final = frozenset((KEY, HEADER, METADATA, VALUE, CDC, REST))
 
 
-# In JSON without a schema they are no columns, and are kept with what has none.
+# In JSON without a schema these become no columns, and are kept with all that has none.
 _RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
 
 
 def reserved_in_rows(transform: Transform) -> dict[str, frozenset[str]] | None:
-    """Names that rows of change events cannot have, by their image; None: no such events."""
+    """Names that rows of change events cannot have, by image; None: there are no such events."""
     return _RESERVED_IN_ROWS if transform == "flatten_debezium" else None
 
 
 class NotAnEnvelopeError(ActionNeededError):
-    """A schema that is not one of Debezium's change events."""
+    """The schema is not one of Debezium's change events."""
 
 
 def value_columns(decoded: Schema, transform: Transform) -> Schema:
     """The table's columns for a value decoded to ``decoded``.
 
     Raises:
-        NotAnEnvelopeError: change events are expected, and these are none.
+        NotAnEnvelopeError: change events are expected, and these are not.
     """
     match transform:
         case "flatten":
@@ -101,9 +101,9 @@ def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> S
     """The reverse: what JSON without a schema is decoded to, for a table with ``columns``.
 
     Args:
-        columns: the table's; its ``_kafka_*`` columns do no harm.
-        transform: what is to make ``columns`` of the result.
-        learned: of change events, properties that the table does not have, as records have shown them.
+        columns: the table's; its ``_kafka_*`` columns do not matter.
+        transform: what turns the result into ``columns``.
+        learned: of change events, properties seen in records that the table does not have.
     """
     match transform:
         case "flatten":
@@ -116,10 +116,10 @@ def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> S
 
 
 def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transform) -> Schema:
-    """What JSON without a schema is decoded to, with the columns that records need as well.
+    """What JSON without a schema is decoded to, including the columns that records need.
 
     Args:
-        known: ``decoded_columns`` of today.
+        known: the current ``decoded_columns``.
         needs: what tasks found missing (``formats/json/decoder.JsonDecoder.needed``).
         transform: with change events, both images of a row get the same columns.
     """
@@ -157,7 +157,7 @@ def _unwrapped(envelope: Schema) -> Schema:
         raise NotAnEnvelopeError("not a change event of Debezium: there is no field op of text")
     row = row_columns(envelope)
     _check_names(column.name for column in row.fields)
-    # A delete may know no more of its row than the key.
+    # A delete may only know the key of its row.
     columns = [column.model_copy(update={"required": False}) for column in row.fields]
     rest = [column for column in envelope.fields if column.name == REST]
     return Schema(*columns, NestedField(1, CDC, CDC_STRUCT, required=False), *rest)
@@ -167,7 +167,7 @@ def row_columns(envelope: Schema) -> Schema:
     """The columns of the source row: those of ``after`` and of ``before``.
 
     Raises:
-        NotAnEnvelopeError: neither is a struct, or they do not go together.
+        NotAnEnvelopeError: neither is a struct, or they contradict each other.
     """
     images = [Schema(*found) for name in (AFTER, BEFORE) if (found := _image(envelope, name))]
     if not images:

@@ -1,8 +1,8 @@
 """The step between decode and conform: from decoded rows to the value's columns of the table.
 
-Nothing changes, or the value is one column, or change events of Debezium become the rows that they tell of,
-with ``_cdc`` beside the row's columns, or a projection is run. What that does to columns, without rows, is
-``pipeline/transform/columns.py``.
+Nothing changes, or the value is one column, or Debezium change events become the rows that they describe,
+with ``_cdc`` next to the row's columns, or a projection runs. ``pipeline/transform/columns.py`` is the same
+for columns without rows.
 
 Source of Debezium's rules: its documentation, "Data change events". Names in ``_cdc`` are those that AutoMQ's
 table topics and Iceberg's Kafka Connect transforms use.
@@ -64,7 +64,7 @@ class Unwrap:
         self._why = ""
         try:
             self._row = pa.struct(list(arrow_schema_of(row_columns(decoded))))
-        except NotAnEnvelopeError as error:  # of JSON without a schema, as long as no event has come
+        except NotAnEnvelopeError as error:  # of JSON without a schema, until an event arrives
             self._why = str(error)
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
@@ -96,7 +96,7 @@ class Unwrap:
         return Rows(columns, kept, refused, passed)
 
     def _images(self, batch: pa.RecordBatch, kept: Positions, wants_before: np.ndarray) -> pa.StructArray:
-        """The rows of the events ``kept``: their ``before`` where that is wanted, else their ``after``."""
+        """The rows of the events ``kept``: their ``before`` if that is wanted, else their ``after``."""
         befores = wants_before[kept]
         fitted = {name: fit(batch.column(name), self._row) for name in batch.schema.names if name in _NANS}
         if not befores.any():
@@ -183,7 +183,7 @@ class Step(Protocol):
     """One transform."""
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
-        """The transformed rows; ``offsets``: of their records."""
+        """The transformed rows; ``offsets`` are their records'."""
         ...
 
 
@@ -208,7 +208,7 @@ def make_projection(plan: Projection, *, is_worker: bool) -> SqlProjection | Chi
 
 
 class Flatten:
-    """Each field of the value is a column."""
+    """Makes each field of the value a column."""
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
         """See ``Step``."""
@@ -216,10 +216,10 @@ class Flatten:
 
 
 class WholeValue:
-    """All fields are in one column."""
+    """Puts all fields into one column."""
 
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
         """See ``Step``."""
-        if batch.schema.names == [VALUE]:  # a value that is no record is in that column already
+        if batch.schema.names == [VALUE]:  # a value that is not a record is already in that column
             return Flatten().rows(batch, offsets)
         return Rows({VALUE: batch.to_struct_array()}, every(len(batch)))

@@ -1,9 +1,9 @@
 """Spark's Python daemon with everything a task needs preloaded: forked workers start at once.
 
-Spark ends workers that were idle for a minute, and loading takes them 2 s each, on an idle machine: a quiet
-topic would pay that with every batch.
+Spark ends workers that are idle for a minute, and loading takes each 2 s on an idle machine: a quiet topic
+would pay that with every batch.
 
-On a cluster it ends at once where its versions are not the host's (``clients/spark/versions.py``).
+On a cluster, it exits at once if its versions are not the host's (``clients/spark/versions.py``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def read_archives_once() -> None:
     """Re-read the index of an archive on Python's path only if the archive has changed.
 
     A worker begins each task with ``importlib.invalidate_caches``, and Spark is on the path as archives:
-    Python before 3.13 reads all names of each anew then, once for every package that it has loaded from it.
-    That costs more than a small batch itself.
+    Python before 3.13 then reads all names in each again, once for every package that it loaded from it. That
+    costs more than a small batch itself.
     """
     read = zipimporter.invalidate_caches
     known = {

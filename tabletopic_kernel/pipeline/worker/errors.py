@@ -15,16 +15,16 @@ from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.pipeline.plan import StageResult
 
-# Fewer say nothing about a topic: a handful of bad records in a row is what dead letters are for.
+# Fewer say nothing about a topic: dead letters are for a handful of bad records in a row.
 MIN_RECORDS: Final = 1_000
-# Unless none of the records since the beginning is a row: that is no bad luck.
+# Unless none of the records since the start became a row: that is not bad luck.
 MIN_IF_ALL: Final = 100
 
 
 class RefusedShare:
     """Watches the newest batches that together have at least ``MIN_RECORDS`` records.
 
-    Before there are so many, ``MIN_IF_ALL`` are enough if all of them were refused.
+    Before that, ``MIN_IF_ALL`` are enough if all of them were refused.
 
     >>> watch = RefusedShare(limit=0.5)
     >>> watch.is_over(records=900, refused=850)
@@ -41,16 +41,16 @@ class RefusedShare:
 
     @property
     def records(self) -> int:
-        """Records that are watched now."""
+        """The number of records watched now."""
         return sum(records for records, _ in self._batches)
 
     @property
     def share(self) -> float:
-        """How many of them were refused, 0 to 1."""
+        """The share of them that was refused, 0 to 1."""
         return sum(refused for _, refused in self._batches) / max(1, self.records)
 
     def is_over(self, records: int, refused: int) -> bool:
-        """Take in a batch; whether more than ``limit`` of the newest records were refused."""
+        """Add a batch; returns whether more than ``limit`` of the newest records were refused."""
         self._batches.append((records, refused))
         while self.records - self._batches[0][0] >= MIN_RECORDS:
             self._batches.popleft()
@@ -59,7 +59,7 @@ class RefusedShare:
 
 
 _MOST: Final = 500  # characters of a reason
-_CALL: Final = re.compile(r"An error occurred while calling ")  # Py4J, of whatever went wrong
+_CALL: Final = re.compile(r"An error occurred while calling ")  # Py4J's prefix for any error
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more")
 _LOST_TASK: Final = re.compile(r".*\(TID \d+\) \([^)]*\): ")
 _QUERY: Final = re.compile(
@@ -71,7 +71,7 @@ _CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error)
 
 _OTHER_VERSIONS: Final = re.compile(rf"the executor on \S+ {OTHER_VERSIONS}: [^\n]*")
 _LOGIN: Final = re.compile(r"\bS(?:as|s)lAuthenticationException")
-# What helps, by words of the reason; the first that is found counts.
+# The remedy, by words of the reason; the first match counts.
 _ADVICE: Final = tuple(
     (re.compile(words), advice)
     for words, advice in (
@@ -107,7 +107,7 @@ def explain_trouble(what: str, error: Exception) -> str:
 
 
 def error_of_trouble(what: str, error: Exception) -> RetryableError:
-    """``explain_trouble`` as an error; LoginRefusedError where the broker refuses Spark's clients."""
+    """``explain_trouble`` as an error; a LoginRefusedError if the broker refuses Spark's clients."""
     text = explain_trouble(what, error)
     return LoginRefusedError(text) if _LOGIN.search(text) else RetryableError(text)
 
@@ -124,7 +124,7 @@ def explain_refused(topic: str, result: StageResult) -> str:
 
 
 def explain_alike(topic: str, result: StageResult) -> str:
-    """Why a batch was not staged in which all records led to the same exception."""
+    """Why a batch was not staged whose records all caused the same exception."""
     count = sum(result.failed.values())
     lines = "; ".join(result.traces) or ", ".join(result.failed)
     return (
@@ -158,13 +158,13 @@ def reason_of(error: Exception) -> str:
     ...     "TopicAuthorizationException: Not authorized to access topics: [t]\\n\\tat a.b.c(D.java:1)"))
     'TopicAuthorizationException: Not authorized to access topics: [t]'
     """
-    text = redact(str(error))  # first: half of a secret would not be known again
+    text = redact(str(error))  # first: half of a secret would not be recognized
     if found := _OTHER_VERSIONS.search(text):
         return found[0][:_MOST]
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     traces = [at for at, line in enumerate(lines) if line.startswith("Traceback")]
     if traces:
-        # Below the trace stand frames of the JVM, if Spark tells of it.
+        # Below the trace are frames of the JVM, if Spark reports it.
         trace = list(itertools.takewhile(lambda line: not _FRAME.match(line), lines[traces[-1] :]))
         return _OURS.sub("", trace[-1])[:_MOST]
     causes = [line.partition("Caused by:")[2] for line in lines if line.startswith("Caused by:")]

@@ -1,8 +1,8 @@
 """Reads a batch with librdkafka, in the task that stages it: for records on which Spark's source fails.
 
-Spark keeps a record's timestamp in microseconds of 64 bits. A producer that sends nanoseconds where
-milliseconds belong goes beyond them, and brokers before Kafka 4 take its records: Spark's source then fails
-each batch that has one, again and again. Here such a timestamp is null, and the record a row like any other.
+Spark keeps a record's timestamp as microseconds in 64 bits. A producer that sends nanoseconds instead of
+milliseconds exceeds them, and brokers before Kafka 4 accept its records: Spark's source then fails each batch
+that has one, again and again. Here such a timestamp is null, and the record a row like any other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
 
-# What Java's multiplication says when milliseconds become microseconds.
+# Java's error when it multiplies milliseconds to microseconds.
 _OVERFLOW: Final = re.compile(r"java\.lang\.ArithmeticException: long overflow")
 _LONGEST_MS: Final = (2**63 - 1) // 1000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -49,9 +49,9 @@ def is_overflow(error: Exception) -> bool:
 
 @dataclass(frozen=True)
 class ReadTask:
-    """The function given to ``mapInArrow``: numbers of ``ranges`` in, what ``stage`` makes of records out.
+    """The function for ``mapInArrow``: numbers of ``ranges`` in, the result of ``stage`` for these out.
 
-    A range is a partition, the offset where it begins, and the one before which it ends.
+    A range is a partition, its first offset, and the offset before which it ends.
     """
 
     topic: str
@@ -66,7 +66,7 @@ class ReadTask:
         yield from self.stage(self._read([self.ranges[number] for number in numbers]))
 
     def _read(self, ranges: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
-        # Offsets that are gone are an error, and never skipped in silence (I8).
+        # Missing offsets are an error, and never skipped silently (I8).
         with Reader(self.properties, f"tabletopic-{self.topic}", auto_offset_reset="error") as reader:
             for partition, start, end in ranges:
                 for messages in reader.read_range(self.topic, {partition: start}, {partition: end}):
@@ -101,7 +101,7 @@ def _micros(milliseconds: int) -> int | None:
 def staged_by_librdkafka(
     spark: SparkSession, spec: SourceSpec, stage: _Task, offsets: StagedOffsets, tasks: int
 ) -> DataFrame:
-    """A frame of ``RESULT_SCHEMA`` for the records of ``offsets``, by partition, in at most so many tasks."""
+    """A frame of ``RESULT_SCHEMA`` for the records of ``offsets``, by partition, in up to ``tasks`` tasks."""
     ranges = [
         (partition, offsets.start[partition], end)
         for partition, end in sorted(offsets.end.items())

@@ -1,8 +1,8 @@
 """Which topic's batch may use the cores next: batches of one host take turns, by waiting time.
 
-Spark's FAIR scheduler shares the cores between pools, but breaks ties by a pool's name; with more batches
-under way than cores the topics whose names come last would never be served. So a batch is let in only when a
-turn is free, and each topic waits for at most one turn of every other.
+Spark's FAIR scheduler shares the cores between pools, but breaks ties by pool name; with more batches running
+than cores, the topics whose names come last would never be served. So a batch is admitted only when a turn is
+free, and each topic waits for at most one turn of every other.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
-# While others wait, a turn should take no longer than this; a topic that is far behind takes its records in
-# more turns then. Below the least, what a batch costs by itself would outweigh its records.
+# While others wait, a turn should take no longer than this; a topic that is far behind then needs more turns.
+# Below the minimum, a batch's fixed cost would outweigh its records.
 _TURN_S = 5.0
 _LEAST_RECORDS = 10_000
 
@@ -22,8 +22,8 @@ _LEAST_RECORDS = 10_000
 def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, crowded: bool) -> int:
     """The size limit of the next batch, after one of ``records`` took ``seconds`` under ``limit``.
 
-    It stays where another would be of little use, for it costs another query: also where a small batch took
-    long, for that is not its records' fault.
+    It stays if a change would be of little use, as that costs another query; also if a small batch took long,
+    as that is not its records' fault.
 
     >>> records_for_a_turn(1_000_000, 50.0, 1_000_000, 1_000_000, crowded=True)
     100000
@@ -37,14 +37,14 @@ def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, c
     100000
     """
     if not crowded:
-        return most if records >= limit // 2 else limit  # below that there is nothing to catch up
+        return most if records >= limit // 2 else limit  # below that, there is nothing to catch up
     good = max(_LEAST_RECORDS, int(records * _TURN_S / max(seconds, 0.001)))
     return min(good, most) if good < min(limit // 2, records) else limit
 
 
 @dataclass(eq=False)
 class Place:
-    """A place in the queue; ``called`` is set when its turn comes, or when it is given up."""
+    """A place in the queue; ``called`` is set when its turn comes, or it is given up."""
 
     who: Hashable
     since_s: float
@@ -84,9 +84,9 @@ class Turns:
 
         Args:
             who: who waits.
-            since_s: when the batch began to wait, by ``clock``: it is not last when it comes back.
-            at_once: turns that may be held at a time, one at least.
-            given_up: whether a turn is not wanted any more; who makes it true calls ``give_up`` then.
+            since_s: when the batch began to wait, by ``clock``: so it is not last when it comes back.
+            at_once: how many turns may be held at a time, at least one.
+            given_up: whether the turn is no longer wanted; whoever makes it true then calls ``give_up``.
         """
         place = Place(who, since_s)
         with self._lock:
@@ -108,7 +108,7 @@ class Turns:
             self._call()
 
     def give_up(self, who: Hashable) -> None:
-        """Stop waiting for a turn; one that is held is not affected."""
+        """Stop waiting for a turn; a turn already held is not affected."""
         with self._lock:
             gone = [place for place in self._waiting if place.who == who]
             for place in gone:
@@ -127,7 +127,7 @@ class Turns:
             return bool(self._waiting)
 
     def _call(self) -> None:
-        """Under the lock: call the longest waiting, while there are turns."""
+        """Call the longest waiting while there are turns; under the lock."""
         while self._waiting and self._taken < self._at_once:
             first = min(self._waiting, key=lambda place: place.since_s)
             self._waiting.remove(first)

@@ -1,6 +1,6 @@
 """The worker of one table topic: a streaming query that stages batches.
 
-Longer than other modules, as the states of one query, and who may change them, are to be read in one place.
+Longer than other modules, as the states of one query, and who may change them, should be read in one place.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from tabletopic_kernel.pipeline.worker.librdkafka_source import is_overflow, sta
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)
-# Below this many records another task costs more than it saves, and makes another file.
+# Below this many records, another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK = 50_000
-# One Arrow batch between the JVM and Python: bytes aimed at, and the most records.
+# One Arrow batch between the JVM and Python: target bytes, and maximum records.
 _ARROW_BATCH_BYTES = 16 * 1024**2
 _ARROW_BATCH_RECORDS = 32_768
-# Spark looks for each record at how many bytes the batch has, and walks back to the last list that is not
-# null for that: 40 µs a record at ten thousand to a batch of records without headers (ADR 0011).
+# For each record, Spark computes the batch's bytes, and for that walks back to the last non-null list: 40 µs
+# per record without headers, in batches of ten thousand (ADR 0011).
 _HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
-_STOP_WAIT_S = 60.0  # for the batch under way; then it is cut off and read again later
-# A query that starts is let go after so long, whatever it does; a broker that is away must not hold up all.
+_STOP_WAIT_S = 60.0  # for the current batch; after that it is aborted, and read again later
+# A starting query's turn ends after this long, whatever it does; a broker that is down must not block all.
 _START_S, _START_LOOK_S = 15.0, 0.1
 _NOTHING_TO_READ = "Waiting for data to arrive"  # Spark's word, when it has looked
-# Behind the first Spark looks whether a query was interrupted; so many characters are enough.
+# After the first of these, Spark searches for an interrupt; this many characters are enough.
 _PY4J_ERROR = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 _OTHER_WORDS, _LOOKED_AT = "Py4JJavaError: an error occurred while calling", 500
 
@@ -66,9 +66,9 @@ class _EndedError(Exception):
 class _RedactedError(Exception):
     """The current error for Spark and its log: the trace, without secrets.
 
-    The errors behind ours quote what servers said. Behind Py4J's words for an error Spark looks for an
-    interrupt, by a regular expression that overflows its stack in some thousand characters: so these words
-    are there only while the query is stopped, in front of few characters.
+    The causes of our errors quote servers. After Py4J's words for an error, Spark searches for an interrupt,
+    with a regular expression that overflows its stack after some thousand characters: so these words are
+    there only while the query is being stopped, before few characters.
     """
 
     def __init__(self, *, stops: bool) -> None:
@@ -84,9 +84,9 @@ class _GivenUpError(Exception):
 
 
 class Worker:
-    """Runs from ``start`` to ``stop`` or to its first error; never restarted, a new one is made instead.
+    """Runs from ``start`` to ``stop`` or to its first error; never restarted, but replaced by a new one.
 
-    It is one Spark query after another: ``read_up_to`` makes the next begin (ADR 0012).
+    It is a sequence of Spark queries: ``read_up_to`` makes the next one begin (ADR 0012).
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class Worker:
         self._executors = None if is_local else ExecutorWatch(spark)
         self._to_come = 0 if is_local else processors_to_come(spark)
         self._stopping = threading.Event()
-        self._batch_lock = threading.Lock()  # held while a batch is under way
+        self._batch_lock = threading.Lock()  # held while a batch runs
         self._reads = threading.Event()  # the first batch has begun
-        self._next = threading.Event()  # this query ends, and another goes on where it is
+        self._next = threading.Event()  # this query ends, and another one continues
         self._overflows = False  # Spark's source has met a timestamp that it cannot hold
-        self._reads_at_once = False  # that one has been asked for, and has not staged its first batch yet
-        self._query_lock = threading.Lock()  # so that `stop` does not miss a query that is just starting
+        self._reads_at_once = False  # that one was requested, and has not staged its first batch yet
+        self._query_lock = threading.Lock()  # keeps `stop` from missing a query that is just starting
         self._error: Exception | None = None
         self._query: StreamingQuery | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
@@ -129,8 +129,8 @@ class Worker:
     def _start_in_turn(self) -> bool:
         """Start the first query; False: it is no longer wanted.
 
-        Only so many start at a time: if all those of a host did, they would share the cores until the last
-        one has begun, and none would read before.
+        Only a few start at a time: if all of a host's did, they would share the cores, and none would read
+        before the last one has begun.
         """
         starts = self._starts
         with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
@@ -154,7 +154,7 @@ class Worker:
         try:
             frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
             names = [name for name in SOURCE_COLUMNS if name != "headers" or spec.headers]
-            # Chosen here, below foreachBatch: after it, they would be copied once more.
+            # Selected here, before foreachBatch: after it, they would be copied once more.
             columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
             self._query = (
                 frame.selectExpr(*columns)
@@ -172,8 +172,8 @@ class Worker:
     def read_up_to(self, ends: Offsets) -> None:
         """Read up to ``ends`` now, not when the batch is due; returns at once.
 
-        Spark holds a batch back until its interval is over, and cannot be asked for one; but never the first
-        batch of a query. So this query ends after the batch under way, and another goes on where it is.
+        Spark delays a batch until its interval is over, and cannot be asked for one; but it never delays the
+        first batch of a query. So this query ends after the current batch, and another one continues.
         """
         name = f"read {self._spec.topic}"
         threading.Thread(target=self._end_query, args=(ends,), name=name, daemon=True).start()
@@ -184,12 +184,12 @@ class Worker:
             if self.stopping or self._reads_at_once or not behind or self._query is None:
                 return  # the first query of a worker reads at once
             for partition in ends:
-                self._position.setdefault(partition, 0)  # Spark wants the offset of each, also of new ones
+                self._position.setdefault(partition, 0)  # Spark needs the offset of each, even new ones
             self._begin_another()
         self._stop_query()
 
     def _begin_another(self) -> None:
-        """Under the batch lock: whoever stops this query now starts the next."""
+        """Begin another query; under the batch lock, as whoever stops this one now starts the next."""
         self._reads_at_once = True
         self._next.set()
 
@@ -211,7 +211,7 @@ class Worker:
     def stop(self) -> None:
         """Stop the query after the current batch; returns when it has ended. Idempotent."""
         self.wind_down()
-        # A batch that has no executors would not end.
+        # A batch without executors would not end.
         wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
         if self._batch_lock.acquire(timeout=wait_s):
             self._batch_lock.release()
@@ -229,7 +229,7 @@ class Worker:
 
     @property
     def cluster_waits(self) -> str | None:
-        """Why a batch waits for the cluster's executors; None: it does not, or not for long yet."""
+        """Why a batch waits for the cluster's executors; None: it does not, or not for long."""
         if self._executors is None:
             return None
         return self._executors.reason(has_work=self._batch_lock.locked())
@@ -259,11 +259,11 @@ class Worker:
         self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
 
     def _failed(self, error: Exception) -> RetryableError:
-        """The error of a query for users."""
+        """The error for users that explains a query's error."""
         return error_of_trouble(f"the query of {self._spec.topic} ended", error)
 
     def _goes_on(self) -> bool:
-        """Whether another query has started after one that ended."""
+        """Whether another query has started after this one ended."""
         with self._query_lock:
             if self.stopping or self._error is not None or not self._next.is_set():
                 return False
@@ -350,14 +350,14 @@ class Worker:
         self._check_table(result)
 
     def _check_table(self, result: StageResult) -> None:
-        """Rejected records wait while there is no table: a row brings its first columns."""
+        """Let rejected records wait while there is no table: a row determines its first columns."""
         if self._plan.table is not None:
             return
         self._discard(result)
         raise RetryableError(explain_no_table(self._spec.topic, result))
 
     def _check_share(self, result: StageResult) -> None:
-        """The last check of ``_check``, before a dead-letter table is created for this batch."""
+        """Check the share of rejected records: the last check before a dead-letter table is created."""
         alone = RefusedShare(self._spec.settings.max_refused_share)
         if alone.is_over(result.records, result.refused_count):
             raise BadRecordError(self._explain_share(alone, result))
@@ -377,7 +377,7 @@ class Worker:
         self._listener.discard(result.files, result.dead_letters)
 
     def _run(self, frame: DataFrame, offsets: StagedOffsets) -> StageResult:
-        """Stage the batch; if all its records seem to fail alike, one by one if necessary."""
+        """Stage the batch; if all its records seem to fail alike, stage them one by one if necessary."""
         result = self._run_once(frame, offsets, self._plan)
         stops = result.all_fail_alike and self._spec.settings.max_refused_share < 1
         if not result.alike or result.needs.of_table or stops:
@@ -394,7 +394,7 @@ class Worker:
             except Exception as error:
                 if self._overflows or not is_overflow(error):
                     raise
-                self._overflows = True  # once met, it is likely to come again: a clock of the producers'
+                self._overflows = True  # it is likely to recur: a producer's clock is wrong
                 _LOG.warning(
                     "%s: a record's timestamp is beyond what Spark can hold, probably in nanoseconds; "
                     "such times are null, and batches are read by librdkafka now",
@@ -421,7 +421,7 @@ class Worker:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Hold a turn; a batch that needs another one waits no longer than necessary."""
-        # One more than there are cores: while a batch is planned, the others use them.
+        # One more than the cores: while a batch is planned, the others use them.
         with self._turns.taken(self, self._since, self._cores + 1, lambda: self.stopping) as its_turn:
             if not its_turn or self.stopping:
                 raise _GivenUpError
@@ -430,7 +430,7 @@ class Worker:
             self._turn_s += time.monotonic() - began
 
     def _limit_turns(self, records: int) -> None:
-        """Adapt the size of the next batches to those that wait; a query keeps its first limit."""
+        """Adapt the size of the next batches to the number of waiting ones; a query keeps its first limit."""
         most = records_for_a_turn(
             records, self._turn_s, self._max_records, self._spec.max_records, crowded=self._turns.is_crowded
         )
@@ -449,7 +449,7 @@ class Worker:
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
         """Adapt the Arrow transfer's batch size to the length of the records.
 
-        Whatever their length turns out to be: Spark's limit by bytes bounds each (ADR 0011).
+        Whatever their length, Spark's byte limit bounds each batch (ADR 0011).
         """
         if not result.records:
             return

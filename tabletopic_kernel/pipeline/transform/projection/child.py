@@ -1,11 +1,11 @@
-"""A projection in a child process: it cannot take resources of the host, and can be killed.
+"""A projection in a child process: it cannot take the host's resources, and can be killed.
 
-A host has other topics, and a statement computes what does not depend on the records as it is planned. So
-hosts and commands plan projections here, and run them here where they need rows (a replay). Workers, which
-Spark starts anew when they end, run them themselves, for the way to another process costs more than the
-statement; they ask here whether something in them cannot be ended.
+A host has other topics, and a statement's planning computes whatever does not depend on the records. So hosts
+and commands plan projections here, and run them here when they need rows (a replay). Workers, which Spark
+restarts when they exit, run them in-process, as a round trip to another process costs more than the
+statement; they only ask here whether a thread of theirs cannot be stopped.
 
-The process gets pickled requests on standard input, one after another, and answers on standard output.
+The process gets pickled requests on standard input, one after another, and responds on standard output.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def note_stuck() -> None:
 
 
 def has_to_end() -> bool:
-    """Whether that was noted."""
+    """Whether ``note_stuck`` was called, so this process has to end."""
     return _STUCK.is_set()
 
 
-# Wall clock, after which the process ends itself, also within a function of DuckDB's; the limits of
-# sql_guard, in CPU time, come first unless the machine is very busy.
+# Wall-clock time after which the process exits, even within a DuckDB function; the limits in guard.py, in CPU
+# time, come first unless the machine is very busy.
 _PLAN_S: Final = 300
 _ROWS_S: Final = 1_800
 
@@ -51,7 +51,7 @@ def planned_columns(text: str, batch: Schema) -> Schema:
     """The output columns, all optional, of a projection of rows with the columns ``batch``.
 
     Raises:
-        ProjectionError: it is not allowed, does not go with these columns, or takes too much.
+        ProjectionError: it is not allowed, does not work with these columns, or takes too much.
     """
     return _planned(text, batch.model_dump_json())
 
@@ -71,7 +71,7 @@ class ChildProjection:
             [sys.executable, "-m", "tabletopic_kernel.pipeline.transform.projection.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends this
+            start_new_session=True,  # Ctrl-C is for the parent, which ends this process
         )
         self.close = weakref.finalize(self, _end, self._process)
         try:
@@ -108,16 +108,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with contextlib.suppress(OSError):  # what was not sent
+            with contextlib.suppress(OSError):  # about unsent data
                 pipe.close()
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Handle requests until there are no more."""
     from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection  # noqa: PLC0415 - costs time
 
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints something
+    os.dup2(2, 1)  # for libraries that print
     projection: SqlProjection | None = None
     while True:
         try:

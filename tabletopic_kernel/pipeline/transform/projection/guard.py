@@ -1,9 +1,9 @@
 """Runs a projection's statement within hard limits of memory and time.
 
-DuckDB's own ``memory_limit`` leaves out what its vectors of lists and texts take (``range(250000000)``), so
-the address space of the process is limited while the statement runs. An interrupt is heeded between
-vectors only, and one call of a function may take hours on a single value, so the statement has a thread of
-its own, which can be left alone. Time is CPU time of that thread: a busy machine ends no statement.
+DuckDB's own ``memory_limit`` excludes the memory of list and text vectors (``range(250000000)``), so the
+process's address space is limited while the statement runs. DuckDB heeds an interrupt only between vectors,
+and one function call may take hours on a single value, so the statement has its own thread, which can be
+abandoned. Time is CPU time of that thread: a busy machine ends no statement.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.pipeline.transform.projection.child import note_stuck
 
 T = TypeVar("T")
-# Beyond what the process has: twice DuckDB's memory_limit, as a result is there twice for a moment.
+# In addition to the process's own: twice DuckDB's memory_limit, as a result briefly exists twice.
 MEMORY_BYTES: Final = 1024**3
-GROUP_S: Final = 30.0  # for as many records as a group has at most
+GROUP_S: Final = 30.0  # for the largest group of records
 RECORD_S: Final = 2.0  # for a few
 _GROUP_RECORDS: Final = 65_536
-# An interrupt is heeded when a function is through with a vector of values.
+# An interrupt takes effect when a function has finished a vector of values.
 _GRACE_S: Final = 15.0
 _LOOK_S: Final = 0.5
 _PAGE_BYTES: Final = resource.getpagesize()
@@ -50,12 +50,12 @@ class StuckError(ProjectionError):
 
 
 def run(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T], records: int) -> T:
-    """The outcome of ``ask``: a question to the connection about so many records.
+    """The outcome of ``ask``, which uses the connection for ``records`` records.
 
     Raises:
         LimitError: it took too much.
-        StuckError: it took too much, and could not be ended.
-        duckdb.Error: as DuckDB does.
+        StuckError: it took too much, and could not be stopped.
+        duckdb.Error: whatever DuckDB raises.
     """
     limit = max(RECORD_S, GROUP_S * records / _GROUP_RECORDS)
     try:
@@ -75,7 +75,7 @@ _OF_MEMORY: Final = "it takes more than 512 MB of memory"
 
 
 class _Memory:
-    """The limit of the address space: set with the first statement that runs, lifted after the last."""
+    """The limit of the address space: set when the first statement begins, lifted after the last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class _Memory:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._lock:
             if kind is not None and issubclass(kind, StuckError):
-                return  # what goes on stays within it
+                return  # other running statements stay within it
             self._running -= 1
             if not self._running:
                 resource.setrlimit(resource.RLIMIT_AS, self._before)
@@ -105,7 +105,7 @@ _MEMORY: Final = _Memory()
 
 
 def _address_space() -> int:
-    """Bytes of address space that this process has (proc(5): the first number of ``statm``, in pages)."""
+    """Bytes of this process's address space (proc(5): the first number of ``statm``, in pages)."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
 
 
@@ -122,13 +122,13 @@ def _work(asked: _Asked, done: _Done) -> None:
             outcome = (None, error)
         del ask
         done.put(outcome)
-        del outcome  # a table is not kept until the next question
+        del outcome  # do not keep a table until the next statement
 
 
 class _Runner:
-    """A thread that runs one statement after another: it stays alive, so that its clock can always be read.
+    """A thread that runs one statement after another: it stays alive, so its CPU clock can always be read.
 
-    It ends with the thread that asks, whose runner this is: it must not hold the runner itself.
+    It ends with the calling thread, which owns the runner: so it must not hold the runner itself.
     """
 
     def __init__(self) -> None:

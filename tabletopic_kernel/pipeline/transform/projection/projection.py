@@ -1,7 +1,7 @@
 """A SQL projection over decoded rows: one SELECT, run by DuckDB on each Arrow batch.
 
-What it may say is checked in ``sql_statement``. A hidden column numbers the rows, so what comes out is tied
-to its record by that number, whatever DuckDB does in between.
+``statement.py`` checks what it may say. A hidden column numbers the rows, so that number ties each output row
+to its record, whatever DuckDB does in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tabletopic_kernel.pipeline.transform.projection.guard import LimitError
 from tabletopic_kernel.pipeline.transform.projection.statement import ROW, TABLE, connect, statement
 from tabletopic_kernel.pipeline.transform.projection.types import beyond_calendar, columns_of
 
-# What the values of a record can lead to. Any other error of DuckDB is trouble, and no letter (I9).
+# Errors that a record's values can cause. Any other DuckDB error is retried, and makes no letter (I9).
 _OF_VALUES: Final = (
     duckdb.ConversionException,
     duckdb.InvalidInputException,
@@ -39,18 +39,18 @@ _OF_VALUES: Final = (
     duckdb.SyntaxException,  # of a pattern or a format, say
 )
 _NO_TIME: Final = "a date or time that is not in the years 0001 to 9999, or the time 24:00"
-# Records of a batch that are run alone for the sake of their own message.
+# Records per batch that are run alone to get their own messages.
 _MESSAGES: Final = 10
-# Seconds that a batch may spend on attempts that were ended for memory or time: enough to find some records
-# that are to blame, and if all are, it is the statement.
+# Seconds that a batch may spend on attempts that exceed memory or time: enough to find some records that are
+# to blame; if all are, it is the statement.
 _WASTED_S: Final = 90.0
 
 
 class SqlProjection:
-    """A projection of rows with the columns ``batch``. Not for use by two threads at once.
+    """A projection of rows with the columns ``batch``. For one thread at a time.
 
     Raises:
-        ProjectionError: it is not allowed, or does not go with these columns.
+        ProjectionError: it is not allowed, or does not work with these columns.
     """
 
     def __init__(self, text: str, batch: Schema) -> None:
@@ -68,7 +68,7 @@ class SqlProjection:
             together = "an expression combines rows, but each record is a row of its own"
             is_together = ROW in str(error) and "GROUP BY" in str(error)
             raise ProjectionError(together if is_together else _message(error)) from error
-        # A * has the hidden column too; the one that counts is the last.
+        # A * includes the hidden column, too; the last one counts.
         self._outputs = [at for at, name in enumerate(names[:-1]) if name != ROW]
         chosen = [names[at] for at in self._outputs], [types[at] for at in self._outputs]
         self.iceberg_schema = columns_of(*chosen)
@@ -81,7 +81,7 @@ class SqlProjection:
         except LimitError as error:
             raise _too_much(error) from error
         except _OF_VALUES:
-            pass  # nulls are no record's values
+            pass  # nulls are not a record's values
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
         """Project ``count`` rows with these columns; missing columns are null."""
@@ -95,7 +95,7 @@ class SqlProjection:
         return pa.Table.from_batches([batch]).append_column(ROW, pa.array(rows))
 
     def select(self, table: pa.Table) -> pa.Table:
-        """The projection of a numbered batch, numbered as it is; raises duckdb.Error."""
+        """The projection of a numbered batch, with the same numbers; raises duckdb.Error."""
         found = _run(self._statement.query, table)
         return found.select([*self._outputs, found.num_columns - 1])
 
@@ -107,7 +107,7 @@ class SqlProjection:
             *_OF_VALUES,
             duckdb.BinderException,
             LimitError,
-        ):  # outputs that are made of others have no sense alone
+        ):  # outputs made of other outputs make no sense alone
             return {}
         found = found.filter(pc.is_valid(found["failed"]))
         return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))
@@ -164,7 +164,7 @@ class _Run:
         self._query(table.slice(middle))
 
     def _without_failing(self, table: pa.Table, error: duckdb.Error) -> None:
-        """The same for rows that do not fail; the others are rejected, each with its reason."""
+        """Project the rows that do not fail; reject the others, each with its reason."""
         if len(table) == 1:
             self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, _first_line(error))
             return
@@ -206,7 +206,7 @@ class _Run:
         self._refused[row] = Refused(row, reason, message)
 
     def rows(self) -> Rows:
-        """What was found, in the order of the rows."""
+        """The result, in the order of the rows."""
         refused = [self._refused[row] for row in sorted(self._refused)]
         if not self._found:
             filtered = self._count - len(refused)
@@ -233,7 +233,7 @@ def _too_much(error: LimitError) -> ProjectionError:
 
 
 def _described(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[Any]]:
-    # What does not depend on the records is computed here already.
+    # This already computes whatever does not depend on the records.
     found = connection.sql(query)
     return found.columns, found.types
 

@@ -1,6 +1,6 @@
 """The allowed form of a projection: at most one row out per row in, and deterministic.
 
-The statement is read by DuckDB's own parser (``json_serialize_sql``), so what is checked here is what runs.
+DuckDB's own parser reads the statement (``json_serialize_sql``), so what is checked here is what runs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import duckdb
 from tabletopic_kernel.model.errors import ProjectionError
 
 TABLE: Final = "batch"
-# A column of the batch that tells which row is which. No statement can name it by guessing.
+# A column of the batch that numbers the rows. No statement can guess its name.
 ROW: Final = f"row_{uuid.uuid4().hex}"
 _Node = dict[str, Any]
 
 _LOCK = threading.Lock()
 _SETTINGS: Final = (
     "SET TimeZone = 'UTC'",
-    # Arrow gets UUIDs as such, and offsets of 64 bits as data files have.
+    # Arrow gets UUIDs as such, and 64-bit offsets, as in data files.
     "SET arrow_lossless_conversion = true",
     "SET arrow_large_buffer_size = true",
-    # A name that is not in the batch is a mistake, not some variable of the process.
+    # A name that is not in the batch is a mistake, not a variable of the process.
     "SET python_enable_replacements = false",
-    # What two expressions share would be taken out of TRY, and fail for all rows.
+    # An expression shared by two others would be moved out of TRY, and fail for all rows.
     "SET disabled_optimizers = 'common_subexpressions'",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
@@ -50,11 +50,11 @@ _REFUSED_CLASSES: Final = {
     "POSITIONAL_REFERENCE": "a positional reference",
 }
 
-# Words that the parser takes for columns, and the binder for functions.
+# Words that are columns for the parser, but functions for the binder.
 _CLOCKS: Final = frozenset(
     ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 )
-# Functions of DuckDB's own state, which it takes to be as constant as a text.
+# Functions of DuckDB's own state, which it considers constant.
 _OUTSIDE: Final = frozenset(("current_setting", "getvariable", "version"))
 
 
@@ -83,9 +83,9 @@ def _database() -> duckdb.DuckDBPyConnection:
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "threads": "1",  # tasks are what runs side by side
+            "threads": "1",  # tasks already run in parallel
             "memory_limit": "512MB",
-            "temp_directory": "",  # more than that is an error of the record, and spills nowhere
+            "temp_directory": "",  # exceeding memory is the record's error, and spills nowhere
         }
     )
     for setting in _SETTINGS:
@@ -98,7 +98,7 @@ def statement(text: str) -> Statement:
     """Check a projection.
 
     Raises:
-        ProjectionError: it is no SELECT of expressions from ``batch``, with or without a WHERE.
+        ProjectionError: it is not a SELECT of expressions from ``batch``, with or without a WHERE.
     """
     connection = connect()
     tree = _parse(connection, text)
@@ -208,7 +208,7 @@ def _functions() -> dict[str, frozenset[str]]:
     for name, macro in macros:
         if varying.intersection(re.findall(r"\w+", macro.lower())):
             found[name].add("varies")
-    # A name that is both, as list functions are, is the scalar one here: DuckDB says so if it is not.
+    # A name that is both, like a list function's, counts as scalar here: if it is not, DuckDB says so.
     return {
         name: frozenset(kinds - {"aggregate"} if "scalar" in kinds else kinds)
         for name, kinds in found.items()
@@ -256,7 +256,7 @@ def _sql(connection: duckdb.DuckDBPyConnection, tree: _Node) -> str:
 
 
 def _probe(where: str | None, outputs: dict[str, str], alias: str) -> str:
-    # TRY gives null for an error, and a struct around the value tells that from a value that is null.
+    # TRY returns null for an error; a struct around the value distinguishes that from a null value.
     cases = []
     if where is not None:
         cases.append(f"WHEN TRY(struct_pack(v := CAST(({where}) AS BOOLEAN))) IS NULL THEN 'WHERE'")

@@ -70,7 +70,7 @@ def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
         types: their DuckDBPyType.
 
     Raises:
-        ProjectionError: a name stands twice, or a type has no counterpart.
+        ProjectionError: a name occurs twice, or a type has no counterpart.
     """
     folded = [name.lower() for name in names]
     if twice := sorted({name for name in folded if folded.count(name) > 1 or not name.strip()}):
@@ -110,7 +110,7 @@ def _type(kind: Any, path: str, ids: Iterator[int]) -> IcebergType:
 
 
 def beyond_calendar(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Rows with a date or time that tables cannot hold: DuckDB's range is wider, and includes 24:00."""
+    """A mask of rows with a date or time that tables cannot hold: DuckDB's range is wider, with 24:00."""
     parts = [_beyond(chunk) for chunk in column.chunks]
     return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
