@@ -2,8 +2,8 @@
 
 from typing import Final
 
-# A registry's types of schemas, and the modules with ``make(schema)``, which makes their decoders.
-# A new format is a folder here, and a line.
+# The registry's schema types, and the modules whose ``make(schema)`` makes their decoders. A new format is a
+# folder here, and a line.
 FORMATS: Final[dict[str, str]] = {
     "AVRO": "tabletopic_kernel.formats.avro.decoder",
     "PROTOBUF": "tabletopic_kernel.formats.protobuf.decoder",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-# Where records are in a batch, ascending.
+# Positions of records in a batch, ascending.
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -18,9 +18,8 @@ class Bodies:
 
     Args:
         values: BinaryArray or LargeBinaryArray without nulls.
-        front: bytes before each body that belong to the frame. What an engine reads from a copy may overwrite
-            them.
-        positions: of the values in the array that was given to the decoder, ascending; None: it is this one.
+        front: bytes of the frame before each body. An engine that reads from a copy may overwrite them there.
+        positions: of the values in the array passed to the decoder, ascending; None: it is this one.
     """
 
     def __init__(self, values: pa.Array, front: int = 0, positions: Positions | None = None) -> None:
@@ -29,7 +28,7 @@ class Bodies:
         self.positions: Positions = np.arange(len(values)) if positions is None else positions
         _, offsets, data = values.buffers()
         kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-        self.offsets = np.zeros(1, np.int64)  # where values begin in the data, and where the last one ends
+        self.offsets = np.zeros(1, np.int64)  # the starts of values in the data, and the end of the last one
         if len(values):
             width = np.dtype(kind).itemsize
             raw = np.frombuffer(offsets, kind, len(values) + 1, values.offset * width)
@@ -42,17 +41,17 @@ class Bodies:
 
     @property
     def size(self) -> int:
-        """Bytes of all values."""
+        """The total bytes of all values."""
         return int(self.offsets[-1] - self.offsets[0])
 
     @property
     def lengths(self) -> Positions:
-        """Bytes of each body; below 0 where a value is shorter than its frame."""
+        """The bytes of each body; below 0 if a value is shorter than its frame."""
         return np.diff(self.offsets) - self.front
 
     @property
     def data(self) -> Bytes:
-        """What ``offsets`` point into."""
+        """The bytes that ``offsets`` point into."""
         return np.frombuffer(self._view, np.uint8)
 
     def body(self, index: int) -> bytes:
@@ -70,7 +69,7 @@ class Bodies:
         return [self.part(start, min(start + size, len(self))) for start in range(0, len(self), size)]
 
     def take(self, indexes: Positions, front: int | None = None) -> Bodies:
-        """The records at ``indexes``, which ascend; ``front``: where their bodies begin, if that is new."""
+        """The records at ``indexes``, which ascend; ``front``: a new start of their bodies, if it changes."""
         values = self.values if len(indexes) == len(self) else self.values.take(pa.array(indexes))
         return Bodies(values, self.front if front is None else front, self.positions[indexes])
 
@@ -92,7 +91,7 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def storage_type(arrow_type: pa.DataType) -> pa.DataType:
-    """The type with its extension types (uuid) replaced by what they are stored as, at every depth."""
+    """The type with extension types (uuid) replaced by their storage types, at every depth."""
     if isinstance(arrow_type, pa.BaseExtensionType):
         return arrow_type.storage_type
     if pa.types.is_struct(arrow_type):
@@ -106,10 +105,10 @@ def storage_type(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def without_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls as whatever lies under them: zeros, empty texts and lists.
+    """The array with its nulls replaced by the values under them: zeros, empty texts and lists.
 
-    Parquet refuses nulls in a required field, even where the struct around it is null. What lies under a null
-    of text or bytes must be empty.
+    Parquet refuses nulls in a required field, even if the struct around it is null. The value under a null of
+    text or bytes must be empty.
     """
     kind = array.type
     if not array.null_count:

@@ -1,5 +1,5 @@
-"""The decoder of a writer schema: one per format, all with one interface; and decoders of values without a
-format.
+"""The decoder of a writer schema: one per format, all with the same interface; and decoders of values without
+a format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WholeValueDecoder:
         self.arrow_schema = pa.schema([(VALUE, pa.large_string() if self._text else pa.large_binary())])
 
     def decode(self, values: pa.Array) -> Decoded:
-        """See ``Decoder``; only bytes that are to be text and are not UTF-8 are refused."""
+        """See ``Decoder``; only bytes that should be text but are not UTF-8 are refused."""
         refused: list[Refused] = []
         if self._text and len(bad := not_text(values)):
             refused = [Refused(at, "not_text", "the value is not UTF-8") for at in bad.tolist()]
@@ -45,9 +45,9 @@ class WholeValueDecoder:
 
 
 class WrittenBytesDecoder:
-    """Values of an Avro schema that is ``bytes`` and nothing else, each with its 5-byte prefix.
+    """Values of an Avro schema that is just ``bytes``, each with its 5-byte prefix.
 
-    Confluent's serializers write these as they are, without the length that Avro has in front.
+    Confluent's serializers write these unchanged, without Avro's length in front.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Decoder(Protocol):
-    """Decodes the values of one writer schema. Not for use by two threads at once."""
+    """Decodes the values of one writer schema. For one thread at a time."""
 
     iceberg_schema: Schema
     arrow_schema: pa.Schema
@@ -72,27 +72,27 @@ class Decoder(Protocol):
     def decode(self, values: pa.Array) -> Decoded:
         """Rows in the order of ``values``, without the refused ones.
 
-        ``values``: BinaryArray or LargeBinaryArray without nulls; each value as Kafka has it.
+        ``values``: BinaryArray or LargeBinaryArray without nulls; each value as in Kafka.
         """
 
 
 @runtime_checkable
 class InferringDecoder(Decoder, Protocol):
-    """A decoder whose columns come from the records; after ``decode``, ``needed`` has those that it lacks."""
+    """A decoder whose columns come from records; after ``decode``, ``needed`` has the missing ones."""
 
     needed: Schema | None
 
 
 class BadSchemaError(ActionNeededError):
-    """A writer schema that no decoder can be made for."""
+    """No decoder can be made for a writer schema."""
 
 
 def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     """The decoder of a writer schema.
 
     Raises:
-        BadSchemaError: the schema cannot be read, cannot be built, or is of a format that is not understood.
-        RetryableError: what builds it cannot be run now.
+        BadSchemaError: the schema cannot be read or built, or its format is unknown.
+        RetryableError: the program that builds it cannot run now.
     """
     try:
         return _make(schema_id if isinstance(schema_id, int) else 0, schema)
@@ -100,7 +100,7 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
         raise
     except ActionNeededError as error:  # the formats' own: the text is not valid, or beyond their limits
         raise BadSchemaError(str(error)) from error
-    except BaseException as error:  # of any library that has a part in it, also a panic of native code
+    except BaseException as error:  # of any library involved, including panics of native code
         if is_trouble(error):
             raise
         _LOG.warning("schema %s cannot be built", schema_id, exc_info=error)
@@ -110,7 +110,7 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
 
 
 class _Cached(threading.local):
-    """The decoders of one thread: none is for two at once."""
+    """The decoders of one thread, as each is for one at a time."""
 
     def __init__(self) -> None:
         self.decoder = lru_cache(maxsize=256)(make_decoder)
@@ -120,24 +120,24 @@ _CACHED = _Cached()
 
 
 def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
-    """As ``make_decoder``; kept between the tasks of a Python worker, for the thread that asks."""
+    """Like ``make_decoder``, but kept between the tasks of a Python worker, per calling thread."""
     return _CACHED.decoder(schema_id, schema)
 
 
 def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Decoder:
-    """The decoder of JSON without a schema, for the columns there are.
+    """The decoder of JSON without a schema, for the existing columns.
 
     ``reserved``: the values may be in the envelope of Kafka Connect's converter, and these names below these
-    columns are no columns.
+    columns become no columns.
     """
-    # Loaded when needed.
+    # Imported when needed.
     from tabletopic_kernel.formats.json.decoder import JsonDecoder, PayloadDecoder  # noqa: PLC0415
 
     return JsonDecoder(columns) if reserved is None else PayloadDecoder(columns, reserved)
 
 
 class BareDecoder:
-    """Values of one schema that do not name it: the frame that its decoder expects is put in front."""
+    """Values of one schema that do not name it: prepends the frame that its decoder expects."""
 
     def __init__(self, schema_id: int, framed: Decoder) -> None:
         self._framed = framed
@@ -155,7 +155,7 @@ class BareDecoder:
 
 
 def _make(schema_id: int, schema: WriterSchema) -> Decoder:
-    """A format's engines are loaded when they are needed: together they cost a second."""
+    """Make a decoder, importing the format's engines only now: together, they cost a second."""
     if schema.kind in ("STRING", "RAW"):
         return WholeValueDecoder(StringType() if schema.kind == "STRING" else BinaryType())
     if schema.kind not in FORMATS:

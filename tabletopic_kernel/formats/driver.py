@@ -1,15 +1,15 @@
 """Decodes the records of one schema with two engines, for all formats.
 
-The fast engine takes a group of records or refuses it. The rows that it gives count, but for those of its
-suspects; a group that it refuses is tried again without the records that are to blame, where these are known,
-and in halves where they are not. Suspects, and what is left in small groups, go to the exact engine.
+The fast engine decodes a group of records or refuses it. Its rows count, except for those of its suspects; a
+refused group is retried without the records that are to blame, if these are known, or else in halves.
+Suspects, and what remains in small groups, go to the exact engine.
 
-*Why this is exact.* A group leaves the list of work by one of three ways: its rows count, the exact engine
-judges its records one by one, or it is cut into parts that hold each of its records once. So each record
+*Why this is exact.* A group leaves the work list in one of three ways: its rows count, the exact engine
+judges its records one by one, or it is cut into parts that have each of its records once. So each record
 becomes one row or one rejection, whatever the fast engine refuses or suspects: that costs time, never a row.
 
 *Why it ends.* Each refusal makes the parts smaller, and is counted: after some, the exact engine does the
-rest, for many scattered bad records would cost a call of the fast engine for each few of them.
+rest, as many scattered bad records would cost a call of the fast engine for every few of them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
 
-# Groups that the fast engine may refuse before the exact one does the rest, per call: at least this many, and
-# one per so many records.
+# Groups that the fast engine may refuse per call before the exact one does the rest: at least this many, and
+# one per this many records.
 MIN_REFUSED_GROUPS: Final = 12
 RECORDS_PER_REFUSED_GROUP: Final = 250
-# Suspects that are more than this and half of their group: the fast engine saves little there.
+# With more suspects than this and than half of their group, the fast engine saves little.
 MANY_SUSPECTS: Final = 500
-# Then it may refuse so many times fewer groups.
+# Then it may refuse fewer groups, by this factor.
 FEWER_GROUPS: Final = 4
-# Python values may take a few hundred times the bytes they were read from; this many become a batch at once.
+# Python values may take a few hundred times their encoded bytes; this many bytes become a batch at once.
 EXACT_BATCH_BYTES: Final = 256 * 1024
 
 R = TypeVar("R")
@@ -56,21 +56,21 @@ class FastRows(NamedTuple):
 
 
 class FastEngine(Protocol):
-    """Reads a whole group of records, and vouches for each row that it gives."""
+    """Reads a whole group of records, and vouches for each row that it returns."""
 
-    min_records: int = 32  # of fewer, a call costs more than the exact engine
-    max_records: int = 1 << 20  # read at once, and again where one of them is bad
+    min_records: int = 32  # for fewer, a call costs more than the exact engine
+    max_records: int = 1 << 20  # read at once, and again if one of them is bad
 
     def rows(self, bodies: Bodies) -> FastRows:
-        """A row for each record. Raises NotRows: a record is not what the schema says, or may not be."""
+        """A row for each record. Raises NotRows if a record does not match the schema, or may not."""
 
     def suspects(self, bodies: Bodies) -> Mask | None:
-        """The records that may be why ``rows`` refused the group; None: unknown, or not worth finding out."""
+        """The records that may be why ``rows`` refused the group; None: unknown, or not worth the search."""
         return None
 
 
 class ExactEngine(Protocol[R]):
-    """Reads one record at a time, and says what is wrong with it."""
+    """Reads one record at a time, and names the error."""
 
     def row(self, body: bytes) -> R:
         """The values of one record. Raises Refusal."""
@@ -83,12 +83,12 @@ E = TypeVar("E", bound=ExactEngine[Any])
 
 
 class EngineDecoder(Generic[E]):
-    """A decoder (see ``decoder``) of the records of one schema. Not for use by two threads at once.
+    """A decoder (see ``decoder``) of the records of one schema. For one thread at a time.
 
     Args:
-        iceberg_schema: of its rows.
-        fast: makes the fast engine of the rows' Arrow schema; UnsupportedError says why it takes no record of
-            this schema, and is kept in ``fast_refusal``.
+        iceberg_schema: of its rows. fast: makes the fast engine for the rows' Arrow schema; UnsupportedError
+        says why it cannot decode this
+            schema, and is kept in ``fast_refusal``.
         exact: makes the exact one.
     """
 
@@ -116,7 +116,7 @@ class EngineDecoder(Generic[E]):
         return self.decode_groups(Bodies(values, PREFIX_BYTES))
 
     def decode_groups(self, *groups: Bodies) -> Decoded:
-        """What becomes of the records of ``groups``, in the order of their positions."""
+        """Rows and rejections of the records of ``groups``, in the order of their positions."""
         run = _Run(self.exact, sum(map(len, groups)))
         for bodies in groups:
             run.take(bodies, self.fast)
@@ -163,12 +163,12 @@ class _Run:
                 self._add(group, rows)
 
     def _around(self, group: Bodies, index: int) -> list[Bodies]:
-        """The records behind and before one that is to blame, which is judged."""
+        """Judge the record that is to blame; returns the records after and before it."""
         self._judge(group, (index,))
         return [group.part(index + 1, len(group)), group.part(0, index)]
 
     def _parts(self, fast: FastEngine, group: Bodies, is_filtered: bool) -> list[Bodies]:
-        """What is to be tried of a group that is refused, last part first."""
+        """The parts of a refused group to try next, last part first."""
         suspects = None if is_filtered else fast.suspects(group)
         if suspects is not None and suspects.any():
             self._judge(group, np.flatnonzero(suspects).tolist())
@@ -213,7 +213,7 @@ class _Run:
         self._positions.append(positions)
 
     def decoded(self) -> Decoded:
-        """All that there is, in the order of the records."""
+        """All rows and rejections, in the order of the records."""
         self._flush()
         self._refused.sort(key=lambda refused: refused.index)
         if not self._batches:

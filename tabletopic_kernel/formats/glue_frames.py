@@ -1,6 +1,6 @@
 """Values in the frame of AWS Glue's serializers, split by schema with array operations.
 
-The frame is said in ``formats/wire.py``. What leaves here has the prefix in front that decoders expect.
+For the frame, see ``formats/wire.py``. The results have the prefix that decoders expect.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.arrays import Positions
 
 _HEADS = pa.array([bytes((wire.GLUE_MAGIC, way)) for way in (wire.GLUE_PLAIN, wire.GLUE_ZLIB)], pa.binary())
-# Kafka's brokers take 1 MB unless told otherwise; a few bytes can be made to hold gigabytes.
+# Kafka's brokers accept 1 MB by default, but a few compressed bytes can expand to gigabytes.
 _MOST_BYTES = 64 * 1024**2
 
 
 @dataclass
 class GlueFrames:
-    """What was found: by UUID positions and values; damaged positions with what is wrong; the others."""
+    """The result: positions and values by UUID; damaged positions with their errors; the others."""
 
     groups: list[tuple[str, Positions, pa.Array]] = field(default_factory=list)
     damaged: list[tuple[int, str]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class GlueFrames:
 
 
 def split_glue(values: pa.Array, positions: Positions) -> GlueFrames:
-    """Look at the values at ``positions``, none of which is null.
+    """Split the values at ``positions``, none of which is null.
 
     Args:
         values: binary or large_binary.
@@ -51,7 +51,7 @@ def split_glue(values: pa.Array, positions: Positions) -> GlueFrames:
 
 
 def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, positions: Positions) -> None:
-    # Value by value: Arrow 26 ends with an error where it slices all of a value away.
+    # Value by value: Arrow 26 raises an error if a slice leaves nothing of a value.
     front, is_packed = wire.prefix(0), head[1] == wire.GLUE_ZLIB
     texts: list[bytes] = []
     whole: list[int] = []

@@ -1,13 +1,13 @@
-"""Rejected records: the engines' reasons, and whose fault an exception is.
+"""Rejected records: the engines' reasons, and what an exception is due to.
 
-Whatever a record or a schema holds ends in a row or a dead letter, so an exception that nobody foresaw is its
-fault, unless it says that a resource or a dependency is in trouble: that is waited out (I9). A step works on
-a range of records; where it raises such an exception, the range is halved until the records that cause it
-stand alone, for every format and step alike. Where nothing went wrong this costs nothing.
+Whatever a record or a schema contains ends as a row or a dead letter, so an unexpected exception is due to
+the record, unless it shows that a resource or a dependency is failing: that is waited out (I9). A step works
+on a range of records; if it raises such an exception, the range is halved until the records that cause it are
+isolated, for all formats and steps alike. Without exceptions, this costs nothing.
 
-*Why this is safe.* The list of troubles is closed, and an error that is not on it costs its own record alone,
-which is kept whole as a dead letter; where all records fail alike, the topic stops. So trouble that is
-missing on the list loses nothing either.
+*Why this is safe.* The list of such failures is closed, and an error that is not on it costs only its own
+record, which is kept whole as a dead letter; if all records fail alike, the topic stops. So a failure missing
+from the list loses nothing either.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Refused:
 
     index: int  # position in the array given to decode()
     reason: str  # short class, e.g. "avro_trailing_bytes"
-    message: str  # what is wrong, for a person
+    message: str  # what is wrong, for people
 
 
 class Refusal(Exception):  # noqa: N818 - a verdict on a record, not an error of ours
-    """A record that is not what its schema says; ``reason`` is a short class, ``path`` outermost last."""
+    """A record does not match its schema; ``reason`` is a short class, ``path`` outermost last."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -40,13 +40,13 @@ class Refusal(Exception):  # noqa: N818 - a verdict on a record, not an error of
         self.path: list[str] = []
 
     def text(self) -> str:
-        """The message with the path to the place."""
+        """The message with the path to the error."""
         where = ".".join(reversed(self.path))
         return f"{where}: {self.message}" if where else self.message
 
 
 class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of ours
-    """The group holds a record that the fast engine does not vouch for; ``row`` is it, where known."""
+    """The fast engine does not vouch for a record in the group; ``row`` is that record, if known."""
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -54,20 +54,21 @@ class NotRows(Exception):  # noqa: N818 - a verdict on a group, not an error of 
 
 
 class UnsupportedError(Exception):
-    """The fast engine cannot take this schema; the exact one can."""
+    """The fast engine cannot decode this schema; the exact one can."""
 
 
 _MOST: Final = 500  # characters of a message
-# Memory and storage, and what ends a program or a thread. Arrow's errors of memory and files are among them.
+# Memory and storage, and exceptions that end a program or a thread. Includes Arrow's errors of memory and
+# files.
 _TROUBLE: Final = (MemoryError, OSError, KeyboardInterrupt, SystemExit, GeneratorExit)
-# The same from DuckDB, by name: it is loaded only where there is a projection.
+# The same from DuckDB, by name: it is imported only if there is a projection.
 _TROUBLE_OF_DUCKDB: Final = frozenset(
     {"IOException", "HTTPException", "InterruptException", "ConnectionException", "PermissionException"}
 )
 
 
 def is_trouble(error: BaseException) -> bool:
-    """Whether the error says nothing of what was decoded: memory, storage, a dependency, an order to end."""
+    """Whether the error has nothing to do with the record: memory, storage, a dependency, an order to end."""
     if isinstance(error, TableTopicError):
         return not isinstance(error, InternalError)
     kind = type(error)
@@ -77,7 +78,7 @@ def is_trouble(error: BaseException) -> bool:
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of the error's trace, with the place it came from."""
+    """The last line of the error's trace, with its origin."""
     line = traceback.format_exception_only(error)[-1].strip()[:_MOST]
     step = error.__traceback__  # walked by hand: traceback looks up the columns of every frame, per record
     if step is None:
@@ -93,15 +94,15 @@ def trace_of(error: BaseException) -> str:
 
 
 R = TypeVar("R")
-# So many records that stand alone and fail alike, before any other one has gone through, may be all of them.
+# If this many isolated records fail alike before any other one succeeds, all may do so.
 MIN_ALIKE: Final = 20
-# Then as many others, from anywhere, are tried before the rest is left alone.
+# Then this many others, from anywhere, are tried before the rest is given up.
 _PROBES: Final = 20
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A record by its index, and what it led to: the exception's class, its last line, the whole trace."""
+    """A record's index, and its exception: the class, the last line, the whole trace."""
 
     index: int
     kind: str
@@ -111,7 +112,7 @@ class Failure:
 
 @dataclass
 class Narrowed(Generic[R]):
-    """What came of a range: results of its parts in order, and the records that failed alone.
+    """The outcome of a range: results of its parts in order, and the records that failed alone.
 
     ``alike``: every record that was tried fails alike, and the others were not tried.
     """
@@ -126,7 +127,7 @@ def narrowed(work: Callable[[int, int], R], count: int, *, patient: bool = False
 
     Args:
         work: must not keep anything of a part before it returns.
-        patient: try every record, also where all of them may fail alike.
+        patient: try every record, even if all of them may fail alike.
 
     Raises:
         Whatever ``is_trouble``.
@@ -138,7 +139,7 @@ def narrowed(work: Callable[[int, int], R], count: int, *, patient: bool = False
         try:
             found.made.append(work(start, stop))
             continue
-        except BaseException as error:  # panics of native code are no Exceptions
+        except BaseException as error:  # panics of native code are not Exceptions
             if is_trouble(error):
                 raise
             failure = None if stop - start > 1 else _failure(start, error)
@@ -161,7 +162,7 @@ def _failure(index: int, error: BaseException) -> Failure:
 
 
 def _all_alike(work: Callable[[int, int], object], failures: list[Failure], start: int, count: int) -> bool:
-    """Whether the failures have one class, and so have those of records between ``start`` and ``count``."""
+    """Whether the failures have one class, and those of records between ``start`` and ``count`` do, too."""
     kinds = {failure.kind for failure in failures}
     for at in range(start, count, max(1, (count - start) // _PROBES)):
         if len(kinds) > 1:

@@ -1,12 +1,12 @@
 """The Confluent wire format: how a record names its schema; and that schema.
 
-In front of the body stand a magic byte 0 and a schema id in 4 bytes big-endian. Or a header has them, and the
-body stands alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may name the
+The body is preceded by a magic byte 0 and a schema id in 4 bytes, big-endian. Or a header has them, and the
+body is alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may have the
 schema's GUID instead, with a magic byte 1 and its 16 bytes. Protobuf's message indexes follow the id in
 either place.
 
-AWS's serializers put a byte 3 in front, one for the compression of the body (0: none, 5: zlib) and the 16
-bytes of the schema version's UUID.
+AWS's serializers prepend a byte 3, a byte for the compression of the body (0: none, 5: zlib) and the 16 bytes
+of the schema version's UUID.
 
 Source: Confluent Platform documentation, "Wire format"; for headers and GUIDs, the code of Confluent's
 ``SchemaId`` and ``DualSchemaIdDeserializer``; ``AWSSchemaRegistryConstants`` of
@@ -26,10 +26,9 @@ class WriterSchema:
     """One writer schema and those it refers to (name → text).
 
     ``kind`` is the registry's AVRO, JSON or PROTOBUF; or STRING, RAW or INFERRED (JSON) for values without a
-    schema. ``message`` names the message of a Protobuf file, None the first. ``framed``: values begin with
-    the schema's id. ``nanos`` says what becomes of times with more digits than microseconds, in Protobuf and
-    by a JSON Schema.
-    ``renames`` maps dotted paths of fields to the columns that they have in the table instead.
+    schema. ``message`` names the message of a Protobuf file; None: the first. ``framed``: values begin with
+    the schema's id. ``nanos``: what to do with times finer than microseconds, in Protobuf and with a JSON
+    Schema. ``renames`` maps dotted paths of fields to their columns in the table, if these have other names.
     """
 
     text: str = ""
@@ -57,7 +56,7 @@ _PREFIX = struct.Struct(">bI")
 
 
 def age(key: SchemaKey) -> tuple[bool, int, str]:
-    """Sorts older schemas before newer ones as far as ids tell, and GUIDs, which tell nothing, behind them.
+    """A sort key: older schemas before newer ones, by id; then GUIDs, which show no age.
 
     >>> sorted(["6da3", 10, 9], key=age)
     [9, 10, '6da3']
@@ -66,12 +65,12 @@ def age(key: SchemaKey) -> tuple[bool, int, str]:
 
 
 def prefix(schema_id: int) -> bytes:
-    """The 5 bytes in front of a body written with ``schema_id``."""
+    """The 5 bytes before a body written with ``schema_id``."""
     return _PREFIX.pack(MAGIC, schema_id)
 
 
 def read_schema_header(header: bytes) -> tuple[SchemaKey, bytes]:
-    """The id or GUID that a header's value names, and what stands behind it.
+    """The id or GUID in a header's value, and the bytes after it.
 
     Raises ValueError if it names none.
 

@@ -1,7 +1,7 @@
 """Array operations from the native Avro reader's output to a table's columns.
 
-Every value that the reader lets through and the specification does not is found here, over the whole
-array at once, and raises ``NotRows``.
+Every value that the reader accepts but the specification does not is found here, over the whole array at
+once, and raises ``NotRows``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 def struct_of(arrays: list[pa.Array], target: pa.DataType, absent: pa.Array | None = None) -> pa.Array:
-    """A struct of ``target``, null where ``absent``; what lies under a null does not count."""
+    """A struct of ``target``, null where ``absent``; values under nulls do not count."""
     return pa.StructArray.from_arrays(arrays, fields=list(target), mask=absent)
 
 
@@ -37,7 +37,7 @@ def _raw(array: pa.Array, dtype: Any, per_value: int = 1) -> np.ndarray[Any, Any
 
 
 def spread(values: pa.Array, present: Mask) -> pa.Array:
-    """``values`` at the places that are present, null at the others."""
+    """``values`` where ``present``, null elsewhere."""
     if len(values) == len(present):
         return values
     indices = np.cumsum(present) - 1
@@ -47,7 +47,7 @@ def spread(values: pa.Array, present: Mask) -> pa.Array:
 def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
     """``values.take(indices)``, but required fields of structs that become null hold zeros, not nulls.
 
-    Parquet writers refuse nulls in a required field, even where the struct around it is null.
+    Parquet writers refuse nulls in a required field, even if the struct around it is null.
     """
     if not pa.types.is_struct(values.type):
         return values.take(indices)
@@ -60,7 +60,7 @@ def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
 
 
 def booleans(array: pa.Array) -> pa.Array:
-    """Booleans out of single bytes."""
+    """Booleans from single bytes."""
     raw = _raw(array, np.uint8)
     if (raw > 1).any():
         raise NotRows("a boolean that is neither 0 nor 1")
@@ -114,7 +114,7 @@ _HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 
 
 def uuids(array: pa.Array) -> pa.Array:
-    """UUIDs out of their text, 8-4-4-4-12 hexadecimal digits (RFC 4122)."""
+    """UUIDs from their text, 8-4-4-4-12 hexadecimal digits (RFC 4122)."""
     if len(array) and not pc.all(pc.equal(pc.binary_length(array), 36)).as_py():
         raise NotRows("text that is not a UUID")
     start = array.offset * 36
@@ -130,18 +130,18 @@ def uuids(array: pa.Array) -> pa.Array:
 
 
 def durations(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Structs of months, days and milliseconds out of three 32-bit numbers each."""
+    """Structs of months, days and milliseconds, from three 32-bit numbers each."""
     numbers = _raw(array, np.dtype("<u4"), 3).reshape(-1, 3).astype(np.int64)
     columns = [pa.array(np.ascontiguousarray(numbers[:, i])) for i in range(3)]
     return pa.StructArray.from_arrays(columns, fields=list(target))
 
 
 def decimals(logical: Decimal) -> Convert:
-    """Decimals as they are, once none has more digits than ``logical`` allows."""
+    """Decimals unchanged, after a check that none has more digits than ``logical`` allows."""
     limit = 10**logical.precision
 
     def convert(array: pa.Array) -> pa.Array:
-        # 10^precision itself is no decimal of that precision, so the limits are compared as integers.
+        # 10^precision itself does not fit that precision, so the limits are compared as integers.
         found = pc.min_max(array.view(pa.decimal128(38, 0)))
         if any(value.is_valid and abs(int(value.as_py())) >= limit for value in found.values()):
             raise NotRows("a decimal of too many digits")
@@ -151,7 +151,7 @@ def decimals(logical: Decimal) -> Convert:
 
 
 def decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) -> pa.Array:
-    """Decimals out of their bytes, where Arrow has no such decimals."""
+    """Decimals from their bytes, for decimals that Arrow does not have."""
     value_of = decimal_reader(logical)
     try:
         return pa.array([value_of(raw) for raw in array.to_pylist()], target)
@@ -160,7 +160,7 @@ def decimals_one_by_one(array: pa.Array, logical: Decimal, target: pa.DataType) 
 
 
 def check_unique_keys(array: pa.Array) -> None:
-    """Avro's map keys are unique; of two the last one counts, and the exact engine sees to that."""
+    """Refuse repeated map keys: Avro's are unique, and the exact engine takes the last of two."""
     lengths = np.diff(np.asarray(array.offsets))
     if not len(lengths) or lengths.max() < 2:
         return

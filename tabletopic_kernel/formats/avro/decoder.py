@@ -25,7 +25,7 @@ class AvroDecoder(EngineDecoder[ExactEngine]):
 
 
 def make(schema: WriterSchema) -> AvroDecoder | WholeValueDecoder | WrittenBytesDecoder:
-    """The decoder of a schema. Confluent's serializers write values of the type bytes as they are."""
+    """The decoder of a schema. Confluent's serializers write values of the type bytes unchanged."""
     references = dict(schema.references)
     if parse(schema.text, references).root == Primitive("bytes"):
         return WrittenBytesDecoder() if schema.framed else WholeValueDecoder(BinaryType())

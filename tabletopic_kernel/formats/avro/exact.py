@@ -1,12 +1,11 @@
 """The exact Avro engine: one record at a time.
 
-A schema becomes a tree of readers (``values``). A record that is not what the schema says raises
-``Refusal`` with the path to the place. Neither time nor memory can outgrow the record's own bytes:
-counts are held against the bytes that are left, items that take no bytes are counted, recursion has a
-limit.
+A schema becomes a tree of readers (``values``). A record that does not match its schema raises ``Refusal``
+with the path to the error. Neither time nor memory can outgrow the record's own bytes: counts are checked
+against the remaining bytes, items that take no bytes are counted, recursion is limited.
 
-Why not fastavro: it is no faster, and it takes negative branch and symbol indexes, integers beyond 32 and
-64 bits and any byte as a boolean; arrays whose items take no bytes have no end; deep recursion ends the
+Why not fastavro: it is not faster, and it accepts negative branch and symbol indexes, integers beyond 32 and
+64 bits and any byte as a boolean; arrays whose items take no bytes never end; deep recursion ends the
 process. The exact engine has to be the judge.
 """
 
@@ -52,15 +51,15 @@ from tabletopic_kernel.formats.avro.values import (
 )
 from tabletopic_kernel.formats.rejection import Refusal
 
-# Levels of a record inside itself. Each costs up to a few Python frames per type on the way round.
+# Levels of a record inside itself. Each costs up to a few Python frames per type on the cycle.
 MAX_RECURSION: Final = 100
-# Array items that take no bytes (nulls), per record: without a limit, 9 bytes could stand for 2^60 items,
-# and every record of a group may do so.
+# Array items that take no bytes (nulls), per record: without a limit, 9 bytes could be 2^60 items, in every
+# record of a group.
 MAX_EMPTY_ITEMS: Final = 1_000
 
 
 class ExactEngine:
-    """Reads record after record of one schema."""
+    """Reads records of one schema, one at a time."""
 
     def __init__(self, schema: AvroSchema, arrow_schema: pa.Schema) -> None:
         self._columns = columns_of(schema)
@@ -133,7 +132,7 @@ class _Budget:
 
 
 class _Compiler:
-    """Readers of one schema. ``column`` gives the values of Arrow columns, ``_json`` those of JSON."""
+    """Readers of one schema. ``column`` is for values of Arrow columns, ``_json`` for JSON."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self.budget = _Budget()
@@ -196,7 +195,7 @@ class _Compiler:
     def _recursion(self, name: str) -> Reader:
         budget, readers = self.budget, self._recursive
         if name not in readers:
-            readers[name] = read_null  # its own body meets it again
+            readers[name] = read_null  # a placeholder: its own body refers to it
             readers[name] = self._json(self._schema.recursive[name])
 
         def read(buffer: bytes, position: int) -> tuple[Any, int]:
@@ -219,7 +218,7 @@ class _Compiler:
                 if count == 0:
                     return items, position
                 if count < 0:
-                    # The block's size in bytes follows. It lets readers skip; the items say the same.
+                    # The block's size in bytes follows. It is for skipping, and the items imply it.
                     count = -count
                     size, position = read_long(buffer, position)
                     if size < 0:
@@ -283,7 +282,7 @@ def _named(name: str, read_branch: Reader) -> Reader:
 
 
 def _last_of_each_key(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    # Avro's maps have unordered, unique keys; its libraries keep the last of two.
+    # Avro's map keys are unordered and unique; its libraries keep the last of two.
     return list(dict(pairs).items())
 
 

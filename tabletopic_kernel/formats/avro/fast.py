@@ -1,17 +1,17 @@
 """The fast Avro engine: DataFusion's native reader on a whole group, with proof of the record boundaries.
 
-The bodies of one schema id, laid end to end, are the block of an Avro object container file. The file
-lives in memory (``memfd``). Its schema is ours, not the writer's: the same bytes under plainer types
-(``fast_schema``), because the reader is lax where the exact engine is strict.
+The bodies of one schema id, laid end to end, are the block of an Avro object container file. The file is in
+memory (``memfd``). Its schema is ours, not the writer's: the same bytes with simpler types (``fast_schema``),
+because the reader is lax where the exact engine is strict.
 
-*Why this is exact.* In the Kafka values every body is followed by the next value's 5-byte prefix. In the
-file those 5 bytes hold a random token, and the schema ends with ``fixed(5)``: a row is right only if its
-last field is the token. n rows that all end at one of n tokens, the last one at the end of the file, take
-one record each. A writer cannot forge the token, because it is drawn after the records were written.
+*Why this is exact.* In the Kafka values, every body is followed by the next value's 5-byte prefix. In the
+file, those 5 bytes are a random token, and the schema ends with ``fixed(5)``: a row is right only if its last
+field is the token. n rows that all end at one of n tokens, the last one at the end of the file, take one
+record each. A writer cannot forge the token, because it is drawn after the records were written.
 
-**Bounds.** The batch size is the row count and only the first batch is taken: asked for more, this reader
-spins for ever on bytes left in a block. It does what the bytes say, so its time and memory follow their
-number, except for array items that take no bytes: schemas with such items are refused.
+**Bounds.** The batch size is the row count, and only the first batch is taken: asked for more, this reader
+loops forever on bytes left in a block. Otherwise its time and memory are proportional to the bytes, except
+for array items that take no bytes: schemas with such items are refused.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 
-# Arrow's 32-bit offsets of strings and lists must hold the sum over a group. Larger groups are halved.
+# Arrow's 32-bit offsets of strings and lists must fit the sum over a group. Larger groups are halved.
 MAX_GROUP_BYTES: Final = 2**30
-# Below this, halving a group finds its bad records as soon as a walk over it does.
+# Below this, halving a group finds its bad records as fast as a walk over it.
 MIN_PREFILTERED_RECORDS: Final = 500
 _SYNC: Final = b"tabletopic-sync."
 _PROOF: Final = "proof"
@@ -61,7 +61,7 @@ class FastEngine(driver.FastEngine):
         planner = Planner()
         columns = columns_of(schema)
         plans = [planner.plan(node, f.type) for (_, node, _), f in zip(columns, arrow_schema, strict=True)]
-        # Names of our own: the proof cannot clash with a field, whatever that is called.
+        # Our own names: the proof cannot clash with a field, whatever its name.
         fields, self._convert = fields_of(plans)
         fields.append({"name": _PROOF, "type": {"type": "fixed", "name": "boundary", "size": PREFIX_BYTES}})
         record = {"type": "record", "name": "row", "fields": fields}
@@ -69,12 +69,12 @@ class FastEngine(driver.FastEngine):
         self._read_schema = self._probe(record)
 
     def _probe(self, record: dict[str, Any]) -> pa.Schema:
-        """Let the reader read one record: finds what it cannot take, gives its Arrow schema."""
+        """Let the reader read one record: finds schemas that it cannot read; returns its Arrow schema."""
         block = smallest(record)
         with _memory_file(self._header, _zigzag(1) + _zigzag(len(block)) + block + _SYNC) as path:
             try:
-                # Its planner forgets the names that its reader attaches to union branches, then fails
-                # on the difference: tell it the schema.
+                # Its planner drops the names that its reader attaches to union branches, and then fails on
+                # the difference: pass the schema explicitly.
                 found = _open(path, 1, None).schema()
                 fields = zip(found, record["fields"], strict=True)
                 schema = pa.schema([with_metadata(field, avro["type"]) for field, avro in fields])
@@ -92,7 +92,7 @@ class FastEngine(driver.FastEngine):
         begin, end = int(bodies.offsets[0]) + PREFIX_BYTES, int(bodies.offsets[-1])
         block = np.empty(end - begin + PREFIX_BYTES, np.uint8)
         block[:-PREFIX_BYTES] = bodies.data[begin:end]
-        ends = bodies.offsets[1:] - begin  # where the next prefix is
+        ends = bodies.offsets[1:] - begin  # positions of the next prefix
         for i, byte in enumerate(token):
             block[ends + i] = byte
         head = self._header + _zigzag(count) + _zigzag(len(block))
@@ -127,7 +127,7 @@ def _first_batch(frame: DataFrame) -> pa.RecordBatch:
     except Exception as error:  # DataFusion raises bare Exception
         raise NotRows(str(error)) from error
     except BaseException as error:
-        # A panic of the native code arrives as pyo3's PanicException, which is no Exception.
+        # A panic of native code becomes pyo3's PanicException, which is not an Exception.
         if type(error).__name__ != "PanicException":
             raise
         raise NotRows(f"native panic: {error}") from error
@@ -140,7 +140,7 @@ def _all_equal(proofs: pa.Array, token: bytes) -> bool:
 
 @contextmanager
 def _memory_file(*parts: bytes | memoryview) -> Iterator[str]:
-    """A path whose file holds ``parts``. In memory, and gone with the process, where Linux allows it."""
+    """A path to a file with ``parts``: where Linux allows it, in memory and gone with the process."""
     in_memory = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
     if in_memory:
         descriptor = os.memfd_create("tabletopic-avro")
@@ -151,7 +151,7 @@ def _memory_file(*parts: bytes | memoryview) -> Iterator[str]:
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             for part in parts:
                 rest = memoryview(part)
-                while rest:  # one write takes at most 2 GiB
+                while rest:  # one write accepts at most 2 GiB
                     rest = rest[file.write(rest) :]
             yield path
     finally:

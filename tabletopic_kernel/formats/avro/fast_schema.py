@@ -1,8 +1,8 @@
-"""Avro types as simpler types with the same bytes, and the conversion back to the table's columns.
+"""Maps Avro types to simpler types with the same bytes, and back to the table's columns.
 
-DataFusion's reader (arrow-avro 59) is lax in places: any branch but 0 of ``[null, T]`` is T, any byte but
-0 is true, decimals may exceed their precision, timestamps may overflow. Under these types every such
-record comes out visible and is refused here, by array operations over the whole group:
+DataFusion's reader (arrow-avro 59) is lax in places: any branch of ``[null, T]`` except 0 is T, any byte
+except 0 is true, decimals may exceed their precision, timestamps may overflow. With these types, every such
+record becomes visible and is refused here, by array operations over the whole group:
 
 | writer's type | read as | then |
 |---|---|---|
@@ -51,7 +51,7 @@ from tabletopic_kernel.formats.avro.schema import (
 from tabletopic_kernel.formats.avro.types import is_null, is_text_decimal, only_branch
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 
-# Arrow's union type codes are signed bytes; one is for the branch that must not occur.
+# Arrow's union type codes are signed bytes; one is reserved for the branch that must not occur.
 MAX_BRANCHES: Final = 126
 # The reader's decimals have up to 256 bits.
 MAX_DECIMAL_BYTES: Final = 32
@@ -61,9 +61,9 @@ ConvertAll = Callable[[Sequence[pa.Array], int], list[pa.Array]]
 
 @dataclass(frozen=True)
 class Plan:
-    """The plainer Avro type, and how its Arrow array becomes the column's.
+    """The simpler Avro type, and the conversion of its Arrow array to the column's.
 
-    ``avro`` is None for a type that takes no bytes; of the array only the length counts then.
+    ``avro`` is None for a type that takes no bytes; then only the length of the array counts.
     """
 
     avro: Any
@@ -71,7 +71,7 @@ class Plan:
 
 
 class Planner:
-    """Plans the types of one schema; named types get names of our own."""
+    """Plans the types of one schema; gives named types our own names."""
 
     def __init__(self) -> None:
         self._names = (f"t{i}" for i in itertools.count())
@@ -175,8 +175,8 @@ class Planner:
         values = [i for i in range(len(plans)) if i not in nulls]
         if sum(plan.avro is None for plan in plans) > 1:
             raise UnsupportedError("a union with several branches that take no bytes")
-        # With [null, T] the reader takes every branch but 0 for T; with three branches it looks. No other
-        # branch reads as a boolean (see _primitive), so this one cannot be a second of its type.
+        # With [null, T], the reader takes every branch except 0 for T; with three branches, it checks. No
+        # other branch reads as a boolean (see _primitive), so this type is unique.
         plain = [*("null" if plan.avro is None else plan.avro for plan in plans), "boolean"]
         if len(plain) == 2:
             plain.append(self._bytes(1))
@@ -196,7 +196,7 @@ class Planner:
 
 
 def fields_of(plans: Sequence[Plan]) -> tuple[list[dict[str, Any]], ConvertAll]:
-    """A record's fields in Avro, without those that take no bytes, and the way back to all columns."""
+    """A record's fields in Avro, without those that take no bytes, and the conversion to all columns."""
     present = [i for i, plan in enumerate(plans) if plan.avro is not None]
     fields = [{"name": f"c{i}", "type": plans[i].avro} for i in present]
 
@@ -233,7 +233,7 @@ def with_metadata(field: pa.Field, avro: Any) -> pa.Field:
 
 
 def smallest(avro: Any) -> bytes:
-    """The shortest bytes of a plain type: zeros, empty texts, first branches."""
+    """The shortest encoding of a plain type: zeros, empty texts, first branches."""
     if isinstance(avro, list):
         return b"\0" + smallest(avro[0])
     kind = avro["type"] if isinstance(avro, dict) else avro

@@ -1,8 +1,8 @@
 """Finds Avro records that do not end where they should, for all records of a group at once.
 
-Each step reads the same field of every record with array operations. What it finds is a suspicion: the fast
-engine proves the others, the exact one judges these. So it need not know every rule, only be quick: a bad
-record among a thousand must not cost the group more than a second look.
+Each step reads the same field of every record with array operations. It finds only suspects: the fast engine
+proves the others, the exact one judges these. So it need not know every rule, only be fast: a bad record
+among a thousand must not cost the group more than a second pass.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tabletopic_kernel.formats.avro.schema import (
     Union,
 )
 
-# Items of one list that are looked at; a group with longer lists is not worth the steps.
+# Items of one list that are checked; a group with longer lists is not worth the steps.
 MAX_ITEMS: Final = 64
-_NOWHERE: Final = 2**60  # beyond every end: a record that cannot go on
+_NOWHERE: Final = 2**60  # beyond every end: a record that cannot continue
 _WIDTHS: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _TooLong(Exception):  # noqa: N818 - not an error: the group is left to others
-    """A list has more items than are looked at."""
+    """A list has more items than are checked."""
 
 
 class Prefilter:
@@ -44,7 +44,7 @@ class Prefilter:
         self._root = schema.root
 
     def suspects(self, bodies: Bodies) -> Mask | None:
-        """A mask of the records that do not end where they should; None if that is not worth finding out."""
+        """A mask of the records that do not end where they should; None if finding out is not worth it."""
         data = bodies.data
         if not len(data):
             return None
@@ -57,14 +57,14 @@ class Prefilter:
 
 
 class _Walk:
-    """Where nodes of all records end."""
+    """The ends of nodes, in all records."""
 
     def __init__(self, data: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
         self._data = data
         self._last = len(data) - 1
 
     def over(self, node: AvroType, at: Places) -> Places:  # noqa: PLR0911 - one for each kind of node
-        """Positions behind ``node``, from positions before it."""
+        """The positions after ``node``, from the positions before it."""
         match node:
             case Primitive(kind) if kind in _WIDTHS:
                 return at + _WIDTHS[kind]
@@ -93,7 +93,7 @@ class _Walk:
         raise _TooLong
 
     def _varint(self, at: Places) -> tuple[Places, Places]:
-        """Zigzag numbers at these positions, and the positions behind them."""
+        """Zigzag numbers at these positions, and the positions after them."""
         byte = self._data[np.minimum(at, self._last)]
         value = (byte & 127).astype(np.int64)
         at = at + 1
@@ -128,7 +128,7 @@ class _Walk:
         open_ = np.flatnonzero(at <= self._last)
         for _ in range(MAX_ITEMS):
             count, behind = self._varint(at[open_])
-            sized = np.flatnonzero(count < 0)  # a block that says how many bytes it takes
+            sized = np.flatnonzero(count < 0)  # a block with its size in bytes
             if len(sized):
                 size, after = self._varint(behind[sized])
                 behind[sized] = self._moved(after, size)

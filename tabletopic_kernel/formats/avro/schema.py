@@ -2,11 +2,10 @@
 
 Longer than other modules, as it is the parser of one specification.
 
-Rules: Avro specification 1.12 (names, logical types; aliases of fields, while those of types play no part).
-A logical type that does not fit its base type, or whose attributes are invalid, is ignored, as the
-specification demands.
-A record that contains itself is a ``Recursion`` node at every place but the root, so that every other
-part of the tree is finite.
+Rules: Avro specification 1.12 (names, logical types; aliases of fields, but not of types). A logical type
+that does not fit its base type, or whose attributes are invalid, is ignored, as the specification demands. A
+record that contains itself is a ``Recursion`` node everywhere except at the root, so every other part of the
+tree is finite.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import Any, Final
 from tabletopic_kernel.model.columns.types import avro_meaning, doc_with_meaning
 from tabletopic_kernel.model.errors import ActionNeededError
 
-# Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.
+# Deeper types would exhaust Python's stack in PyIceberg's visitors; people write fewer than ten.
 MAX_DEPTH: Final = 64
-# References are written out at every use, so a short schema can stand for a tree without end.
+# References are expanded at every use, so a short schema can mean an endless tree.
 MAX_NODES: Final = 20_000
-# Python prints integers of up to 4,300 digits. A decimal of more is plain bytes to us.
+# Python prints integers of up to 4,300 digits. A decimal with more is plain bytes here.
 MAX_DIGITS: Final = 4_000
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -55,7 +54,7 @@ class Decimal:
 
 @dataclass(frozen=True)
 class Primitive:
-    """One of ``PRIMITIVES``; ``logical`` only where it is valid for ``kind``."""
+    """One of ``PRIMITIVES``; ``logical`` only if it is valid for ``kind``."""
 
     kind: str
     logical: str | Decimal | None = None
@@ -101,7 +100,7 @@ class Union:
 
 @dataclass(frozen=True)
 class RecordField:
-    """One field of a record; ``doc`` is None where the schema has none. ``aliases``: names it had before."""
+    """One field of a record; ``doc`` is None if the schema has none. ``aliases``: its former names."""
 
     name: str
     type: AvroType
@@ -111,7 +110,7 @@ class RecordField:
 
 @dataclass(frozen=True)
 class Record:
-    """Fields, one after the other."""
+    """Fields, in sequence."""
 
     name: str
     fields: tuple[RecordField, ...]
@@ -129,7 +128,7 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record | Recursion
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A parsed schema. Bodies in ``recursive`` hold ``Recursion`` nodes wherever they meet a cycle."""
+    """A parsed schema. Bodies in ``recursive`` have ``Recursion`` nodes at every cycle."""
 
     root: AvroType
     recursive: Mapping[str, Record] = field(default_factory=dict)
@@ -175,7 +174,7 @@ def _names_of(definition: dict[str, Any], namespace: str) -> tuple[str, str]:
 
 
 def _collect(node: Any, namespace: str, into: dict[str, tuple[dict[str, Any], str]], depth: int = 0) -> None:
-    """Every named type below ``node``, with the namespace it stands in."""
+    """Collect every named type below ``node``, with its enclosing namespace."""
     if depth > 4 * MAX_DEPTH:
         raise AvroSchemaError(f"The Avro schema nests more than {MAX_DEPTH} types. Register a flatter one.")
     if isinstance(node, list):
@@ -196,7 +195,7 @@ def _collect(node: Any, namespace: str, into: dict[str, tuple[dict[str, Any], st
 
 
 class _Builder:
-    """One parse: written-out tree, records on the path from the root, nodes counted."""
+    """One parse: the expanded tree, records on the path from the root, the number of nodes."""
 
     def __init__(self, definitions: Mapping[str, tuple[dict[str, Any], str]]) -> None:
         self._definitions = definitions
@@ -208,7 +207,7 @@ class _Builder:
     def build(  # noqa: PLR0911 - a return per Avro type
         self, node: Any, namespace: str, at_root: bool = False
     ) -> AvroType:
-        # As people count fields: what may be null is one, not three.
+        # As people count fields: an optional one is one node, not three.
         self._nodes += not (at_root or node == "null" or isinstance(node, list))
         if self._nodes > MAX_NODES or len(self._on_path) > MAX_DEPTH:
             raise AvroSchemaError(
@@ -260,7 +259,7 @@ class _Builder:
         if full not in self._cyclic:
             return self._record(node, full, inner)
         if full not in self.recursive:
-            self.recursive[full] = Record(full, ())  # its own body meets it again
+            self.recursive[full] = Record(full, ())  # a placeholder: its own body refers to it
             self.recursive[full] = self._record(node, full, inner)
         return self.recursive[full] if at_root else Recursion(full)
 
@@ -310,7 +309,7 @@ def branch_key(node: AvroType) -> str:
 
 
 def takes_bytes(node: AvroType) -> bool:
-    """Whether a value takes at least one byte; the others take none, ever."""
+    """Whether a value takes at least one byte; values of other types never take any."""
     match node:
         case Primitive(kind):
             return kind != "null"
@@ -332,7 +331,7 @@ def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _cyclic_names(definitions: Mapping[str, tuple[dict[str, Any], str]]) -> frozenset[str]:
-    """Full names of records that contain themselves, through any number of other types."""
+    """Full names of records that contain themselves, directly or through other types."""
     uses = {
         full: frozenset(_uses(definition, namespace, definitions))
         for full, (definition, namespace) in definitions.items()

@@ -15,14 +15,13 @@
 | null | string, always null |
 | a record that contains itself, or without fields; a union without branches | string: JSON |
 
-JSON text is the plain value: no names of union branches, bytes and fixed in base64, decimals as text with
-all their digits, NaN and infinities as the words "NaN", "Infinity" and "-Infinity", dates and times as the
-numbers that Avro has for them. A recursive or empty record is JSON wherever it stands; the schema's own
-top-level record keeps its columns, and only what points back to it is JSON. A top level that is no record
-(or an empty one) is one column ``_kafka_value``. Whatever is not an optional or a union with null is
-required.
+JSON text is the plain value: no names of union branches, bytes and fixed in base64, decimals as text with all
+their digits, NaN and infinities as the words "NaN", "Infinity" and "-Infinity", dates and times as Avro's
+numbers. A recursive or empty record is JSON everywhere; the schema's own top-level record keeps its columns,
+and only references back to it are JSON. A top level that is not a record (or an empty one) is one column
+``_kafka_value``. Anything that is not an optional or a union with null is required.
 
-Dates and timestamps hold the years 0001 to 9999, times the 24 hours of a day; a value beyond is refused.
+Dates and timestamps have the years 0001 to 9999, times the 24 hours of a day; other values are refused.
 """
 
 from __future__ import annotations
@@ -101,13 +100,13 @@ def iceberg_schema_of(schema: AvroSchema) -> Schema:
     """The Iceberg schema of an Avro schema; field ids 1…n, depth first, parents before children.
 
     Raises:
-        AvroSchemaError: names that Iceberg cannot tell apart.
+        AvroSchemaError: names that Iceberg cannot distinguish.
     """
     ids = itertools.count(1)
     fields = [_field(name, node, doc, ids) for name, node, doc in columns_of(schema)]
     try:
         return Schema(*fields)
-    except ValueError as error:  # a field "a.b" beside the field b of a: Iceberg takes them for one
+    except ValueError as error:  # a field "a.b" next to the field b of a: the same to Iceberg
         raise AvroSchemaError(f"{error}: a name has a dot in it. Register names without dots.") from error
 
 
@@ -149,12 +148,12 @@ def columns_of(schema: AvroSchema) -> list[tuple[str, AvroType, str | None]]:
 
 
 def is_null(node: AvroType) -> bool:
-    """Whether every value is null: Avro null, and a union of null alone."""
+    """Whether every value is null: Avro null, or a union of just null."""
     return node == Primitive("null") or (isinstance(node, Union) and node.branches == (Primitive("null"),))
 
 
 def is_json(node: AvroType) -> bool:
-    """Whether the column holds JSON text."""
+    """Whether the column has JSON text."""
     match node:
         case Recursion():
             return True
@@ -173,16 +172,16 @@ def is_nullable(node: AvroType) -> bool:
 
 
 def only_branch(node: Union) -> AvroType | None:
-    """The branch of a union that is one type, with or without null; None where there are several."""
+    """The branch of a union of one type, with or without null; None if there are several."""
     present = [branch for branch in node.branches if not is_null(branch)]
     return present[0] if len(present) == 1 else None
 
 
 def branch_fields(node: Union) -> dict[int, str]:
-    """Branch index → field name in the struct that stands for a union.
+    """Branch index → field name in the struct for a union.
 
-    A named type has its own name without namespace where that is unique in the union, else the full
-    name with ``_`` for dots.
+    A named type has its name without namespace if that is unique in the union, else the full name with ``_``
+    for dots.
     """
     keys = {i: branch_key(b) for i, b in enumerate(node.branches) if not is_null(b)}
     short = [key.rpartition(".")[2] for key in keys.values()]
@@ -196,7 +195,7 @@ def branch_fields(node: Union) -> dict[int, str]:
 
 
 def is_text_decimal(decimal: Decimal) -> bool:
-    """Whether a decimal has more digits than Iceberg's, and is kept as text."""
+    """Whether a decimal has more digits than Iceberg's, and so is kept as text."""
     return decimal.precision > MAX_DECIMAL_DIGITS
 
 

@@ -1,11 +1,11 @@
 """Readers of single Avro values, strict, and their logical types.
 
-A reader takes a buffer and a position and gives the value and the next position. It takes what the Avro
-specification allows and nothing else: otherwise it raises ``Refusal``, or IndexError at the buffer's
-end. Over-long varints (leading zeros) are allowed up to ten bytes; the specification does not forbid them.
+A reader takes a buffer and a position, and returns the value and the next position. It accepts exactly what
+the Avro specification allows: otherwise it raises ``Refusal``, or IndexError at the buffer's end. Over-long
+varints (leading zeros) are allowed up to ten bytes; the specification does not forbid them.
 
 *Why this is exact.* Decimals and times never pass through a float: a decimal is the integer of its bytes,
-moved by its scale in a context of more digits than a decimal column has (longer ones are text);
+shifted by its scale in a context of more digits than a decimal column has (longer ones are text);
 milliseconds are multiplied, never divided.
 """
 
@@ -27,7 +27,7 @@ from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
-# RFC 4122 text, as Avro 1.12 "UUID" asks; other spellings (urn:, braces, no hyphens) are refused.
+# RFC 4122 text, as Avro 1.12 "UUID" requires; other spellings (urn:, braces, no hyphens) are refused.
 _UUID_TEXT: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
@@ -76,7 +76,7 @@ def read_int(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def read_bytes(buffer: bytes, position: int) -> tuple[bytes, int]:
-    """A length and so many bytes."""
+    """A length and that many bytes."""
     length, position = read_long(buffer, position)
     end = position + length
     if length < 0:
@@ -87,7 +87,7 @@ def read_bytes(buffer: bytes, position: int) -> tuple[bytes, int]:
 
 
 def read_string(buffer: bytes, position: int) -> tuple[str, int]:
-    """A length and so many bytes of UTF-8."""
+    """A length and that many bytes of UTF-8."""
     raw, position = read_bytes(buffer, position)
     try:
         return str(raw, "utf-8"), position
@@ -146,7 +146,7 @@ PRIMITIVE_READERS: Final[dict[str, Reader]] = {
 
 
 def converted(read: Reader, convert: Callable[[Any], Any]) -> Reader:
-    """Reads as ``read`` and converts the value; ``convert`` may raise Refusal."""
+    """Reads with ``read`` and converts the value; ``convert`` may raise Refusal."""
 
     def read_converted(buffer: bytes, position: int) -> tuple[Any, int]:
         value, position = read(buffer, position)
@@ -215,7 +215,7 @@ def text_of_decimal(raw: bytes, logical: Decimal) -> str:
 
 
 def decimal_reader(logical: Decimal) -> Callable[[bytes], object]:
-    """From the bytes of a decimal to its column's value; raises Refusal beyond the precision."""
+    """A function from a decimal's bytes to its column's value; raises Refusal beyond the precision."""
     if is_text_decimal(logical):
         return lambda raw: text_of_decimal(raw, logical)
     return lambda raw: _DECIMALS.scaleb(decimal.Decimal(unscaled_of(raw, logical)), -logical.scale)
@@ -234,7 +234,7 @@ LOGICAL_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def enum_reader(symbols: tuple[str, ...]) -> Reader:
-    """Reads the symbol of an index."""
+    """Reads an index and returns its symbol."""
 
     def read(buffer: bytes, position: int) -> tuple[str, int]:
         index, position = read_int(buffer, position)
@@ -246,14 +246,14 @@ def enum_reader(symbols: tuple[str, ...]) -> Reader:
 
 
 def json_bytes(logical: str | Decimal | None) -> Callable[[bytes], str]:
-    """From bytes to their JSON value: the digits of a decimal, else base64."""
+    """A function from bytes to their JSON value: the digits of a decimal, else base64."""
     if isinstance(logical, Decimal):
         return lambda raw: text_of_decimal(raw, logical)
     return lambda raw: base64.b64encode(raw).decode()
 
 
 def json_number(value: float) -> float | str:
-    """The JSON value of a float; JSON has no NaN and infinity, so they are Protobuf's words for them."""
+    """The JSON value of a float; JSON has no NaN or infinity, so these are Protobuf's words."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,7 +1,7 @@
 """Array operations from the native JSON reader's output to a table's columns.
 
-The reader is lax here and there, or cannot say a type at all. Rows with a value that it let through and the
-exact engine may not are marked as suspects, over the whole array at once.
+The reader is lax in places, or lacks a type. Rows with a value that it accepted and the exact engine may not
+are marked as suspects, over the whole array at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
-# What the reader is asked for. Formats of text are checked and cast here: it knows more spellings.
+# The types to read. Formats of text are checked and cast here: the reader accepts more spellings.
 _NATIVE: Final = {"boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "double": pa.float64()}
 _CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 _OFFSET: Final = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
@@ -42,9 +42,9 @@ _DAY_US: Final = MILLIS_PER_DAY * 1000
 
 
 def readable(node: JsonType) -> JsonType:
-    """As much of a type as the native reader can read; raises UnsupportedError if that is not enough.
+    """The part of a type that the native reader can read; raises UnsupportedError if that is not enough.
 
-    Optional fields that it cannot read are left out: where they are not null, the rows are suspects.
+    Optional fields that it cannot read are left out: rows where they are not null are suspects.
     """
     match node:
         case Text() | MapOf():
@@ -68,7 +68,7 @@ def _readable_fields(fields: tuple[Field, ...]) -> Iterator[Field]:
 
 
 def native_type(node: JsonType, *, loose: bool) -> pa.DataType:
-    """The type to read a value of a ``readable`` type as, integers as doubles if ``loose``."""
+    """The type to read for a ``readable`` type, with integers as doubles if ``loose``."""
     match node:
         case Scalar("decimal", precision, scale):
             return pa.decimal128(precision, scale)
@@ -100,7 +100,7 @@ def with_integers(node: JsonType) -> JsonType | None:
 class Columns:
     """Converts one batch; ``suspects`` are the rows for the exact engine to judge.
 
-    ``floor``: what of times is finer than a microsecond is cut off, instead of making a suspect.
+    ``floor``: times finer than a microsecond are truncated, instead of suspect.
     """
 
     def __init__(self, count: int, *, floor: bool = False) -> None:
@@ -135,7 +135,7 @@ class Columns:
         by_name = {field.name: field for field in known.values()}
         for target in targets:
             field = by_name.get(target.name)
-            if field is None:  # JSON text, a map, or the rest: null in every row that is no suspect
+            if field is None:  # JSON text, a map, or the rest: null in every row that is not suspect
                 converted.append(pa.nulls(len(array), target.type))
                 continue
             column = columns[target.name]
@@ -165,9 +165,9 @@ class Columns:
         return pa.Array.from_buffers(target, len(array), buffers, array.null_count, children=[items])
 
     def odd_integers(self, node: JsonType, array: pa.Array, rows: Rows | None) -> None:
-        """Marks what is no integer within its type's limits, of integers that were read as doubles.
+        """Marks doubles that are not integers, or beyond their type's limits, where integers are expected.
 
-        ``node``: what ``with_integers`` leaves of a type.
+        ``node``: the result of ``with_integers`` for a type.
         """
         match node:
             case Struct(fields):
@@ -181,7 +181,7 @@ class Columns:
                 self._mark(~((np.abs(floats) < limit) & (np.trunc(floats) == floats)), rows)
 
     def _formatted(self, kind: str, array: pa.Array, target: pa.DataType, rows: Rows | None) -> pa.Array:
-        """Dates, times and UUIDs out of their text; what is not written as they are becomes null."""
+        """Dates, times and UUIDs from their text; text in another form becomes null."""
         if self._floor and kind.startswith("time"):
             array = pc.replace_substring_regex(array, _FINER, r"\1")
         fits = pc.match_substring_regex(array, _SHAPES[kind])
@@ -192,7 +192,7 @@ class Columns:
             found = uuids(array.drop_null())
             return spread_uuids(found, array) if array.null_count else found
         try:
-            if kind == "time":  # Arrow casts large texts to timestamps, and not to times
+            if kind == "time":  # Arrow casts large texts to timestamps, but not to times
                 moments = pc.binary_join_element_wise(_1970, array, _NO_TEXT).cast(pa.timestamp("us"))
                 return moments.view(pa.int64()).view(target)
             cast = array.cast(target)
@@ -235,7 +235,7 @@ def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _floats(array: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The values; 0 where there is none."""
+    """The values, with 0 for nulls."""
     filled = array.fill_null(0.0) if array.null_count else array
     floats: np.ndarray[Any, np.dtype[np.float64]] = filled.to_numpy(zero_copy_only=False)
     return floats

@@ -1,12 +1,12 @@
-"""Decodes JSON values into Arrow rows: with a JSON Schema, with a table's columns, or as Connect writes them.
+"""Decodes JSON values into Arrow rows: with a JSON Schema, with a table's columns, or in Connect's envelope.
 
-How, says ``driver``; what becomes of which value: ``formats/json/schema.py``, ``formats/json/infer.py``,
-``formats/json/types.py``.
+See ``driver`` for the method, and ``formats/json/schema.py``, ``formats/json/infer.py`` and
+``formats/json/types.py`` for the mapping of values.
 
 Kafka Connect's JsonConverter puts the schema into each record: ``{"schema":{…},"payload":{…}}`` becomes
-``{…}``; any other record stays as it is. The converter writes the schema first and always the same, so
-records are mostly cut where the first of them has its payload: what stands before is read once, and what is
-left is the payload if it is one JSON value, which the decoder proves.
+``{…}``; any other record stays as it is. The converter writes the schema first and always the same, so most
+records are cut where the first of them has its payload: the part before is read once, and the rest is the
+payload if it is one JSON value, which the decoder proves.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.wire import WriterSchema
 
-# Records without columns that are looked at before the next are read with the columns found.
+# Records to infer columns from before the next ones are read with these columns.
 SAMPLE_RECORDS: Final = 1_000
 
 
 class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
     """All records of one JSON Schema, each with its 5-byte prefix.
 
-    ``nanos``: whether times finer than a microsecond are refused or cut. Raises JsonSchemaError if the schema
-    is not valid.
+    ``nanos``: whether times finer than a microsecond are refused or truncated. Raises JsonSchemaError if the
+    schema is not valid.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
 
 
 class _ColumnsDecoder(EngineDecoder[ExactEngine]):
-    """Records of JSON for columns that are known."""
+    """Records of JSON for known columns."""
 
     def __init__(self, columns: Struct, *, rest: bool) -> None:
         rules = Rules(lenient=True)
@@ -71,11 +71,11 @@ class _ColumnsDecoder(EngineDecoder[ExactEngine]):
 
 
 class JsonDecoder(_ColumnsDecoder):
-    """Records of JSON without a schema, for a table's columns. Not for use by two threads at once.
+    """Records of JSON without a schema, for a table's columns. For one thread at a time.
 
-    ``known`` are the table's columns (its ``_kafka_*`` columns do no harm), none if there is no table.
-    After ``decode``, ``needed`` has the columns that these records need, or is None if they have them all.
-    ``reserved``: names that are no columns.
+    ``known`` are the table's columns (its ``_kafka_*`` columns do not matter), none without a table. After
+    ``decode``, ``needed`` has the columns that these records need, or is None if all exist. ``reserved``:
+    names that become no columns.
     """
 
     def __init__(self, known: Schema, reserved: Reserved | None = None) -> None:
@@ -87,11 +87,11 @@ class JsonDecoder(_ColumnsDecoder):
         self.needed: Schema | None = None
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without the refused ones: those that are no JSON.
+        """Rows in the order of ``values``, without the refused ones: those that are not JSON.
 
-        ``values``: BinaryArray or LargeBinaryArray without nulls. If ``needed`` is not None afterwards
-        the rows are none: the table must have those columns first, then the records are decoded again
-        with a decoder of them.
+        ``values``: BinaryArray or LargeBinaryArray without nulls. If ``needed`` is not None afterwards, there
+        are no rows: the table must get those columns first, then the records are decoded again with a decoder
+        for them.
         """
         wanted = _Wanted(self._known, self._columns, self._rest, self)
         done: list[Decoded] = []
@@ -108,24 +108,24 @@ class JsonDecoder(_ColumnsDecoder):
 
 
 def _parts(bodies: Bodies) -> list[Bodies]:
-    """A sample of the records, then the others, in parts after which columns may be learned."""
+    """A sample of the records, then the others, in parts; after each, columns may be learned."""
     sample = min(SAMPLE_RECORDS, len(bodies))
     return [bodies.part(0, sample), *bodies.part(sample, len(bodies)).parts(FastEngine.max_records)]
 
 
 class _Wanted:
-    """The columns that records want, of those that were decoded so far; ``decoder`` has these columns."""
+    """The columns that the records decoded so far need; ``decoder`` has these columns."""
 
     def __init__(self, known: Schema, columns: Struct, rest: bool, decoder: _ColumnsDecoder) -> None:
         self.decoder = decoder
-        decoder.exact.leftovers.clear()  # of a call that an exception ended
+        decoder.exact.leftovers.clear()  # left by a call that raised an exception
         self.needed: Schema | None = None  # what the table must have first
         self._known = known
         self._columns = columns
         self._rest = rest
 
     def learn(self, reserved: Reserved) -> None:
-        """Widen the columns by what the exact engine found none for."""
+        """Widen the columns by those that the exact engine found missing."""
         leftovers, self.decoder.exact.leftovers = self.decoder.exact.leftovers, []
         if not leftovers:
             return
@@ -134,7 +134,7 @@ class _Wanted:
             shape.add(leftover)
         wider = widened(self._known, self._columns, shape.struct(), reserved)
         if wider == self._columns and self._rest:
-            return  # it has its place: in the rest
+            return  # it has its place in the rest
         self.decoder = _ColumnsDecoder(wider, rest=self._rest)
         if not self._rest and any(self.decoder.exact.leaves_over(leftover) for leftover in leftovers):
             self._rest = True
@@ -150,12 +150,12 @@ def make(schema: WriterSchema) -> JsonSchemaDecoder:
 
 _BEGINS: Final = rb'^\s*\{\s*"(schema|payload)"\s*:'
 _JOINT: Final = b',"payload":'
-# Schemas that a group of records is cut by; records of more are read one by one.
+# How many schemas a group of records is cut by; records of further ones are read one by one.
 _MAX_HEADS: Final = 16
 
 
 class PayloadDecoder:
-    """A decoder of JSON without a schema id, for records that may carry a schema of Connect's."""
+    """A decoder of JSON without a schema id, for records that may contain a schema of Connect's."""
 
     def __init__(self, columns: Schema, reserved: Reserved | None = None) -> None:
         self._inner = JsonDecoder(columns, reserved)
@@ -171,7 +171,7 @@ class PayloadDecoder:
 
 
 def payloads(values: pa.Array) -> pa.Array:
-    """Each record's payload, or the record where it has none; binary, without nulls, as ``values``."""
+    """Each record's payload, or the record if it has none; binary, without nulls, like ``values``."""
     enveloped = pc.match_substring_regex(values, _BEGINS).to_numpy(zero_copy_only=False)
     if not enveloped.any():
         return values
@@ -204,7 +204,7 @@ def _inverse(order: Positions) -> Positions:
 
 
 def _head(record: bytes) -> bytes | None:
-    """What stands before the payload; None where that is not plain to see."""
+    """The part before the payload; None if that is not obvious."""
     at = record.find(_JOINT)
     if at < 0 or not record.endswith(b"}"):
         return None
@@ -222,7 +222,7 @@ def _is_head(head: bytes) -> bool:
 
 
 def _read(values: pa.Array) -> pa.Array:
-    """The same, one by one."""
+    """Like ``payloads``, one by one."""
     return pa.array([_payload(value) for value in values.to_pylist()], values.type)
 
 

@@ -1,9 +1,9 @@
 """The exact JSON engine: one record at a time.
 
-Types become a tree of readers (``values``). Where a record is judged by its schema, a value of another
-type is a ``Refusal`` with the path to the place. Where there is no schema (``lenient``), a value that does
-not fit its column leaves it null and is left over, as is every property that has no column: ``leftovers``
-has them where they stood. Neither time nor memory can outgrow the record's own bytes.
+Types become a tree of readers (``values``). If a schema judges the record, a value of another type is a
+``Refusal`` with the path to the error. Without a schema (``lenient``), a value that does not fit its column
+leaves it null and is left over, like every property without a column: ``leftovers`` has them in their places.
+Neither time nor memory can outgrow the record's own bytes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tabletopic_kernel.formats.json.values import Read, Rules, mismatch, scalar_
 from tabletopic_kernel.formats.rejection import Refusal
 from tabletopic_kernel.model.columns.evolution import VALUE
 
-NOTHING: Final = object()  # what is left over of a value that fits
+NOTHING: Final = object()  # the leftover of a value that fits
 _Row = dict[str, Any]
 
 
 class ExactEngine:
-    """Reads record after record of one type."""
+    """Reads records of one type, one at a time."""
 
     def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
         self._rules = rules
@@ -45,7 +45,7 @@ class ExactEngine:
         self._compiler = compiler
         self._read = compiler.reader(root)
         self._left = compiler.left_inside(root)
-        self.leftovers: list[Any] = []  # what has no column, of the records that have such
+        self.leftovers: list[Any] = []  # parts without a column, of the records that have any
 
     def row(self, body: bytes) -> _Row:
         """The columns' values of one record; raises Refusal."""
@@ -71,7 +71,7 @@ class ExactEngine:
         return {REST: json_text(left)}
 
     def leaves_over(self, value: Any) -> bool:
-        """Whether a parsed value, or what was left over of one, has no column in part."""
+        """Whether a parsed value, or what was left of one, has parts without a column."""
         return type(value) is not dict or self._left(value) is not NOTHING
 
     def batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
@@ -80,13 +80,13 @@ class ExactEngine:
         for field, storage in zip(self._arrow_schema, self._storage_types, strict=True):
             array = pa.array([row.get(field.name) for row in rows], storage)
             arrays.append(array if storage == field.type else array.cast(field.type))
-        if not arrays:  # a table has columns, a sample may have none
+        if not arrays:  # a table always has columns, a sample may have none
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
 
 class _Compiler:
-    """Readers of types, and what they leave over; ``has_left``: the last record may have left some."""
+    """Readers of types, and their leftovers; ``has_left``: the last record may have left some."""
 
     def __init__(self, rules: Rules) -> None:
         self.has_left = False
@@ -166,7 +166,7 @@ class _Compiler:
         return read
 
     def _element(self, read: Read, optional: bool) -> Callable[[Any, Any], Any]:
-        """A value of a list or map, which may be null if ``optional``."""
+        """Reads a value of a list or map, which may be null if ``optional``."""
         lenient = self._lenient
 
         def element(value: Any, index: Any) -> Any:
@@ -186,7 +186,7 @@ class _Compiler:
         return element
 
     def left(self, node: JsonType) -> Read:
-        """What of a value has no column, ``NOTHING`` if it all has one."""
+        """Reads the part of a value without a column, ``NOTHING`` if all of it has one."""
         if isinstance(node, Text) or not (self._lenient or has_rest(node)):
             return lambda value: NOTHING
         read, as_parsed = self.reader(node), _as_parsed(node)
@@ -205,7 +205,7 @@ class _Compiler:
         return left
 
     def left_inside(self, node: JsonType) -> Read:
-        """The same of a value that fits as a whole."""
+        """Like ``left``, for a value that fits as a whole."""
         match node:
             case Struct(fields):
                 return _left_of_object({field.key: self.left(field.type) for field in fields}, None)
@@ -217,7 +217,7 @@ class _Compiler:
 
 
 def _as_parsed(node: JsonType) -> type | None:
-    """The type of parsed values that are what the column stores, without a reader."""
+    """The type of parsed values that the column stores unchanged, without a reader."""
     return {"string": str, "boolean": bool}.get(node.kind) if isinstance(node, Scalar) else None
 
 

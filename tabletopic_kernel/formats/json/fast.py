@@ -1,14 +1,14 @@
 """The fast JSON engine: pyarrow's native reader on a whole group, with proof of the boundaries.
 
-*Why this is exact.* The reader reads tokens, not lines: two objects in one record would be two rows, a
-blank record none, and a record might end in the next one. So each record becomes the one property of an
-object of ours, joined as ``{"":first}{"":second}…``. Between two records the reader then sees ``}{"":``.
-Within a text this is an error (a text ends at the first quote, and no text may follow it), and outside of
-one ``}{`` is an error unless every bracket is closed. So every record begins a row, and n rows of n records
-are one of each.
+*Why this is exact.* The reader reads tokens, not lines: two objects in one record would be two rows, a blank
+record none, and a record might end in the next one. So each record becomes the only property of an object of
+ours, joined as ``{"":first}{"":second}…``. Between two records, the reader then sees ``}{"":``. Within a
+string, this is an error (a string ends at the first quote, and no string may follow it), and outside of one,
+``}{`` is an error unless every bracket is closed. So every record begins a row, and n rows of n records are
+one of each.
 
-The reader takes a group or says, mostly, at which record it stopped. What it is lax in, is marked in the
-rows it gives (``columns``) or before (``records``): those are for the exact engine to judge.
+The reader decodes a group, or mostly says at which record it stopped. Where it is lax, rows are marked in its
+result (``columns``) or before (``records``): the exact engine judges those.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tabletopic_kernel.formats.json.types import JsonType, ListOf, Scalar, Struc
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 
-# Arrow's 32-bit offsets of lists, and the reader's block size, must hold a group. Larger ones are halved.
+# Arrow's 32-bit offsets of lists, and the reader's block size, must fit a group. Larger ones are halved.
 MAX_GROUP_BYTES: Final = 2**30
 _ROW: Final = re.compile(r"in row (\d+)$")
 _CHANGED: Final = re.compile(r"Column\((?:.*/)?(.+)\) changed from (\w+) to ")
 # What a value of each of the reader's kinds may begin with.
 _BEGINS: Final = {"string": b'"', "number": rb"\-0-9", "boolean": b"tf", "array": rb"\[", "object": rb"\{"}
-_MOST_CHANGED: Final = 8  # properties that are looked for
-# One row in so many may have such a value; more are for the exact engine, as they come.
+_MOST_CHANGED: Final = 8  # properties to search for
+# One row in this many may have such a value; further ones go to the exact engine as they come.
 CHANGED_WORTH_IT: Final = 32
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
@@ -65,7 +65,7 @@ class FastEngine(driver.FastEngine):
             raise UnsupportedError("no column that the native reader could read")
         self._read_schema = pa.schema([("", native_type(self._root, loose=False))])
         self._integers = with_integers(self._root)
-        self._loose = False  # whether integers are looked for that are none, after there were some
+        self._loose = False  # whether to look for non-integers where integers must be, after there was one
         self._changed: dict[str, re.Pattern[bytes]] = {}  # properties that had values of another kind
         self._has_doubles = _has_doubles(self._root)
 
@@ -77,7 +77,7 @@ class FastEngine(driver.FastEngine):
         odd = _rows_with(self._changed.values(), records)
         if 0 < len(odd) * CHANGED_WORTH_IT <= len(records):
             records = records.without(odd)
-        else:  # it was a single one, or the same name means other things elsewhere, or all are bad
+        else:  # it was a single one, or the name has other meanings elsewhere, or all are bad
             self._changed.clear()
             if len(odd) * 4 > len(records):
                 return self._all_suspects(records)
@@ -88,7 +88,7 @@ class FastEngine(driver.FastEngine):
             raise
 
     def _learn(self, message: str) -> None:
-        """Look for the property of which the reader says that a value is of another kind, from now on."""
+        """From now on, search for the property that, by the reader's message, has a value of another kind."""
         found = _CHANGED.search(message)
         if found and found[2] in _BEGINS and len(self._changed) < _MOST_CHANGED:
             name = re.escape(json.dumps(found[1], ensure_ascii=False).encode())
@@ -100,12 +100,12 @@ class FastEngine(driver.FastEngine):
             try:
                 return self._decode(records)
             except _NotNumbersError:
-                pass  # in a row that the reader does not tell
-        # Read as doubles, integers that are none are seen, with their rows. The others are then read as
-        # what they are: that 1.0000000000000001 is no integer, a double cannot say.
+                pass  # in a row that the reader does not report
+        # Read as doubles, numbers that should be integers show, with their rows. The others are then read as
+        # integers: as a double, 1.0000000000000001 looks like one.
         odd = self._odd_integers(records)
         self._loose = 0 < len(odd) * 8 < len(records)
-        if len(odd) * 4 > len(records):  # not worth a second look
+        if len(odd) * 4 > len(records):  # not worth a second pass
             return self._all_suspects(records)
         return self._decode(records.without(odd))
 
@@ -115,10 +115,10 @@ class FastEngine(driver.FastEngine):
         return FastRows(pa.RecordBatch.from_arrays(none, schema=self._arrow_schema), every)
 
     def suspects(self, _: Bodies) -> None:
-        """See ``driver.FastEngine``: the reader says itself where it stopped."""
+        """See ``driver.FastEngine``: the reader itself says where it stopped."""
 
     def _odd_integers(self, records: Joined) -> Offsets:
-        """Rows with a number that is no integer where one has to be; nothing else is looked at."""
+        """Rows with a number that should be an integer but is not; checks nothing else."""
         if self._integers is None or not records.flat:
             raise NotRows("a number is no integer")
         schema = pa.schema([("", native_type(self._integers, loose=True))])
@@ -152,11 +152,11 @@ class FastEngine(driver.FastEngine):
 
 
 class _NotNumbersError(NotRows):
-    """A number that is no integer where one has to be."""
+    """A number should be an integer but is not."""
 
 
 def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore", "error"]) -> pa.Array:
-    """The records' values; ``others``: what becomes of what the type does not have; raises NotRows."""
+    """The records' values; ``others``: what to do with properties not in the type; raises NotRows."""
     try:
         table = pj.read_json(
             pa.BufferReader(text),
@@ -174,7 +174,7 @@ def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore",
 
 
 def _rows_with(patterns: Iterable[re.Pattern[bytes]], records: Joined) -> Offsets:
-    """Rows in which one of the patterns is found. They are suspects, for it may stand in a text."""
+    """Rows in which one of the patterns occurs. They are only suspects, as it may be in a string."""
     positions = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
     return np.unique(np.searchsorted(records.offsets, positions, side="right") - 1)
 

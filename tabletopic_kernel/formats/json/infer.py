@@ -9,11 +9,11 @@
 | objects, arrays | struct, list |
 | anything else: several of these, numbers that no column holds exactly, lists of such | string: JSON text |
 
-A column is added when it is first seen with a value: a null, an empty list or an empty object says no type.
-Every column is optional. **What a table has, stays**: int becomes long and float becomes double, which
-Iceberg can, and no type becomes another one. What does not fit is kept in ``_kafka_value_rest``, exactly as
-it was written, where it stood in the record, and so is whatever has no column: properties beyond
-``MAX_COLUMNS`` columns, empty lists and objects of unknown type, and properties called like one of the
+A column is added when it is first seen with a value: a null, an empty list or an empty object implies no
+type. Every column is optional. **Existing columns stay**: int becomes long and float becomes double, as
+Iceberg allows, and no type becomes another one. Values that do not fit are kept in ``_kafka_value_rest``,
+exactly as written, in their place in the record, and so is everything without a column: properties beyond
+``MAX_COLUMNS`` columns, empty lists and objects of unknown type, and properties named like one of the
 ``_kafka_*`` columns. So no well-formed JSON is ever refused, and none is lost.
 """
 
@@ -49,15 +49,15 @@ from tabletopic_kernel.formats.json.types import (
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE
 from tabletopic_kernel.model.columns.names import column_names
 
-MAX_COLUMNS: Final = 1_000  # with a value of their own: structs and lists count by what is in them
+MAX_COLUMNS: Final = 1_000  # with a value of their own: structs and lists count by their contents
 _RESERVED: Final = frozenset((KEY, HEADER, METADATA, VALUE, REST))
-# Lower-case names that are no columns, by the top property whose own properties they would be.
+# Lower-case names that become no columns, by the top property whose own properties they would be.
 Reserved = Mapping[str, frozenset[str]]
 _NOTHING: Final[Reserved] = {}
 _MAX_DECIMAL: Final = 10**38 - 1
-# What Iceberg can make of a column (specification, "Schema Evolution").
+# How Iceberg can promote a column (specification, "Schema Evolution").
 _PROMOTIONS: Final = {("int", "long"), ("float", "double")}
-# What holds the values of both, where there is no column yet.
+# The type for the values of both, if there is no column yet.
 _BOTH: Final = {
     frozenset(("int", "long")): Scalar("long"),
     frozenset(("int", "double")): Scalar("double"),
@@ -69,7 +69,7 @@ _BOTH: Final = {
 
 @dataclass
 class Shape:
-    """What was seen in one place of the records."""
+    """What was seen at one place in the records."""
 
     kinds: set[str] = field(default_factory=set)
     numbers: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ class Shape:
     items: Shape | None = None
 
     def add(self, value: Any) -> None:
-        """Take in a value (``formats/json/text.parse``)."""
+        """Add a value (``formats/json/text.parse``)."""
         if isinstance(value, Number):
             self.kinds.add("number")
             self.numbers.add(_number_kind(value))
@@ -95,7 +95,7 @@ class Shape:
             self.kinds.add("boolean" if isinstance(value, bool) else "string")
 
     def node(self, level: int = 0) -> JsonType | None:
-        """The type of what was seen; None if nothing tells one."""
+        """The type of the values seen; None if nothing implies one."""
         if len(self.kinds) != 1 or level > MAX_LEVELS:
             return Text() if self.kinds else None
         match next(iter(self.kinds)):
@@ -135,9 +135,9 @@ def _number_node(kinds: set[str]) -> JsonType:
 
 
 def widened(known: Schema, needed: Struct, more: Struct | None, reserved: Reserved = _NOTHING) -> Struct:
-    """``needed``, the columns wanted so far, with ``more`` taken in; ``known`` are those the table has.
+    """``needed``, the columns needed so far, extended by ``more``; ``known`` are those of the table.
 
-    What is ``reserved`` is no column, beside the names of the ``_kafka_*`` columns.
+    ``reserved`` names become no columns, and neither do the names of the ``_kafka_*`` columns.
     """
     if more is None:
         return needed
@@ -147,7 +147,7 @@ def widened(known: Schema, needed: Struct, more: Struct | None, reserved: Reserv
 
 
 def merged_columns(known: Schema, needs: Iterable[Schema]) -> Schema:
-    """What several batches need together (``JsonDecoder.needed``) of a table that has ``known``."""
+    """The columns that several batches need together (``JsonDecoder.needed``) in a table with ``known``."""
     found, rest = value_struct(known), has_rest_column(known)
     for need in needs:
         found = widened(known, found, value_struct(need))
@@ -161,7 +161,7 @@ def value_struct(schema: Schema) -> Struct:
 
 
 def has_rest_column(schema: Schema) -> bool:
-    """Whether there is a column for what has none."""
+    """Whether there is a column for properties without one."""
     return any(column.name == REST for column in schema.fields)
 
 
@@ -179,13 +179,13 @@ def _unreserved(struct: Struct, reserved: Reserved) -> tuple[Field, ...]:
 
 
 class _Budget:
-    """Columns that may still be added."""
+    """The number of columns that may still be added."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
 
     def pruned(self, node: JsonType) -> JsonType | None:
-        """As much of a new column as there is room for."""
+        """The part of a new column that there is room for."""
         if isinstance(node, Struct):
             fields = [replace(one, type=kept) for one in node.fields if (kept := self.pruned(one.type))]
             return Struct(tuple(fields), open=True) if fields else None
@@ -208,7 +208,7 @@ def _columns(node: JsonType) -> int:
 
 
 def _merge(table: JsonType | None, one: JsonType, other: JsonType, budget: _Budget) -> JsonType:
-    """A type for the values of both; ``table``: what the table has there, if it has."""
+    """A type for the values of both; ``table``: the table's type there, if it has one."""
     if one == other:
         return one
     match one, other:
@@ -236,7 +236,7 @@ def _merge_structs(table: Struct | None, one: Struct, other: Struct, budget: _Bu
     wanted = {new.key: new for new in other.fields}
     there = {old.key for old in one.fields}
     added = [new for new in other.fields if new.key not in there]
-    # Plain values first: an object with ids for names must not leave its neighbours without a column.
+    # Plain values first: an object with ids as names must not leave its neighbors without columns.
     kept = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
     fields = [
         replace(old, type=_merge(has.get(old.key), old.type, wanted[old.key].type, budget))

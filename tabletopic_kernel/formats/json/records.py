@@ -1,8 +1,8 @@
 """Joins JSON records to one text for the fast engine (see ``fast``), without those whose numbers it would
 truncate.
 
-Numbers with more digits than a double has, or too small for one, are found in the text by array operations:
-the native reader gives the nearest double and no sign that digits were lost.
+Array operations find numbers in the text that have more digits than a double, or are too small for one: the
+native reader returns the nearest double, without a sign that digits were lost.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tabletopic_kernel.formats.json.text import DOUBLE_DIGITS
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
-# The shortest fraction of too many digits: 18 of them, and the point.
+# The shortest fraction with too many digits: 18 of them, and the point.
 _RUN: Final = DOUBLE_DIGITS + 2
-# Zeros in front that are told from digits; with more of them a number is a suspect for nothing.
+# Leading zeros that are told from digits; with more of them, a number is a false suspect.
 _LEADING: Final = 8
-_EXPONENT: Final = 13  # digits of an exponent that are looked at: one more than the last part of a UUID has
-_TINY: Final = 3  # digits of the exponents of doubles' smallest
+_EXPONENT: Final = 13  # digits of an exponent that are checked: one more than in the last part of a UUID
+_TINY: Final = 3  # digits in the exponents of the smallest doubles
 _BEHIND_NUMBER: Final = np.frombuffer(b",}] \t\r\n", np.uint8)
-_CHUNK: Final = 64 * 1024  # bytes worked on at once: within the cache, and memory that malloc keeps at hand
+_CHUNK: Final = 64 * 1024  # bytes per step: fits into the cache, and into memory that malloc keeps
 
 
 def long_fractions(text: Bytes) -> Offsets:
-    """Places of fractions with more than 17 significant digits, some within quotes among them.
+    """Positions of fractions with more than 17 significant digits, including some within quotes.
 
-    Integers are none: a double beyond 2^53, which is where they lose digits, is seen by its value.
+    Not of integers: these lose digits beyond 2^53, and such a double is recognized by its value.
     """
     starts, ends = _runs(text)
     if not len(starts):
         return starts
-    # One point in each, else it is an integer.
+    # Each has one point, else it is an integer.
     points = np.flatnonzero(text == ord("."))
     after = np.searchsorted(points, starts)
     has_point = np.searchsorted(points, ends) > after
@@ -55,22 +55,22 @@ def long_fractions(text: Bytes) -> Offsets:
 
 
 def tiny_numbers(text: Bytes) -> Offsets:
-    """Places of the exponents of numbers that may be too small for a double: of three digits and more.
+    """Positions of exponents of numbers that may be too small for a double: those of three or more digits.
 
-    ``text`` ends behind the last number.
+    ``text`` ends after the last number.
     """
     positions = _negative_exponents(text)
     ends = positions + 1
     for _ in range(_EXPONENT):
         ends += (ends < len(text)) & _are_digits(text[np.minimum(ends, len(text) - 1)])
-    # A digit behind the last one looked at is as good as an end; a letter or a hyphen is that of a UUID.
+    # A digit after the last one checked is as good as an end; a letter or a hyphen belongs to a UUID.
     end = text[np.minimum(ends, len(text) - 1)]
     found: Offsets = positions[(ends - positions > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
     return found
 
 
 def _negative_exponents(text: Bytes) -> Offsets:
-    """Places of the hyphens behind an ``e`` behind a digit."""
+    """Positions of hyphens after an ``e`` after a digit."""
     found = [np.empty(0, np.int64)]
     for begin in range(0, len(text), _CHUNK):
         part = text[begin : begin + _CHUNK + 1]
@@ -107,14 +107,14 @@ def _runs(text: Bytes) -> tuple[Offsets, Offsets]:
     return starts, ends
 
 
-# Joints: 4 bytes in front of each record and 1 behind, together as long as a schema id's prefix.
+# Joints: 4 bytes before each record and 1 after it, together as long as a schema id's prefix.
 OPEN: Final = b'{"":'
 CLOSE: Final = b"}"
-# The reader makes a type of whatever the schema does not name, level by level on the stack, and dies of
-# 10,000 levels. Where a record might have so many, it is told to make no types: then it stops there.
+# For properties not in the schema, the reader infers types, level by level on the stack, and crashes at
+# 10,000 levels. If a record might have that many, it is told to infer none: then it stops there.
 MAX_BRACKETS: Final = 1_000
 _NULL: Final = np.frombuffer(b"null", np.uint8)
-# Records checked together for UTF-8 where not all of them are.
+# Records checked together for UTF-8 if not all of them are.
 _TOGETHER: Final = 64
 
 
@@ -122,7 +122,7 @@ _TOGETHER: Final = 64
 class Joined:
     """Records between their joints: ``text`` from ``offsets[i]`` to ``offsets[i + 1]`` is the i-th.
 
-    ``unfit`` are those that the reader would read wrong. ``flat``: none nests so deep that it harms.
+    ``unfit`` are those that the reader would misread. ``flat``: none is nested dangerously deep.
     """
 
     text: pa.Buffer
@@ -134,7 +134,7 @@ class Joined:
         return len(self.offsets) - 1
 
     def without(self, unfit: Offsets) -> Joined:
-        """The same, with more records that are not to be read."""
+        """The same, with further ``unfit`` records."""
         text = _blanked(np.frombuffer(self.text, np.uint8), self.offsets, unfit)
         return Joined(pa.py_buffer(text), self.offsets, np.union1d(self.unfit, unfit), self.flat)
 
@@ -142,8 +142,8 @@ class Joined:
 def join(bodies: Bodies, *, objects: bool, doubles: bool) -> Joined:
     """The records for the fast engine.
 
-    ``objects``: a record must be one; ``doubles``: digits beyond those of a double are to be found.
-    ``bodies`` have a prefix in front, or nothing.
+    ``objects``: a record must be one; ``doubles``: find digits beyond those of a double. ``bodies`` have a
+    prefix in front, or nothing.
     """
     block, offsets = _in_place(bodies) if bodies.front else _afresh(bodies)
     unfit = _not_utf8(block, offsets)
@@ -158,7 +158,7 @@ def join(bodies: Bodies, *, objects: bool, doubles: bool) -> Joined:
 
 
 def _in_place(bodies: Bodies) -> tuple[Bytes, Offsets]:
-    """One joint is written over each prefix; the first loses its first byte, which closes nothing."""
+    """Overwrite each prefix with a joint; the first loses its first byte, which would close nothing."""
     begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
     block = np.empty(end - begin + 1, np.uint8)
     block[:-1] = bodies.data[begin:end]
@@ -186,14 +186,14 @@ def _few_brackets(block: Bytes, offsets: Offsets) -> bool:
 
 
 def _no_objects(block: Bytes, offsets: Offsets) -> Offsets:
-    """Records that neither begin and end as an object does, nor with white space."""
+    """Records that do not begin and end like an object, or with white space."""
     first, last = block[offsets[:-1] + len(OPEN)], block[offsets[1:] - 1 - len(CLOSE)]
     begins, ends = (first == ord("{")) | (first <= ord(" ")), (last == ord("}")) | (last <= ord(" "))
     return np.flatnonzero(~(begins & ends))
 
 
 def _not_utf8(block: Bytes, offsets: Offsets) -> Offsets:
-    """Records that are not UTF-8. Joints are ASCII, so a whole is UTF-8 if every part of it is."""
+    """Records that are not UTF-8. Joints are ASCII, so the whole is UTF-8 if every part is."""
     if _is_utf8(block):
         return np.empty(0, np.int64)
     count = len(offsets) - 1
@@ -218,7 +218,7 @@ def _is_utf8(text: Bytes) -> bool:
 
 
 def _blanked(block: Bytes, offsets: Offsets, unfit: Offsets) -> Bytes:
-    """A copy in which those records are null. A few bytes have no room for it and stay what they are."""
+    """A copy in which these records are null. Records too short for ``null`` stay as they are."""
     copy = block.copy()
     for index in unfit.tolist():
         start, stop = offsets[index] + len(OPEN), offsets[index + 1] - len(CLOSE)

@@ -16,12 +16,12 @@
 | allOf, and $ref with siblings | one object or value that is all of them |
 | what contains itself, is empty, or has no type; more than 30 levels | string: JSON text |
 
-A property is required if it is in ``required`` and may not be null. Whatever only restricts values of a type
-(minimum, pattern, enum, if/then/else, not…) is not checked: the column can hold the value. Properties that
-the schema does not name are refused where it says so (additionalProperties or unevaluatedProperties false)
-and kept in ``_kafka_value_rest`` where it does not (``json/types``). An object without named properties
-is JSON text if anything may be in it. A top level that is no object with properties is one column
-``_kafka_value``. The top-level object keeps its columns even if something in it points back to it.
+A property is required if it is in ``required`` and may not be null. Keywords that only restrict values of a
+type (minimum, pattern, enum, if/then/else, not…) are not checked: the column can hold the value. Properties
+that the schema does not name are refused if it says so (additionalProperties or unevaluatedProperties false),
+and otherwise kept in ``_kafka_value_rest`` (``json/types``). An object without named properties is JSON text
+if it may contain anything. A top level that is not an object with properties is one column ``_kafka_value``.
+The top-level object keeps its columns even if something in it refers back to it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.names import column_names
 from tabletopic_kernel.model.columns.types import doc_with_meaning, json_meaning
 
-# References may multiply a short text without end ("billion laughs").
+# References may expand a short text endlessly ("billion laughs").
 _MAX_NODES: Final = 20_000
 _FORMATS: Final = {"date": "date", "time": "time", "date-time": "timestamptz", "uuid": "uuid"}
 _Typed = tuple[JsonType, bool]  # a type, and whether null is a value of it
@@ -68,10 +68,10 @@ _Typed = tuple[JsonType, bool]  # a type, and whether null is a value of it
 
 @dataclass(frozen=True)
 class JsonSchema:
-    """What a schema makes of a record. ``root`` has the columns.
+    """How a schema maps a record. ``root`` has the columns.
 
-    ``whole``: the record is the value of the one column, else an object with the columns' properties, or,
-    if it is ``nullable``, null: a row of nulls.
+    ``whole``: the record is the value of the only column; else it is an object with the columns' properties,
+    or, if ``nullable``, null: a row of nulls.
     """
 
     root: Struct
@@ -95,14 +95,14 @@ def parse_json_schema(text: str, references: Mapping[str, str] | None = None) ->
         return JsonSchema(Struct((Field(VALUE, VALUE, node, nullable),), open=False), whole=True)
     if any(one.name.lower() == REST for one in node.fields):
         raise JsonSchemaError(f"a property is called {REST}, the column of unmapped values; rename it")
-    if nullable:  # a record that is null has none of its columns
+    if nullable:  # a null record has none of its columns
         optional = (Field(f.key, f.name, f.type, True, f.doc) for f in node.fields)
         node = Struct(tuple(optional), node.open)
     return JsonSchema(node, whole=False, nullable=nullable)
 
 
 class _MeetsItselfError(Exception):
-    """A schema that is read right now is met again within itself."""
+    """A schema occurs within itself while it is being read."""
 
 
 class _Reader:
@@ -113,7 +113,7 @@ class _Reader:
         self._nodes = 0
 
     def top(self) -> _Typed:
-        """The type of a whole record. Struct only if it has named properties."""
+        """The type of a whole record; a Struct only if it has named properties."""
         return self._read([self._documents.root], 0, top=True)
 
     def _read(self, subschemas: list[Subschema], level: int, *, top: bool = False) -> _Typed:
@@ -145,7 +145,7 @@ class _Reader:
         if not isinstance(schema, dict):
             raise JsonSchemaError(f"a schema must be an object, not {str(schema)[:60]!r}")
         if subschema.key in both.entered:
-            return  # by another way, or by a reference to itself: it says nothing new
+            return  # reached in another way, or by a reference to itself: nothing new
         if subschema.key in self._open:
             self._recursive.add(subschema.key)
             raise _MeetsItselfError
@@ -164,7 +164,7 @@ class _Reader:
             nullable |= len(present) < len(union)
             shapes = [one for one in present if has_shape(one)]
             if both.is_scalar or (both.has_shape and not shapes):
-                continue  # the branches only restrict what is said beside them
+                continue  # the branches only restrict their siblings
             if len(present) != 1:
                 return self._union(both, present, nullable, level)
             self._take(present[0], both)
@@ -183,7 +183,7 @@ class _Reader:
         return self._one(types.pop(), both, level), nullable
 
     def _union(self, both: Keywords, branches: list[Subschema], nullable: bool, level: int) -> _Typed:
-        """Several branches: the type of all if it is one, else any JSON."""
+        """The type of several branches: the common one if there is one, else any JSON."""
         read = [self._read([one], level) for one in branches]
         nodes = {node for node, _ in read}
         nullable |= any(null for _, null in read) or not read

@@ -1,4 +1,4 @@
-"""What the keywords of a JSON Schema together determine about a value's type."""
+"""What the keywords of a JSON Schema together say about a value's type."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 from tabletopic_kernel.formats.json.schema_refs import JsonSchemaError, Subschema
 
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
-# A subschema with none of these only restricts what stands beside it.
+# A subschema with none of these only restricts its siblings.
 _SHAPES: Final = frozenset(
     (
         *("$ref", "$dynamicRef", "$recursiveRef", "type", "enum", "const", "allOf", "anyOf", "oneOf"),
         *("properties", "patternProperties", "additionalProperties", "items", "prefixItems"),
     )
 )
-# They name properties that depend on the value: evaluated ones, but no columns.
+# These name properties that depend on the value: evaluated ones, but not columns.
 _DEPENDENT: Final = frozenset(("if", "then", "else", "dependentSchemas"))
 _PYTHON_TYPES: Final = {
     type(None): "null",
@@ -30,7 +30,7 @@ _PYTHON_TYPES: Final = {
 
 @dataclass
 class Keywords:
-    """Subschemas that hold at once, with what they say of a value's type."""
+    """Subschemas that all apply, with what they say about a value's type."""
 
     types: set[str] | None = None
     nullable: bool = False
@@ -57,14 +57,14 @@ class Keywords:
 
     @property
     def closed(self) -> bool:
-        """Whether properties that are not named here may not be: some parts name more, for some values."""
-        # What some part takes, whatever it is, is evaluated.
+        """Whether unnamed properties are forbidden: for some values, some parts name more."""
+        # Anything that some part accepts counts as evaluated.
         evaluated = self.depends or self.additional_any or bool(self.additional)
         return self.additional_false or (self.unevaluated_false and not evaluated)
 
     @property
     def items_closed(self) -> bool:
-        """Whether an array ends where the items that are described one by one end."""
+        """Whether an array may have no items beyond those described one by one."""
         evaluated = self.depends or self.items_any
         return self.items_false or (self.unevaluated_items_false and not evaluated)
 
@@ -76,14 +76,14 @@ class Keywords:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is a single type that has no parts."""
+        """Whether it is a single type without parts."""
         return (
             self.types is not None and len(self.types - {"null"}) == 1 and self.types <= _SCALARS | {"null"}
         )
 
 
 def note(subschema: Subschema, both: Keywords) -> None:
-    """Take in the keywords of one subschema."""
+    """Add the keywords of one subschema."""
     schema = subschema.schema
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
@@ -130,7 +130,7 @@ def _note_items(subschema: Subschema, both: Keywords) -> None:
     most = schema.get("maxItems")
     both.items_false |= more is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
     both.unevaluated_items_false |= schema.get("unevaluatedItems") is False
-    # contains evaluates the items that it finds.
+    # ``contains`` evaluates the items that it matches.
     both.items_any |= (
         more is True or "contains" in schema or schema.get("unevaluatedItems") not in (None, False)
     )
@@ -147,7 +147,7 @@ def _both_types(one: set[str] | None, other: set[str]) -> set[str]:
 
 
 def types_of(both: Keywords) -> set[str] | None:
-    """The types of a value by what is said of it; None if that is nothing."""
+    """The types that a value may have; None if the keywords do not say."""
     if both.types:
         return both.types
     if both.values:
@@ -170,7 +170,7 @@ def is_null(subschema: Subschema) -> bool:
 
 
 def doc_of(schema: Any) -> str | None:
-    """What a subschema says to people."""
+    """A subschema's description for people."""
     doc = schema.get("description") or schema.get("title") if isinstance(schema, dict) else None
     return doc if isinstance(doc, str) else None
 

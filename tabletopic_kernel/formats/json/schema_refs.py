@@ -12,24 +12,24 @@ from tabletopic_kernel.model.errors import ActionNeededError
 
 
 class JsonSchemaError(ActionNeededError):
-    """A JSON Schema that is not valid, or beyond what a table can be."""
+    """A JSON Schema is not valid, or beyond what a table can represent."""
 
 
 @dataclass(frozen=True)
 class Subschema:
-    """A subschema and what its references are relative to: the document and the base URI."""
+    """A subschema, with the document and base URI that its references are relative to."""
 
     schema: Any
     document: str
     base: str
 
     def inner(self, schema: Any) -> Subschema:
-        """A subschema of it."""
+        """A subschema of this one."""
         return Subschema(schema, self.document, _base(schema, self.base))
 
     @property
     def key(self) -> int:
-        """What tells it from other subschemas: documents are kept, so the object itself does."""
+        """Its identity: that of the object, as documents are kept."""
         return id(self.schema)
 
 
@@ -84,13 +84,13 @@ class Documents:
 
 def _base(schema: Any, base: str) -> str:
     own = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
-    if not isinstance(own, str) or own.startswith("#"):  # an anchor, as drafts before 2019-09 write it
+    if not isinstance(own, str) or own.startswith("#"):  # an anchor in the form of drafts before 2019-09
         return base
     return urldefrag(urljoin(base, own)).url
 
 
 def _named(root: Subschema) -> Iterator[tuple[str, Subschema]]:
-    """Every subschema that has a URI of its own: by ``$id`` (``id`` in draft 4), anchor, or as a document."""
+    """Every subschema with its own URI: by ``$id`` (``id`` in draft 4), anchor, or as a document."""
     todo = [root]
     yield root.base, root
     while todo:

@@ -1,10 +1,10 @@
 """JSON text to Python values and back, without loss.
 
-Numbers stay the text they were written as (``Number``) until a column's type is known: nothing is rounded
-on the way. Stricter than Python's own reader, and as strict as RFC 8259 and the records' safety ask:
+Numbers stay in their original text (``Number``) until a column's type is known: nothing is rounded on the
+way. Stricter than Python's own reader, and as strict as RFC 8259 and the records' safety require:
 
-- UTF-8 without a byte order mark; no NaN and Infinity; no lone surrogates (they are no text),
-- a name twice in one object is refused: RFC 8259 §4 leaves open which of the two counts,
+- UTF-8 without a byte order mark; no NaN or Infinity; no lone surrogates (they are not text),
+- a name that occurs twice in one object is refused: RFC 8259 §4 leaves open which one counts,
 - at most ``MAX_DEPTH`` objects and arrays within each other.
 """
 
@@ -20,18 +20,18 @@ MAX_LONG: Final = 2**63 - 1
 MAX_INT: Final = 2**31 - 1
 # Every integer up to here is a double, and no integer beyond reads as one below.
 EXACT_DOUBLE: Final = 2**53
-# A double's 17 significant digits tell it from every other double; a writer of doubles needs no more.
+# 17 significant digits distinguish a double from every other; a writer of doubles needs no more.
 DOUBLE_DIGITS: Final = 17
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _INTEGER: Final = re.compile(r"-?\d+")
-_SAFE_DIGITS: Final = 15  # so many digits are always told apart by doubles
+_SAFE_DIGITS: Final = 15  # doubles distinguish all numbers of this many digits
 _LONG_DIGITS: Final = 18  # fewer are always within 64 bits
-# Powers of ten beyond these belong to no type; arithmetic with them would be a bomb.
+# Powers of ten beyond these fit no type; arithmetic with them would be a bomb.
 _MAX_EXPONENT: Final = 400
 
 
 class JsonTextError(ValueError):
-    """Text that is not JSON, or not within the limits; ``reason`` is a short class."""
+    """Text is not JSON, or exceeds the limits; ``reason`` is a short class."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ def parse(value: bytes) -> Any:
 
 
 def _whole(text: str) -> Any:
-    """The value that fills the text. The scanner alone takes half the time of the decoder around it."""
+    """The value that fills the text. The scanner alone takes half the time of the full decoder."""
     try:
         found, end = _SCAN(text, 0)
     except StopIteration:  # white space at the beginning, or no value
@@ -114,7 +114,7 @@ _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_text(value: Any) -> str:
-    """The shortest JSON text of a parsed value; numbers as they were written, names in their order."""
+    """The shortest JSON text of a parsed value; numbers as written, names in their order."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -125,17 +125,17 @@ def json_text(value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text for a message, in quotes and not too long."""
+    """A text for a message, in quotes and shortened."""
     return _quoted(text if len(text) <= 60 else f"{text[:60]}…").encode(errors="replace").decode()
 
 
 def is_integer_text(number: Number) -> bool:
-    """Whether it was written without fraction and exponent."""
+    """Whether it is written without fraction and exponent."""
     return _INTEGER.fullmatch(number) is not None
 
 
 def integer_of(number: Number, limit: int) -> int | None:
-    """The integer from -limit-1 to limit that it is, whichever way it was written; else None.
+    """The number as an integer from -limit-1 to limit, however it is written; None if it is not one.
 
     >>> integer_of(Number("1.0e2"), MAX_LONG), integer_of(Number("1.5"), MAX_LONG)
     (100, None)
@@ -159,10 +159,10 @@ def decimal_of(text: str) -> Decimal | None:
 
 
 def double_of(number: Number) -> float | None:
-    """The double that stands for it; None if there is none that a reader would take for the same number.
+    """The number as a double; None if no double would be the same number to readers.
 
-    A number of no more digits than a double has (17) is the nearest double, as every reader takes it. One of
-    more digits, and an integer beyond 2^53, must be exactly a double, or what a double prints as.
+    A number with at most a double's digits (17) is the nearest double, as for every reader. One with more
+    digits, and an integer beyond 2^53, must be exactly a double, or the text that a double prints as.
 
     >>> double_of(Number("0.1")), double_of(Number("9007199254740993")), double_of(Number("1e999"))
     (0.1, None, None)
@@ -188,7 +188,7 @@ def double_of(number: Number) -> float | None:
 
 
 def significant_digits(number: str) -> int:
-    """Digits from the first that is not 0 to the last that is written.
+    """The number of digits from the first nonzero one to the last written one.
 
     >>> significant_digits("-0.0012500e-7"), significant_digits("100"), significant_digits("0.0")
     (5, 3, 0)

@@ -7,12 +7,11 @@
 | ListOf, MapOf | list, map<string, …> |
 | Struct | struct |
 
-**Nothing is lost in silence.** A property that has no column, where the schema allows it, is kept in the
-one column ``_kafka_value_rest``: a JSON object in which it stands where it stood in the record. Elements of
-lists keep their position there (null for those that fit). A null is as good as an absent property.
+**Nothing is silently lost.** A property without a column, if the schema allows it, is kept in the column
+``_kafka_value_rest``: a JSON object in which it has the same place as in the record. Elements of lists keep
+their position there (null for those that fit). A null counts as an absent property.
 
-**Names.** As ``model/columns/names.py`` says; the name as JSON has it stands in the column's doc where it is
-another.
+**Names.** See ``model/columns/names.py``; if the name in JSON differs, it is in the column's doc.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ from pyiceberg.types import (
 from tabletopic_kernel.model.columns.names import doc_with_original, original_name
 
 REST: Final = "_kafka_value_rest"
-# Levels of structs, lists and maps in a table; what lies deeper is JSON text. Engines and people give up
-# long before; file formats count their levels in small numbers.
+# Levels of structs, lists and maps in a table; deeper ones are JSON text. Engines and people give up long
+# before; file formats count levels in small numbers.
 MAX_LEVELS: Final = 30
 TEXT_DOC: Final = "any JSON, as text"
 
@@ -155,7 +154,7 @@ def iceberg_type(node: JsonType, ids: Iterator[int]) -> IcebergType:
 
 
 def iceberg_schema(root: Struct, *, rest: bool) -> Schema:
-    """The columns of a record, with the rest's at the end if asked for; field ids 1…n."""
+    """The columns of a record, with the rest's at the end if requested; field ids 1…n."""
     ids = itertools.count(1)
     columns = iceberg_fields(root, ids)
     if rest:
@@ -164,13 +163,13 @@ def iceberg_schema(root: Struct, *, rest: bool) -> Schema:
 
 
 def rest_column(field_id: int) -> NestedField:
-    """The column of what has no column."""
+    """The column for everything without a column."""
     doc = "JSON: what of the value has no column that fits, where it stood"
     return NestedField(field_id, REST, StringType(), required=False, doc=doc)
 
 
 def has_rest(root: JsonType) -> bool:
-    """Whether a value may hold what has no column."""
+    """Whether a value may have parts without a column."""
     match root:
         case Struct(fields, is_open):
             return is_open or any(has_rest(field.type) for field in fields)
@@ -180,9 +179,9 @@ def has_rest(root: JsonType) -> bool:
 
 
 def struct_of_table(fields: Iterable[NestedField]) -> Struct:
-    """The object that fills columns of a table. Columns that JSON cannot fill are left out.
+    """The object that fills the columns of a table, without columns that JSON cannot fill.
 
-    Names and JSON text are told by the columns' docs, so the table alone says how it is filled.
+    The columns' docs have the names, and which are JSON text, so the table alone determines how it is filled.
     """
     found = []
     for field in fields:

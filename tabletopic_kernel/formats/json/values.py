@@ -1,11 +1,11 @@
 """Strict readers of single JSON values: from a parsed value to a column's value.
 
-A reader takes a value that is not null (see ``formats/json/text``) and gives what the Arrow column stores:
+A reader takes a value that is not null (see ``formats/json/text``) and returns the Arrow column's storage:
 integers for dates (days), times and timestamps (µs), bytes for UUIDs. Otherwise it raises ``Refusal``.
 
-Dates and times are those of RFC 3339 §5.6. A time of day may lack its offset from UTC and is given in UTC;
-a timestamp with time zone must have one. What is finer than a microsecond is refused, or cut down to the
-microsecond before it where the topic's settings ask for that: ``floor``.
+Dates and times are those of RFC 3339 §5.6. A time of day may lack its offset from UTC and is returned in UTC;
+a timestamp with time zone must have one. Values finer than a microsecond are refused, or truncated to the
+microsecond before if the topic's settings say so: ``floor``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TIMESTAMPS: Final = re.compile(f"{_DATE}[Tt ]{_TIME}{_OFFSET}")
 _UUIDS: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _DECIMALS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SINGLE: Final = struct.Struct("<f")
-_CONTEXT: Final = Context(prec=1000)  # more digits than decimal_of() lets through: nothing is rounded
+_CONTEXT: Final = Context(prec=1000)  # more digits than decimal_of() accepts: nothing is rounded
 _DAY_US: Final = MILLIS_PER_DAY * 1000
 _ORDINAL_OF_1970: Final = 719_163
 
@@ -52,8 +52,8 @@ _ORDINAL_OF_1970: Final = 719_163
 class Rules:
     """How both engines read a record.
 
-    ``whole``: it is the value of the one column; ``nullable``: it may be null instead of an object;
-    ``lenient``: there is no schema that judges it; ``floor``: times finer than a microsecond are cut.
+    ``whole``: it is the value of the only column; ``nullable``: it may be null instead of an object;
+    ``lenient``: no schema judges it; ``floor``: times finer than a microsecond are truncated.
     """
 
     whole: bool = False
@@ -121,7 +121,7 @@ def _float(value: Any) -> float:
 
 
 def decimal_reader(precision: int, scale: int) -> Read:
-    """Decimals from numbers, or from text as writers of money like it."""
+    """Decimals from numbers, or from text, as often used for money."""
     limit = 10**precision
 
     def read(value: Any) -> Decimal:
@@ -137,7 +137,7 @@ def decimal_reader(precision: int, scale: int) -> Read:
 
 
 def _match(form: re.Pattern[str], kind: str, example: str, value: Any) -> re.Match[str]:
-    """The parts of text that is written as it must be."""
+    """The parts of text in the required form; raises Refusal."""
     if type(value) is not str:
         raise mismatch(f"a {kind} as text", value)
     match = form.fullmatch(value)
@@ -219,7 +219,7 @@ READERS: Final[dict[str, Read]] = {
 
 
 def scalar_reader(node: Scalar, *, floor: bool = False) -> Read:
-    """The reader of a scalar type; ``floor``: what is finer than a microsecond is cut, not refused."""
+    """The reader of a scalar type; ``floor``: values finer than a microsecond are truncated, not refused."""
     match node.kind:
         case "decimal":
             return decimal_reader(node.precision, node.scale)

@@ -1,7 +1,7 @@
 """From the native reader's simple arrays (``fast_schema``) to a table's columns, with their wire sizes.
 
-Each type has a class with two methods. ``sizes`` says how many bytes each element takes on the wire, as
-writers encode it, without tag and length prefix. ``convert`` gives the column's values, and marks the rows
+Each type has a class with two methods. ``sizes`` returns how many bytes each element takes on the wire, as
+writers encode it, without tag and length prefix. ``convert`` returns the column's values, and marks the rows
 that only the exact engine can judge.
 """
 
@@ -36,12 +36,12 @@ _TEXTS: Final = frozenset({"string", "bytes"})
 
 
 class Column(Protocol):
-    """A type of a single value. ``has_prefix``: a length stands before it."""
+    """A type of a single value. ``has_prefix``: it has a length prefix."""
 
     has_prefix: bool
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """Bytes on the wire of each element."""
+        """The bytes of each element on the wire."""
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         """The values as ``target``; null where ``raw`` is."""
@@ -75,7 +75,7 @@ class ScalarColumn:
 
 
 class EnumColumn:
-    """Names of numbers."""
+    """Enums: names for numbers."""
 
     has_prefix = False
 
@@ -93,7 +93,7 @@ class EnumColumn:
 
 
 class JsonColumn:
-    """Bytes of messages that are JSON text."""
+    """Messages that become JSON text, as bytes."""
 
     has_prefix = True
 
@@ -118,7 +118,7 @@ class JsonColumn:
             except Refusal:
                 found.append("")
                 bad[i] = True
-        scope.mark(bad)  # the sizes say nothing of what is within
+        scope.mark(bad)  # the sizes say nothing about the content
         return pa.array(found, target)
 
 
@@ -136,10 +136,10 @@ class MessageColumn:
         return self.sizes_of(self._children(raw))
 
     def _children(self, raw: pa.Array) -> list[pa.Array]:
-        return [raw.field(name_of(field.number)) for field in self.fields]  # the reader's order is another
+        return [raw.field(name_of(field.number)) for field in self.fields]  # the reader's order differs
 
     def sizes_of(self, raw: list[pa.Array]) -> Sizes:
-        """The same of a message's fields."""
+        """Like ``sizes``, from a message's fields."""
         total: Sizes = 0
         for field, array in zip(self.fields, raw, strict=True):
             total = total + field.sizes(array)
@@ -156,7 +156,7 @@ class MessageColumn:
     ) -> list[pa.Array]:
         """The columns of a message's fields."""
         for oneof in self._oneofs:
-            # The last one on the wire counts, and the arrays do not know which that is.
+            # The last one on the wire counts, and the arrays do not show which that is.
             members = [self.fields[i].is_set(raw[i]) for i in oneof]
             scope.mark(np.add.reduce(members, dtype=np.int64) > 1)
         return [
@@ -176,7 +176,7 @@ class MomentColumn(MessageColumn):
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         """See ``Column``."""
         seconds, nanos = numbers(raw.field(0)), numbers(raw.field(1))
-        narrow(raw.field(1), True, scope)  # marks what is no int32
+        narrow(raw.field(1), True, scope)  # marks values that are not int32
         micros, bad = self._many(seconds, nanos, self._sub_micros)
         scope.mark(bad)
         return pa.Array.from_buffers(target, len(raw), [raw.buffers()[0], pa.py_buffer(micros)])
@@ -197,10 +197,10 @@ class FieldColumn(Protocol):
     number: int
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """Bytes on the wire in each message, tags and all."""
+        """The bytes in each message on the wire, including tags."""
 
     def is_set(self, raw: pa.Array) -> Mask:
         """Whether each message has it."""
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """The values as ``target``, null only where an optional field is not set."""
+        """The values as ``target``; null only where an optional field is not set."""

@@ -1,10 +1,10 @@
 """Decodes Confluent-framed Protobuf values of one schema into Arrow rows.
 
-A schema id names a file, and message indexes behind it say which message of the file a record holds
-(``schema/message_indexes``). A decoder takes one message: the file's first, or the one that is asked for by
-name. Records of other messages are refused, because they have other columns.
+A schema id names a file, and the message indexes after it say which message of the file a record contains
+(``schema/message_indexes``). A decoder decodes one message: the file's first, or the one requested by name.
+It refuses records of other messages, as these have other columns.
 
-How the records of one message are decoded, says ``driver``.
+For how the records of one message are decoded, see ``driver``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
     Args:
         schema: .proto text, or a FileDescriptorProto in base64.
         references: the files that the schema imports, by name, in either form.
-        message: the message that the records hold, with or without its package; None for the first.
-        sub_micros: what becomes of a Timestamp or Duration with more digits than microseconds.
+        message: the records' message, with or without its package; None for the first.
+        sub_micros: what to do with a Timestamp or Duration finer than microseconds.
 
     Raises:
         ProtobufSchemaError: the schema does not compile, has no such message, or is beyond our limits.
@@ -93,12 +93,12 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
         return Decoded(rows, refused)
 
     def decode_bodies(self, values: pa.Array) -> Decoded:
-        """The same of values that are bare messages, without prefix and message indexes."""
+        """Like ``decode``, for bare messages, without prefix and message indexes."""
         frame = pa.scalar(bytes(PREFIX_BYTES) + self._headers[0], values.type)
         return self.decode(pc.binary_join_element_wise(frame, values, pa.scalar(b"", values.type)))
 
     def _why_not_ours(self, body: bytes) -> tuple[str, str]:
-        """Why a body does not begin with the message indexes of our message."""
+        """The reason and message for a body that does not begin with our message's indexes."""
         try:
             path, _ = read_header(body, 0)
         except ValueError as error:

@@ -1,8 +1,8 @@
 """The exact Protobuf engine: Google's parser, one record at a time, after a strict check of the bytes.
 
-*Why this is exact.* The parser skips what it does not know, and takes a field of another wire type for an
-unknown one; so ``wire`` walks over the bytes first and rejects what the schema does not say. The parser then
-reads the same bytes under plain types (``fast_schema``), in which each value keeps all its bits.
+*Why this is exact.* The parser skips unknown fields, and takes a field with another wire type for an unknown
+one; so ``wire`` first walks over the bytes, and rejects anything that does not match the schema. The parser
+then reads the same bytes with plain types (``fast_schema``), in which each value keeps all its bits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Read = Callable[[Any], Any]  # from a plain message to a field's value
 
 
 class ExactEngine:
-    """Reads record after record of one message type."""
+    """Reads records of one message type, one at a time."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Compiler:
         self._sub_micros = sub_micros
 
     def message(self, node: Message) -> Convert:
-        """From a plain message to its fields' values, by name."""
+        """A function from a plain message to its fields' values, by name."""
         reads = [(field.name, self._field(field)) for field in node.fields]
 
         def read(message: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class _Compiler:
         return read
 
     def _entry(self, key: str, value: Element) -> Callable[[Any], tuple[Any, Any]]:
-        """From an entry of a map to key and value; of equal keys the caller keeps the last."""
+        """A function from a map's entry to key and value; of equal keys, the caller keeps the last."""
         key_name, value_name = name_of(1), name_of(2)
         convert_key, convert = self._element(Scalar(key)), self._element(value)
         return lambda entry: (convert_key(getattr(entry, key_name)), convert(getattr(entry, value_name)))

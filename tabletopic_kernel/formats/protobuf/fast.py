@@ -1,23 +1,23 @@
 """The fast Protobuf engine: ptars' native reader on a whole group, with proof of what it read.
 
-The reader takes plain types of our own (``fast_schema``). It is lax: it takes a field that has another wire
-type for an unknown one, overlooks the rest of a list of fixed-width numbers, cuts tags to 32 bits. It never
-looks beyond a value's own bytes, so that no record can shift another.
+The reader gets our own plain types (``fast_schema``). It is lax: it takes a field with another wire type for
+an unknown one, overlooks the rest of a list of fixed-width numbers, truncates tags to 32 bits. It never reads
+beyond a value's own bytes, so no record can shift another.
 
-*Why this is exact.* From the columns it is computed how many bytes the message takes as writers encode it
-(Protobuf documentation, "Encoding": each field once, shortest varints, packed as declared). No way to write
-the same values is shorter. So where that is the length of the body, the reader has taken every byte for a
-value of the schema. Any other record goes to the exact engine: damaged ones, and valid ones with unknown
-fields or from a writer with ways of its own. What is JSON text is proved by the check of its own bytes.
+*Why this is exact.* From the columns, we compute how many bytes the message takes as writers encode it
+(Protobuf documentation, "Encoding": each field once, shortest varints, packed as declared). No encoding of
+the same values is shorter. So if that is the length of the body, the reader has taken every byte for a value
+of the schema. All other records go to the exact engine: damaged ones, and valid ones with unknown fields or
+from a writer with its own ways. JSON text is proved by the check of its own bytes.
 
 *Bounds.* The reader keeps a table of all field numbers up to the largest: schemas with giant ones are
-refused, and those with groups, which it skips. Unknown groups take its stack, one level for each within
-another: no long value is given to it that google's parser has not taken.
+refused, and so are those with groups, which it skips. Nested unknown groups use its stack, one level each: it
+gets no long value that Google's parser has not accepted.
 
-*The prefilter* finds the records that are no Protobuf messages at all, with few calls of google's parser. In
-the Kafka values there are at least 6 bytes in front of every body: schema id and message indexes. With the
-tag of a field and the body's length in their place, records laid end to end are one message that holds a list
-of messages. The parser takes it whole, or refuses it; then it is asked for each of the records.
+*The prefilter* finds the records that are not Protobuf messages at all, with few calls of Google's parser.
+The Kafka values have at least 6 bytes in front of every body: schema id and message indexes. With a field's
+tag and the body's length in their place, records laid end to end are one message with a list of messages. The
+parser accepts it as a whole, or refuses it; then it checks each of the records.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from tabletopic_kernel.formats.protobuf.values import Numbers, Scope, SubMicros
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 
-# Few enough that a bad one is found cheaply among them, and enough that a call costs little for each.
+# Few enough to find a bad one among them cheaply, and enough that a call costs little for each.
 RECORDS_AT_ONCE: Final = 64
 _LENGTH_BYTES: Final = 5  # the longest varint of a length; shorter lengths are padded
 _MAX_TAG_BYTES: Final = 5
-_TAG: Final = 1 << 3 | 2  # field 1, bytes of a length
+_TAG: Final = 1 << 3 | 2  # field 1, length-delimited
 
 
 class Prefilter:
-    """Tells messages of one type from other bytes."""
+    """Distinguishes messages of one type from other bytes."""
 
     def __init__(self, plain: Plain) -> None:
         self._parse = GetMessageClass(plain.root).FromString
@@ -60,7 +60,7 @@ class Prefilter:
         return _takes(self._parse, body)
 
     def unreadable(self, bodies: Bodies) -> Mask:
-        """A mask of the bodies that are no messages; each has prefix and message indexes in front."""
+        """A mask of the bodies that are not messages; each has prefix and message indexes in front."""
         body = bodies.front
         begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
         offsets = bodies.offsets - begin
@@ -85,7 +85,7 @@ def _takes(parse: Any, raw: memoryview | bytes) -> bool:
 
 
 def _with_lengths(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: Numbers, body: int) -> Any:
-    """A copy of the values with tag and length, as long varints, in place of what is before each body."""
+    """A copy of the values with tag and length, as long varints, in place of the bytes before each body."""
     out = data.copy()
     starts, lengths = offsets[:-1], np.diff(offsets) - body
     tag_bytes = body - _LENGTH_BYTES
@@ -98,10 +98,10 @@ def _with_lengths(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: Numbers, b
     return out
 
 
-# Arrow's 32-bit offsets of the values must hold the sum over a group. Larger groups are halved.
+# Arrow's 32-bit offsets of the values must fit the sum over a group. Larger groups are halved.
 MAX_GROUP_BYTES: Final = 2**30
-# The native reader enters unknown groups without a limit, and a group takes a byte at least. It was seen to
-# survive 100,000 levels and not 1,000,000. Google's parser looks at longer values first; it has a limit.
+# The native reader enters unknown groups without a limit, and a group takes at least one byte. It was seen to
+# survive 100,000 levels, but not 1,000,000. Google's parser checks longer values first; it has a limit.
 LONG_BYTES: Final = 16 * 1024
 # 16 bytes each, in every call.
 MAX_FIELD_NUMBERS: Final = 1_000_000
@@ -148,7 +148,7 @@ class FastEngine(driver.FastEngine):
         return FastRows(pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema), suspects)
 
     def suspects(self, bodies: Bodies) -> Mask:
-        """See ``driver.FastEngine``: the records that are no messages."""
+        """See ``driver.FastEngine``: the records that are not messages."""
         return self._prefilter.unreadable(bodies)
 
     def _read(self, values: pa.Array) -> list[pa.Array]:
@@ -157,7 +157,7 @@ class FastEngine(driver.FastEngine):
         except ValueError as error:
             raise NotRows(str(error)) from error
         except BaseException as error:
-            # A panic of the native code arrives as pyo3's PanicException, which is no Exception.
+            # A panic of native code becomes pyo3's PanicException, which is not an Exception.
             if type(error).__name__ != "PanicException":
                 raise
             raise NotRows(f"native panic: {error}") from error
@@ -173,10 +173,10 @@ def _narrow(bodies: Bodies) -> pa.Array:
 
 
 def _with_plain_headers(values: pa.Array, header_bytes: int) -> pa.Array:
-    """The values with message indexes as the reader understands them.
+    """The values with message indexes in the form that the reader understands.
 
-    It takes their number for an unsigned varint, where it is a zigzag one. The byte 0 is the same in both;
-    of more bytes, the first one becomes the number of those that follow.
+    It reads their number as an unsigned varint, but it is a zigzag one. The byte 0 is the same in both; if
+    there are more bytes, the first one becomes the number of the following ones.
     """
     if header_bytes == 1:
         return values

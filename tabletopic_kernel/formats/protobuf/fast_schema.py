@@ -1,4 +1,4 @@
-"""A message type as simpler types with the same bytes, for the engines to read.
+"""Maps a message type to simpler types with the same bytes, for the engines to read.
 
 | schema's type | read as | so that |
 |---|---|---|
@@ -59,11 +59,11 @@ def name_of(number: int) -> str:
 
 
 class Plain:
-    """The plain types of a message type: ``file`` holds them, ``root`` is the top one, ``batch`` many of it.
+    """The plain types of a message type: ``file`` has them, ``root`` is the top one, ``batch`` many of it.
 
     Args:
         root: the tree.
-        pool: where the schema's own files are; without it, the types are those for the native reader.
+        pool: the pool with the schema's own files; without it, the types are those for the native reader.
     """
 
     def __init__(self, root: Message, pool: DescriptorPool | None = None) -> None:
@@ -71,7 +71,7 @@ class Plain:
         self._pool = DescriptorPool() if pool is None else pool
         self._proto = FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
         self._editions = has_groups(root)
-        if self._editions:  # proto3 has no groups, and proto2 has its own ways with text and enums
+        if self._editions:  # proto3 has no groups, and proto2 treats text and enums differently
             self._proto.syntax = "editions"
             self._proto.edition = EDITION_2023
         self._names: dict[str, str] = {}
@@ -162,6 +162,6 @@ def has_groups(root: Message) -> bool:
 
 
 def largest_numbers(root: Message) -> int:
-    """The sum of the largest field numbers of all messages, as often as they stand in the tree."""
+    """The sum of the largest field numbers of all messages, as often as they occur in the tree."""
     messages = [node for node in walk(root) if isinstance(node, Message)]
     return sum(max(field.number for field in message.fields) for message in messages)

@@ -1,4 +1,4 @@
-"""Fields of messages, from the native reader's simple arrays to columns: see ``columns``."""
+"""Fields of messages: from the native reader's simple arrays to columns, see ``columns``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SingleField:
 
 
 class JsonField:
-    """A field of one message that is JSON text; the reader gives the pieces that are on the wire."""
+    """A field of one message that becomes JSON text; the reader returns its pieces on the wire."""
 
     def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
         self.number = number
@@ -136,7 +136,7 @@ class ListField:
 
 
 class MapField(ListField):
-    """A map, as a list of entries. Of equal keys the last counts, which the exact engine sees to."""
+    """A map, as a list of entries. Of equal keys the last counts, which the exact engine handles."""
 
     def __init__(self, number: int, entry: MessageColumn) -> None:
         super().__init__(number, entry, packed=False)

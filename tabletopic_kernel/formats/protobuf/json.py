@@ -1,8 +1,8 @@
-"""JSON text of Protobuf messages that have no columns: see ``formats/protobuf/schema/types.py``.
+"""JSON text for Protobuf messages that have no columns: see ``formats/protobuf/schema/types.py``.
 
-Source: Protobuf documentation, "ProtoJSON Format". What differs: names are those of the .proto file, maps are
-sorted by key (the parser keeps no order), and NaN and infinities within Struct are words, where
-Protobuf's libraries fail.
+Source: Protobuf documentation, "ProtoJSON Format". Differences: names are those of the .proto file, maps are
+sorted by key (the parser keeps no order), and NaN and infinities within Struct are words, on which Protobuf's
+libraries fail.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class JsonTexts:
         self._pool = pool
 
     def of(self, name: str, levels: int) -> Text:
-        """From the bytes of a message of the type ``name`` to its JSON text; it may raise Refusal.
+        """A function from the bytes of a ``name`` message to its JSON text; it may raise Refusal.
 
-        ``levels``: of messages that the bytes may hold, their own counted.
+        ``levels``: of messages that the bytes may have, including their own.
         """
         descriptor = self._pool.FindMessageTypeByName(name)
         checker, message_class = WireChecker(descriptor), GetMessageClass(descriptor)
@@ -122,7 +122,7 @@ class JsonTexts:
             case FieldDescriptor.TYPE_DOUBLE:
                 return json_number(value)
             case FieldDescriptor.TYPE_FLOAT:
-                return json_number(float(str(np.float32(value))))  # the fewest digits of 32 bits
+                return json_number(float(str(np.float32(value))))  # the shortest text for 32 bits
         return value
 
     def _any(self, message: Message) -> Any:
@@ -143,7 +143,7 @@ def parse_message(message_class: Any, raw: bytes) -> Message:
     """A message of checked bytes."""
     try:
         return message_class.FromString(raw)
-    except DecodeError as error:  # what the checker does not see: the parser's limit counts otherwise
+    except DecodeError as error:  # not seen by the checker: the parser's limit counts differently
         raise Refusal(
             "protobuf_too_deep", f"Protobuf's parser takes {MAX_LEVELS} levels of messages: {error}"
         ) from error

@@ -1,13 +1,13 @@
-"""Values of Protobuf for columns: array operations on the native reader's output, timestamps, durations.
+"""Protobuf values for columns: array operations on the native reader's output, timestamps, durations.
 
-All arrays here come fresh from the reader: their offset is 0, and what lies under a null is 0 or empty.
+All arrays here come fresh from the reader: their offset is 0, and the value under a null is 0 or empty.
 
 Timestamps and durations become microseconds (Iceberg format v2), one at a time and many at once. Sources:
-timestamp.proto and duration.proto (ranges, signs). A value with more digits than that is refused, or cut down
-to the microsecond before it where the topic's settings ask for that: ``sub_micros``.
+timestamp.proto and duration.proto (ranges, signs). A finer value is refused, or truncated to the microsecond
+before if the topic's settings say so: ``sub_micros``.
 
-*Why this is exact.* Integers alone: a floor division of nanoseconds, and ranges that are checked before
-seconds become microseconds, so that no sum leaves 64 bits. The conformance tests hold the two ways together.
+*Why this is exact.* Only integers: a floor division of nanoseconds, and range checks before seconds become
+microseconds, so no sum exceeds 64 bits. The conformance tests compare the two ways.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def _micros(seconds: int, nanos: int, sub_micros: SubMicros) -> int:
 
 
 def many_timestamps(seconds: Numbers, nanos: Numbers, sub_micros: SubMicros) -> tuple[Numbers, Mask]:
-    """The same of arrays of int64, with a mask of those that are refused; their values are 0."""
+    """``timestamp_micros`` for int64 arrays, with a mask of the refused ones; their values are 0."""
     bad = (seconds < MIN_SECOND) | (seconds > MAX_SECOND) | (nanos < 0) | (nanos >= _GIGA)
     return _many_micros(seconds, nanos, bad, sub_micros)
 
 
 def many_durations(seconds: Numbers, nanos: Numbers, sub_micros: SubMicros) -> tuple[Numbers, Mask]:
-    """The same of durations."""
+    """``duration_micros`` for int64 arrays, as ``many_timestamps``."""
     bad = (seconds < -MAX_DURATION_S) | (seconds > MAX_DURATION_S) | (nanos <= -_GIGA) | (nanos >= _GIGA)
     bad |= np.sign(seconds) * np.sign(nanos) < 0
     return _many_micros(seconds, nanos, bad, sub_micros)
@@ -84,7 +84,7 @@ def _many_micros(seconds: Numbers, nanos: Numbers, bad: Mask, sub_micros: SubMic
     return seconds * 1_000_000 + micros, bad
 
 
-# Bytes of every element, or the same number for all.
+# Bytes of each element, or one number for all.
 Sizes = Numbers | int
 _NUMPY: Final = {
     pa.int32(): np.int32,
@@ -95,12 +95,12 @@ _NUMPY: Final = {
 
 
 class Scope:
-    """Where the elements of an array stand in the rows of a batch, to mark rows that are not to be used.
+    """How an array's elements map to the rows of a batch, to mark rows that must not be used.
 
     Args:
-        suspects: of the rows, those that only the exact engine can judge.
+        suspects: the rows that only the exact engine can judge.
         lists: offsets of the lists on the way from the rows to the elements, outermost first.
-        present: a mask of the elements that are there, None for all.
+        present: a mask of the elements that exist, None for all.
     """
 
     def __init__(self, suspects: Mask, lists: tuple[Numbers, ...] = (), present: Mask | None = None) -> None:
@@ -133,19 +133,19 @@ def valid(array: pa.Array) -> Mask:
 
 
 def numbers(array: pa.Array) -> np.ndarray[Any, Any]:
-    """The integers of an array, whatever is null, without a copy."""
+    """The integers of an array, regardless of nulls, without a copy."""
     dtype, buffer = _NUMPY[array.type], array.buffers()[1]
     return np.empty(0, dtype) if buffer is None else np.frombuffer(buffer, dtype, len(array))
 
 
 def offsets_of(array: pa.Array) -> Numbers:
-    """The offsets of lists, texts or bytes: one more than there are."""
+    """The offsets of lists, texts or bytes: one more than elements."""
     buffer = array.buffers()[1]
     return np.zeros(1, np.int64) if buffer is None else np.frombuffer(buffer, np.int64, len(array) + 1)
 
 
 def varint_bytes(values: np.ndarray[Any, Any]) -> Numbers:
-    """How many bytes the varint of each unsigned number takes."""
+    """The bytes that each unsigned number takes as a varint."""
     found = np.ones(len(values), np.int64)
     largest = int(values.max(initial=0))
     for bits in range(7, 64, 7):
@@ -156,7 +156,7 @@ def varint_bytes(values: np.ndarray[Any, Any]) -> Numbers:
 
 
 def prefixed(sizes: Sizes) -> Sizes:
-    """The sizes with those of their length prefixes."""
+    """The sizes including their length prefixes."""
     if isinstance(sizes, int):
         return sizes + max(1, (sizes.bit_length() + 6) // 7)
     return sizes + varint_bytes(sizes)
@@ -172,7 +172,7 @@ def sums(sizes: Sizes, offsets: Numbers) -> Numbers:
 
 
 def narrow(array: pa.Array, signed: bool, scope: Scope) -> pa.Array:
-    """Integers of 64 bits as int32, or as int64 below 2^32; marks those that are beyond."""
+    """64-bit integers as int32, or as int64 below 2^32; marks those beyond."""
     found = numbers(array)
     beyond = (found < -(2**31)) | (found >= 2**31) if signed else found >= np.uint64(2**32)
     if beyond.any():
@@ -189,7 +189,7 @@ def decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def enum_texts(array: pa.Array, known: pa.Array, names: pa.Array) -> pa.Array:
-    """``names`` of the ``known`` numbers; a number without a name as text."""
+    """``names`` of the ``known`` numbers; numbers without a name as text."""
     indices = pc.index_in(array, known)
     if indices.null_count > array.null_count:
         strange = pc.unique(array.filter(pc.and_(indices.is_null(), array.is_valid())))
@@ -200,7 +200,7 @@ def enum_texts(array: pa.Array, known: pa.Array, names: pa.Array) -> pa.Array:
 
 
 def lists_of(array: pa.Array, items: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists with the offsets of ``array`` over other items."""
+    """Lists with the offsets of ``array`` over different items."""
     return pa.Array.from_buffers(target, len(array), [None, array.buffers()[1]], children=[items])
 
 
@@ -212,7 +212,7 @@ def maps_of(array: pa.Array, keys: pa.Array, items: pa.Array, target: pa.DataTyp
 
 
 def repeated_keys(offsets: Numbers, keys: pa.Array) -> Mask | None:
-    """A mask of the keys that their map has before already; None if there are none."""
+    """A mask of the keys that occurred before in their map; None if there are none."""
     lengths = np.diff(offsets)
     if lengths.max(initial=0) < 2:
         return None

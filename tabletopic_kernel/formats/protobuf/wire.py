@@ -1,8 +1,8 @@
 """Strictly checks the bytes of one Protobuf message, and names the error.
 
-Protobuf's own parsers take a field that has another wire type than the schema says for an unknown one, cut
-numbers to 32 bits, and do not look at the UTF-8 of proto2. Each of these means that the value was written
-with another schema than its id says, and would be a wrong or missing value without a word.
+Protobuf's own parsers take a field whose wire type does not match the schema for an unknown one, truncate
+numbers to 32 bits, and do not check UTF-8 in proto2. Each of these means that the value was written with a
+schema other than its id's, and would silently become a wrong or missing value.
 
 Source: Protobuf documentation, "Encoding".
 """
@@ -31,7 +31,7 @@ _PACKABLE: Final = frozenset({*KINDS.values(), "enum"} - _TEXTS)
 
 
 def _fits_signed(value: int) -> bool:
-    """32 bits, with the sign spread over 64 or not."""
+    """Whether a number fits 32 bits, with its sign extended to 64 or not."""
     return value < 2**32 or value >= 2**64 - 2**31
 
 
@@ -55,11 +55,11 @@ class _Field:
     wire: int
     repeated: bool
     message: str | None  # the full name of a message's type
-    fits: Callable[[int], bool] | None  # which numbers it may have
+    fits: Callable[[int], bool] | None  # which numbers are allowed
 
 
 def tag_bytes(number: int) -> int:
-    """The bytes that the tag of a field number takes."""
+    """The number of bytes of a field number's tag."""
     return (number.bit_length() + 3 + 6) // 7
 
 
@@ -81,11 +81,11 @@ class WireChecker:
             todo += [field.message_type for _, field in fields_of(one) if field.message_type is not None]
 
     def check(self, buffer: bytes, levels: int = MAX_LEVELS) -> None:
-        """Raise Refusal unless the bytes are a message of the type, with at most so many ``levels``."""
+        """Raise Refusal unless the bytes are a message of the type, with at most ``levels`` levels."""
         self._message(self._root, buffer, 0, len(buffer), levels)
 
     def _message(self, name: str, buffer: bytes, position: int, end: int, levels: int, group: int = 0) -> int:
-        """Check a message that ends at ``end``, or with the end of ``group``; gives where it ends."""
+        """Check a message that ends at ``end``, or at the end of ``group``; returns its end."""
         if levels == 0:
             raise _too_deep()
         tags = self._tags[name]
@@ -111,7 +111,7 @@ class WireChecker:
         return position
 
     def _value(self, field: _Field, buffer: bytes, position: int, end: int, levels: int) -> int:
-        """Check the value of a field that is written as the schema says; gives where it ends."""
+        """Check the value of a field whose wire type matches the schema; returns its end."""
         wire = field.wire
         if wire == _BYTES:
             size, position = _varint(buffer, position, end)
@@ -134,7 +134,7 @@ class WireChecker:
         return _advance(position, _FIXED[field.kind], end)
 
     def _other(self, name: str, tag: int, buffer: bytes, position: int, end: int, levels: int) -> int:
-        """Check a value that is not written as a field of the schema; gives where it ends."""
+        """Check a value that matches no field of the schema; returns its end."""
         number, wire = tag >> 3, tag & 7
         if not 1 <= number <= _MAX_FIELD:
             raise Refusal("protobuf_tag", f"the tag of a field {number}, which cannot be")
@@ -190,7 +190,7 @@ def _varint(buffer: bytes, position: int, end: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & (2**64 - 1), position  # every parser drops what is beyond 64 bits
+            return value & (2**64 - 1), position  # every parser drops bits beyond 64
     raise Refusal("protobuf_varint", "a number of more than 10 bytes")
 
 

@@ -1,1 +1,1 @@
-"""Protobuf schemas: compiled, as a tree, as columns of a table."""
+"""Protobuf schemas: compiled, as a tree, and as a table's columns."""

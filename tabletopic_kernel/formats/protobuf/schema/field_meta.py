@@ -1,7 +1,7 @@
 """The params of a field in ``confluent/meta.proto``'s option: texts by name.
 
-The option is an extension, so a descriptor of another pool has it as bytes that nobody reads. It is read by
-the files of the schema themselves, which import that one; no module of Confluent's is needed for it.
+The option is an extension, so a descriptor in another pool only has it as raw bytes. It is read through the
+schema's own files, which import that one; this needs no module of Confluent's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPTION = "confluent.field_meta"
 
 
 def meta_reader(pool: DescriptorPool) -> Callable[[FieldDescriptor], Mapping[str, str]]:
-    """A function from a field to its ``params``: none where the files of the pool have no such option."""
+    """A function from a field to its ``params``; it returns none if the pool's files lack the option."""
     try:
         option = pool.FindExtensionByName(_OPTION)
         options = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FieldOptions"))

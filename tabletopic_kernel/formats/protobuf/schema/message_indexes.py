@@ -1,12 +1,12 @@
 """Message indexes: which message of a schema's file a record contains.
 
-Source: Confluent Platform documentation, "Wire format": behind the schema id stand the number of indexes
-and the indexes, as zigzag varints: the position of the message in its file, then of each nested message in
-the one that holds it. The first message of a file may be the single byte 0.
+Source: Confluent Platform documentation, "Wire format": after the schema id come the number of indexes and
+the indexes, as zigzag varints: the position of the message in its file, then of each nested message in its
+parent. The first message of a file may be the single byte 0.
 
-Writers do not count alike where a message has map fields: the types that the compiler makes for these are
-nested messages to most clients (Python, Go, .NET, C++) and none to Java's. Both are understood; where the
-two ways lead to two messages, the first one counts.
+Writers count differently if a message has map fields: the types that the compiler generates for these count
+as nested messages for most clients (Python, Go, .NET, C++), but not for Java's. Both are understood; if they
+lead to different messages, the first way counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_INDEX: Final = 2**31 - 1  # of a message in its file
 
 
 def headers_of(file: FileDescriptor) -> dict[bytes, str]:
-    """The bytes between schema id and body → full name of the message, of all messages of a file."""
+    """The bytes between schema id and body → the message's full name, for all messages of a file."""
     names = {b"\x00": next(iter(file.message_types_by_name.values())).full_name}
     for count_map_entries in (True, False):
         for path, message in _paths(list(file.message_types_by_name.values()), (), count_map_entries):
@@ -46,7 +46,7 @@ def header_of(path: tuple[int, ...]) -> bytes:
 
 
 def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The message indexes that begin at ``start``, and where the body begins.
+    """The message indexes that begin at ``start``, and the start of the body.
 
     Raises ValueError if there are none, or one that no message can have.
 

@@ -1,7 +1,7 @@
 """Protobuf schemas from registries, compiled to descriptors by protoc (of grpcio-tools).
 
-A registry gives a schema as .proto text, or as a FileDescriptorProto in base64: Python's serializer
-registers that form, and ``format=serialized`` asks for it. Its references are the files that it imports, in
+A registry returns a schema as .proto text, or as a FileDescriptorProto in base64: Python's serializer
+registers that form, and ``format=serialized`` requests it. Its references are the files that it imports, in
 either form. Files that every Confluent client knows without a reference (``google/protobuf``,
 ``google/type``, ``confluent``) come from the installed packages.
 """
@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tabletopic_kernel.formats.protobuf.schema.tree import ProtobufSchemaError
 from tabletopic_kernel.model.errors import RetryableError
 
-# protoc needs a tenth of a second. Where it has not ended in a minute, the machine is at fault.
+# protoc needs a tenth of a second. If it takes more than a minute, the machine is at fault.
 _TIMEOUT_S: Final = 60
 _REFUSED: Final = 1  # protoc's exit code for a file that does not compile
 _ERROR_LINES: Final = 6
@@ -47,10 +47,10 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 def compile_schema(text: str, references: Mapping[str, str] | None = None) -> tuple[bytes, str]:
     """A serialized FileDescriptorSet, each file after its imports, and the name of the schema's own file.
 
-    ``references`` are the files that the schema imports, by name. Kept by content.
+    ``references`` are the files that the schema imports, by name. Cached by content.
 
     Raises:
-        ProtobufSchemaError: the schema does not compile; the message has protoc's words with line and column.
+        ProtobufSchemaError: the schema does not compile; the message is protoc's, with line and column.
         RetryableError: protoc could not run.
     """
     return _compiled(text, tuple((references or {}).items()))
@@ -83,7 +83,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> tuple[bytes
 
 
 def _file_of_base64(name: str, source: str) -> Any | None:
-    """The file of a base64 text; None where the text is something else. It is renamed to ``name``."""
+    """The file in a base64 text, renamed to ``name``; None if the text is something else."""
     if not source.strip() or _BASE64.fullmatch(source) is None:
         return None
     try:
@@ -95,7 +95,7 @@ def _file_of_base64(name: str, source: str) -> Any | None:
 
 
 def _add_known(names: Iterable[str], files: dict[str, Any], texts: Mapping[str, str]) -> None:
-    """Add the files that need no reference, with what they import themselves."""
+    """Add the files that need no reference, with their own imports."""
     for name in names:
         package = next((p for folder, p in _KNOWN.items() if name.startswith(folder)), None)
         if package is None or name in files or name in texts:
@@ -104,7 +104,7 @@ def _add_known(names: Iterable[str], files: dict[str, Any], texts: Mapping[str, 
         try:
             found = importlib.import_module(f"{package}{module}_pb2")
         except ImportError:
-            continue  # protoc says what is missing
+            continue  # protoc reports what is missing
         files[name] = file = FileDescriptorProto()
         found.DESCRIPTOR.CopyToProto(file)
         _add_known(file.dependency, files, texts)
@@ -141,14 +141,14 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             )
         try:
             return FileDescriptorSet.FromString((root / "out").read_bytes()).file  # type: ignore[no-any-return]
-        except DecodeError as error:  # an option that a module of this process knows otherwise
+        except DecodeError as error:  # an option that a module of this process defines differently
             raise ProtobufSchemaError(
                 f"the Protobuf schema has an option that is not what its number stands for: {error}"
             ) from error
 
 
 def _message(stderr: str, folder: str) -> str:
-    """protoc's words, without our folder and without its own log."""
+    """protoc's message, without our folder and its own log."""
     lines = [line.replace(folder, "") for line in stderr.splitlines()]
     return "\n".join([line for line in lines if ".proto" in line and not _LOG.match(line)][:_ERROR_LINES])
 

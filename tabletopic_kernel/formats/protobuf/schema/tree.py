@@ -2,10 +2,10 @@
 
 Longer than other modules, as it is one recursion over the kinds of fields.
 
-Rules: Protobuf language guides (proto2, proto3, editions) and the pages of the well-known types. What a
-table cannot have as columns is a ``Json`` node: Struct, Value, ListValue and Any; messages without fields;
-messages that contain themselves, wherever they stand. The root message keeps its columns, and only what
-points back to it is JSON, so that the tree is finite.
+Rules: Protobuf language guides (proto2, proto3, editions) and the pages of the well-known types. Types that
+cannot be a table's columns are ``Json`` nodes: Struct, Value, ListValue and Any; messages without fields;
+messages that contain themselves, everywhere. The root message keeps its columns, and only references back to
+it are JSON, so the tree is finite.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tabletopic_kernel.formats.protobuf.schema.field_meta import meta_reader
 from tabletopic_kernel.model.columns.types import protobuf_meaning
 from tabletopic_kernel.model.errors import ActionNeededError
 
-# Deeper types would exhaust Python's stack in the visitors of PyIceberg; people write fewer than ten.
+# Deeper types would exhaust Python's stack in PyIceberg's visitors; people write fewer than ten.
 MAX_DEPTH: Final = 64
-# A message type is written out at every use, so a short schema can stand for a tree of any size.
+# A message type is expanded at every use, so a short schema can mean a tree of any size.
 MAX_NODES: Final = 20_000
 
 Presence = Literal["implicit", "optional", "required"]
@@ -73,14 +73,14 @@ class ProtobufSchemaError(ActionNeededError):
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar type, by its word in .proto files."""
+    """A scalar type, by its keyword in .proto files."""
 
     kind: str
 
 
 @dataclass(frozen=True)
 class Enum:
-    """Numbers with names; of several names of one number the first."""
+    """Numbers with names; the first name if a number has several."""
 
     names: tuple[tuple[int, str], ...]
 
@@ -111,7 +111,7 @@ class Json:
 
 @dataclass(frozen=True)
 class Message:
-    """A message with columns of its own. ``oneofs``: positions in ``fields`` of which one may be set."""
+    """A message with its own columns. ``oneofs``: positions in ``fields``, at most one set in each."""
 
     name: str
     fields: tuple[Field, ...]
@@ -120,7 +120,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Repeated:
-    """A list; ``packed`` says how writers lay out numbers."""
+    """A list; ``packed``: how writers lay out numbers."""
 
     item: Element
     packed: bool
@@ -140,9 +140,9 @@ FieldType = Element | Repeated | Map
 
 @dataclass(frozen=True)
 class Field:
-    """A field. ``delimited``: encoded as a group, between two tags, not behind a length.
+    """A field. ``delimited``: encoded as a group, between two tags, not after a length.
 
-    ``meaning``: Connect's name of the type, where the schema has it.
+    ``meaning``: Connect's name of the type, if the schema has it.
     """
 
     name: str
@@ -154,15 +154,15 @@ class Field:
 
 
 def load(files: bytes) -> DescriptorPool:
-    """A pool of the files of a serialized FileDescriptorSet, each after those that it imports.
+    """A pool with the files of a serialized FileDescriptorSet, each after its imports.
 
-    Raises ProtobufSchemaError if they do not fit together.
+    Raises ProtobufSchemaError if they are inconsistent.
     """
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(files).file:
         try:
             pool.AddSerializedFile(file.SerializeToString())
-        except TypeError as error:  # what the pool raises, whatever is wrong
+        except TypeError as error:  # the pool raises this for any error
             raise ProtobufSchemaError(f"the Protobuf schema is not valid: {error}") from error
     return pool
 
@@ -185,7 +185,7 @@ def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
 
 
 def messages_of(file: FileDescriptor) -> Iterator[tuple[str, Descriptor]]:
-    """Full name and type of every message of a file, nested ones after those that hold them."""
+    """Full name and type of every message of a file, nested ones after their parents."""
     todo = list(reversed(file.message_types_by_name.values()))
     while todo:
         message = todo.pop()
@@ -194,14 +194,14 @@ def messages_of(file: FileDescriptor) -> Iterator[tuple[str, Descriptor]]:
 
 
 def is_map_entry(message: Descriptor) -> bool:
-    """Whether a nested type is the compiler's, for a map field."""
+    """Whether the compiler generated a nested type for a map field."""
     return bool(message.GetOptions().map_entry)
 
 
 def fields_of(message: Descriptor) -> list[tuple[str, FieldDescriptor]]:
-    """The fields by number, with those that the loaded files add as extensions.
+    """The fields by number, including extensions from the loaded files.
 
-    An extension has its own name where no field has it, else its full name with ``_`` for dots.
+    An extension has its own name if no field has it, else its full name with ``_`` for dots.
     """
     own = [(field.name, field) for field in message.fields]
     taken = {name for name, _ in own}
@@ -266,7 +266,7 @@ class _Parser:
         return self.message(message, depth + 1) if fields_of(message) else Json(message.full_name)
 
     def _contains_itself(self, message: Descriptor) -> bool:
-        """Whether a way leads from the message back to it, past the root and past what is JSON anyway."""
+        """Whether the message contains itself, other than through the root or through JSON nodes."""
         if message.full_name not in self._recursive:
             seen: set[str] = set()
             todo = [message]
@@ -288,7 +288,7 @@ def enum_names(enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
 
 
 def _parts(message: Descriptor) -> Iterator[Descriptor]:
-    """The message types of a message's fields; of a map, of its values."""
+    """The message types of a message's fields; for a map, of its values."""
     for _, field in fields_of(message):
         found = field.message_type
         if found is not None:

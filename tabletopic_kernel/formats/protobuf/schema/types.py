@@ -13,24 +13,24 @@
 | Struct, Value, ListValue, Any | string: JSON |
 | a message that contains itself, or without fields | string: JSON |
 
-**What is not set.** A field with presence (``optional``, member of a oneof, wrapper, message; every single
-field of proto2) is optional, and null when it is not set, never the default value; the defaults that proto2
-declares are for programs and play no part. A field without presence (plain proto3 scalars and enums) cannot
-be told from one that is set to zero: it is required, and zero, false, empty or the enum's first name when it
-is not on the wire. Lists and maps are required and may be empty; items, keys and values are never null. A
-``required`` field of proto2 is required, and a record without it is refused.
+**Unset fields.** A field with presence (``optional``, member of a oneof, wrapper, message; every single field
+of proto2) is optional, and null when it is not set, never the default value; defaults declared in proto2 are
+for programs, and do not matter here. A field without presence (plain proto3 scalars and enums) cannot be
+distinguished from one that is set to zero: it is required, and zero, false, empty or the enum's first name
+when it is not on the wire. Lists and maps are required and may be empty; items, keys and values are never
+null. A ``required`` field of proto2 is required, and a record without it is refused.
 
-**JSON text** is what Protobuf's own libraries write (ProtoJSON), with the names of the .proto file: numbers
-of 64 bits as text, bytes in base64, enums by name, Timestamp and Duration as text with all their digits.
-NaN and infinities are the words "NaN", "Infinity" and "-Infinity", within Struct too. The content of an Any
-whose type is not in the schema is ``{"@type": …, "value": base64}``. A number that a proto2 enum does not
-have is an unknown field within JSON text, and text elsewhere.
+**JSON text** is as written by Protobuf's own libraries (ProtoJSON), with the names of the .proto file: 64-bit
+numbers as text, bytes in base64, enums by name, Timestamp and Duration as text with all their digits. NaN and
+infinities are the words "NaN", "Infinity" and "-Infinity", within Struct too. The content of an Any whose
+type is not in the schema is ``{"@type": …, "value": base64}``. A number that a proto2 enum does not have is
+an unknown field within JSON text, and text elsewhere.
 
-The schema's top-level message has its fields as columns; without fields it is one column ``_kafka_value``.
+The schema's top-level message has its fields as columns; without fields, it is one column ``_kafka_value``.
 Fields that the schema does not have are dropped, as by every Protobuf reader; a schema's own field with
-another wire type is refused. A Timestamp holds the years 0001 to 9999, as its definition says, and a value
-beyond is refused; a Timestamp or Duration finer than microseconds is refused or cut, as the setting
-``value_nanos`` says.
+another wire type is refused. A Timestamp has the years 0001 to 9999, by its definition, and other values are
+refused; a Timestamp or Duration finer than microseconds is refused or truncated, by the setting
+``value_nanos``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _field(field: Field, ids: Iterator[int]) -> NestedField:
 
 
 def _needs_meaning(kind: FieldType) -> bool:
-    """Whether a type, or that of its items or values, does not say itself what it stands for."""
+    """Whether a type, or that of its items or values, does not show its meaning by itself."""
     match kind:
         case Repeated(item=inner) | Map(value=inner):
             return _needs_meaning(inner)
