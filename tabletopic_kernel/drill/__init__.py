@@ -54,8 +54,7 @@ def run(
 
     Raises:
         UsageError: a fault that does not exist, or not for a user's topic; neither rounds nor minutes; a
-        folder
-            that is in use.
+            folder that is in use.
         TableTopicError: the servers did not start.
     """
     import shutil  # noqa: PLC0415

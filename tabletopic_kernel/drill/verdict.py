@@ -78,10 +78,11 @@ def judge(
     """Compare a topic's records with its tables.
 
     Args:
-        sent: the records that the broker acknowledged. ends: the topic's end offsets. forgiven_files: files
-        that other writers removed from the table; nobody has to delete these. gone: partition → the offset
-        below which records may have been deleted before they were read. The ledger
-            must count those that are missing there.
+        sent: the records that the broker acknowledged.
+        ends: the topic's end offsets.
+        forgiven_files: files that other writers removed from the table; nobody has to delete these.
+        gone: partition → the offset below which records may have been deleted before they were read. The
+            ledger must count those that are missing there.
     """
     verdict = TopicVerdict(topic, acknowledged=len(sent))
     tables = read_tables(catalog, table_name, sent, verdict)

@@ -86,9 +86,9 @@ class EngineDecoder(Generic[E]):
     """A decoder (see ``decoder``) of the records of one schema. For one thread at a time.
 
     Args:
-        iceberg_schema: of its rows. fast: makes the fast engine for the rows' Arrow schema; UnsupportedError
-        says why it cannot decode this
-            schema, and is kept in ``fast_refusal``.
+        iceberg_schema: of its rows.
+        fast: makes the fast engine for the rows' Arrow schema; UnsupportedError says why it cannot decode
+            this schema, and is kept in ``fast_refusal``.
         exact: makes the exact one.
     """
 

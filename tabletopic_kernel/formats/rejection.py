@@ -58,8 +58,7 @@ class UnsupportedError(Exception):
 
 
 _MOST: Final = 500  # characters of a message
-# Memory and storage, and exceptions that end a program or a thread. Includes Arrow's errors of memory and
-# files.
+# Memory and storage (also Arrow's errors), and exceptions that end a program or a thread.
 _TROUBLE: Final = (MemoryError, OSError, KeyboardInterrupt, SystemExit, GeneratorExit)
 # The same from DuckDB, by name: it is imported only if there is a projection.
 _TROUBLE_OF_DUCKDB: Final = frozenset(

@@ -5,9 +5,8 @@ Longer than other modules, as a commit should be read in one place, from its pla
 Why taking over is safe: the claim is a commit, and a commit goes through only on the ledger it was planned on
 (I3). So of two hosts that claim a topic, one gets the epoch and the other learns that it lost. Until the
 claim goes through, the previous owner may commit; then the claim is planned again on the new ledger.
-Afterwards no older epoch commits, whatever is still in flight (I5). Dead letters are adopted after that, so a
-latecomer with more of them sees the higher epoch (I7). A worker starts last, and reads from the claimed
-ledger (I1).
+Afterwards no older epoch commits, whatever is in flight (I5). Dead letters are adopted next, so a latecomer
+with more of them sees the higher epoch (I7). A worker starts last, and reads from the claimed ledger (I1).
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ class Owner:
         reach(Step.TAKE_OVER)
         catalog, identifier = services.catalog(), table_identifier(topic, settings)
         table = TopicTable.load(catalog, identifier, topic)
-        # After that: the previous owner may still commit, and the topic must not seem shorter than its
-        # ledger.
+        # After that: the previous owner may still commit, and the topic must not seem to lack records.
         facts = services.broker.facts(topic)
         dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
         dead_letters.load()

@@ -49,8 +49,7 @@ _MOST_PLANS = 64  # including other topics', and those from before the table evo
 class LoadedPlan:
     """A plan with its expensive objects; cached between the tasks of a Python worker.
 
-    For one thread, like its decoders, transforms and projection; ``cached_decoder`` gives each thread its
-    own.
+    For one thread, like its decoders, transforms and projection; ``cached_decoder`` has one per thread.
 
     ``is_worker``: whether this process is one.
     """

@@ -224,8 +224,7 @@ class _Rewrite:
     ) -> tuple[list[DataFile], Places | None, bool]:
         """The files' ``count`` rows, sorted in memory, in as few files as possible; none if that is no gain.
 
-        Also the number of each row among those of all these files, if the order changed, and whether that is
-        known.
+        Also each row's number among those of all these files, if the order changed, and whether it is known.
         """
         made: list[DataFile] = []
         places = np.empty(count, np.uint32) if count <= _MOST_PLACES else None

@@ -94,8 +94,7 @@ def poll_interval_ms(commit_interval_ms: int) -> int:
 def batch_end_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
     """The end offsets of a batch, from the log Spark writes before the batch runs.
 
-    They include transactions' control records and gaps from log compaction, which the records' own offsets do
-    not show.
+    They include transactions' control records and gaps from log compaction, unlike the records' own offsets.
     """
     path = checkpoint / "offsets" / str(batch_id)
     for line in path.read_text().splitlines():

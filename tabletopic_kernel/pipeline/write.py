@@ -35,8 +35,7 @@ from tabletopic_kernel.pipeline.conform import conform
 def epochs_root(metadata: TableMetadata) -> str:
     """The parent of a table's epoch folders; it contains the table's uuid.
 
-    So tables that share a ``write.data.path``, and successive tables under one location, never see each
-    other's files.
+    So tables with the same ``write.data.path``, and successive tables under one location, never share files.
     """
     return f"{data_root(metadata)}/{metadata.table_uuid}"
 

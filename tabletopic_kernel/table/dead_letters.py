@@ -176,7 +176,7 @@ class DeadLetters:
         self._ledger = after
 
     def put_together(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
-        """Replace files by ``files`` with the same letters; offsets stay.
+        """Replace the files of ``replaced`` by ``files`` with the same letters; offsets stay.
 
         Why this is safe: a letter is settled, marked and replayed by its content, whichever file it is in. So
         only a round of a replay, which has read some files, depends on them: this is not done while letters

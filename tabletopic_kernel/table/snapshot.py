@@ -209,8 +209,7 @@ class TopicTable:
 
         Raises:
             HeadMovedError: another writer was first and the ledger is as planned: call again. First plan
-            again
-                a claim after a commit of the previous owner, or if others removed files in ``remove``.
+                again a claim after the previous owner's commit, and ``remove`` if others removed some of it.
             LostOwnershipError: a higher epoch is in the table (I5).
             OutdatedError: ``files`` no longer have the rows of those ``replaced``, nothing was sent.
             StartOverError: the files no longer fit the table's partition spec, or
@@ -379,8 +378,7 @@ class TopicTable:
     ) -> None:
         """Make ``schema`` current (None: columns stay) and record that ``registered_schemas`` fit it.
 
-        ``former``: former names of columns, by field id; ``batch``: see ``batch_columns``. None keeps what is
-        recorded.
+        ``former``: former names of columns, by field id; ``batch``: see ``batch_columns``. None changes none.
 
         A separate, metadata-only commit, before any row that needs it is staged.
 

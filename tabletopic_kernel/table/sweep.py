@@ -6,8 +6,7 @@ so nobody ever needs a file of it that no snapshot of newer metadata reaches; an
 removed snapshot. Locations are compared in a normal form, however tables, catalogs and listings spell them.
 
 Entry points: ``sweep`` for what finished epochs left, ``remove_expired`` for what expired snapshots reached,
-``remove_unsent`` for what its own writer gives up. They are stateless, so they work on any history of a
-table.
+``remove_unsent`` for what its own writer gives up. They are stateless, and work for any history of a table.
 """
 
 from __future__ import annotations
@@ -358,7 +357,7 @@ def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str
 
 
 def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
-    """The table's current state in the catalog, if it is the same and epochs before are over."""
+    """The table's current state, if it is the same and epochs below ``before_epoch`` are over."""
     fresh = load_same(table, catalog)
     if newest_epoch(fresh.metadata) < before_epoch:
         name = ".".join(table.name())
@@ -456,8 +455,7 @@ class _Candidates:
         """Drop all candidates of an epoch that has committed files but none in use: they may be spelled or
         located differently from the listed ones, so these may be in use, too.
 
-        This includes epochs whose files others have all rewritten or deleted: then some files stay that
-        nobody needs.
+        This includes epochs whose files others have all rewritten or deleted: then some needless files stay.
         """
         for epoch in sorted({*self.epochs.values()} & self._committed - self._used):
             kept = [path for path, of in self.epochs.items() if of == epoch]

@@ -3,8 +3,7 @@
 A REST catalog assigns the ids of new schemas and specs itself. PyIceberg's own catalogs take those of the
 request, and Iceberg's requirements compare only the current schema, spec and sort order: if another writer
 has added some and gone back, these are unchanged, but the ids are taken. Two schemas, specs or orders with
-the same id would be the result. The requirements here check that too; a REST catalog gets Iceberg's part of
-them.
+the same id would result. The requirements here check that, too; a REST catalog gets Iceberg's part of them.
 """
 
 from __future__ import annotations

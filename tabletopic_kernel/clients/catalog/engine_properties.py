@@ -259,8 +259,7 @@ def _path_style(properties: Mapping[str, str]) -> str:
 def duckdb_secret(properties: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Options of DuckDB's S3 secret; without keys in ``properties``, those of the environment or of boto3.
 
-    PyIceberg and Spark look in the same places by themselves: variables, profiles, roles of machines and
-    pods.
+    PyIceberg and Spark themselves look in the same places: variables, profiles, roles of machines and pods.
     """
     options: dict[str, str] = {}
     for row in TABLE:

@@ -23,8 +23,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Ta
 
 _LOG = logging.getLogger(__name__)
 _GROUP = "tabletopic-probe"
-# For a busy cluster, and executors that first fetch the jars. A host that is being stopped waits this long,
-# too.
+# For a busy cluster, and executors that first fetch the jars. A host being stopped waits this long, too.
 _WAIT_S = 120.0
 _LOOK_S = 1.0
 _MOST_TASKS = 16

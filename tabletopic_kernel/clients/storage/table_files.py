@@ -1,8 +1,7 @@
 """PyIceberg's files through PyArrow on every store: S3, Google's, Azure's, and folders.
 
 For Azure, PyIceberg would use adlfs, which none of our dependencies installs and which does not list files
-the way their removal needs; and its own support through PyArrow takes ``container@account.host`` for the
-container.
+the way their removal needs; its own PyArrow support takes ``container@account.host`` for the container.
 """
 
 from __future__ import annotations

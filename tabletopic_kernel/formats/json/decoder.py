@@ -90,8 +90,7 @@ class JsonDecoder(_ColumnsDecoder):
         """Rows in the order of ``values``, without the refused ones: those that are not JSON.
 
         ``values``: BinaryArray or LargeBinaryArray without nulls. If ``needed`` is not None afterwards, there
-        are no rows: the table must get those columns first, then the records are decoded again with a decoder
-        for them.
+        are no rows: the table must first get those columns, and a decoder for them decodes the records again.
         """
         wanted = _Wanted(self._known, self._columns, self._rest, self)
         done: list[Decoded] = []

@@ -1,7 +1,6 @@
 """Compaction beside the worker: when it runs, where, and what becomes of its files.
 
-Longer than other modules, as a round is one thought: the coordinator takes here what the round's threads
-make.
+Longer than other modules, as a round is one thought: the coordinator takes here what its threads make.
 
 A round chooses groups of small files. A Spark task rewrites each group, while a thread of the round waits for
 it. The new files then queue with the staged batches, and the coordinator's thread commits them between two

@@ -81,8 +81,7 @@ class Replay:
     def round(self) -> StagedBatch | None:
         """Try some dead letters; returns the rows to commit, None when no letters are left.
 
-        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; the letters then stay
-            letters.
+        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; then letters stay.
         """
         # Letters of an earlier round whose rows are in the table would become rows again (I7).
         self._owner.require_settled_letters()
