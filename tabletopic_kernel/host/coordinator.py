@@ -396,7 +396,7 @@ class Coordinator:
         return None
 
     def _can_compact(self) -> bool:
-        """Whether to continue a compaction now; more urgent states come first."""
+        """Whether to compact now: only while nothing else has to be done, as it may wait."""
         at_work = self.state in (State.RUNNING, State.STAGED)
         return at_work and not self._ending and self._compactions.is_due(self._owner)
 

@@ -5,11 +5,11 @@ Longer than other modules, as what is due is one thought.
 Files are chosen by size tiers: 32 files of one partition and tier are due. The files they become are at least
 two tiers higher, so a byte is rewritten two or three times until its file has the table's target size. A file
 with more than a fifth of its rows deleted is due by itself. So are all files with deleted rows in a partition
-with more than 8 delete files; a file above the target size, which is rewritten alone, is due only if it has
-more than 8 of its own. A file is touched only if everything about it is known: Parquet, unencrypted, of the
-table's partition spec, with no deletes except those by position that all readers apply (``deleted_rows``). In
-a table with a sort order, files may have any order or none, and become files of that order; in a table
-without, files that somebody has sorted stay as they are.
+with more than 8 delete files; for a file above the target size, which is rewritten alone, only its own delete
+files count. A file is touched only if everything about it is known: Parquet, unencrypted, of the table's
+partition spec, with no deletes except those by position that all readers apply (``deleted_rows``). In a table
+with a sort order, files may have any order or none, and become files of that order; in a table without, files
+that somebody has sorted stay as they are.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class _Chooser:
     def pick(self, files: Sequence[_Candidate], *, due_only: bool) -> list[_Candidate]:
         """The files of a partition to rewrite."""
         small = [one for one in files if self._is_small(one.file)]
-        # Only its own delete files make a file above the target size due: it is a lot to write.
+        # For a file above the target size, only its own delete files count: it is a lot to write.
         large = [one for one in files if one.file.file_size_in_bytes > self._target]
         others = [one for one in files if one.file.file_size_in_bytes <= self._target]
         deletes = {delete.location for one in others for delete in one.deleted.files}
