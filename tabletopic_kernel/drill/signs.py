@@ -47,7 +47,7 @@ class Fires(StrEnum):
     AT_ONCE = "at once"
     LASTING = "if it lasts"  # if the fault, or its effect, lasts as long as the rule requires
     WORSE = "if it is worse"  # than in the drill: a more sensitive rule would wake people for nothing
-    NEVER = "never"  # somebody wanted it
+    NEVER = "never"  # it was intended
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ class Coordinator:
         if owner is None or not self._can_sweep():
             return
         self._schedule.swept()
-        # With a catalog of its own: this thread uses the owner's.
+        # With its own catalog: this thread uses the owner's.
         self._services.spawn("sweep", partial(owner.sweep, self._services.catalog))
 
     def _fire(self, event: Event, payload: object = None) -> None:

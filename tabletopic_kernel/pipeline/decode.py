@@ -212,7 +212,7 @@ class GroupRows:
     def _taken(
         self, found: Rows, positions: Positions, schema_id: SchemaKey | None, made: Made
     ) -> tuple[dict[str, pa.Array], Positions]:
-        """Take a transform's result for the records at ``positions``; returns what it kept, likewise."""
+        """Take a transform's result for the records at ``positions``; returns those it kept."""
         self._refuse(positions, schema_id, found.refused, made)
         made.passed_over = added(made.passed_over, found.passed_over)
         return found.columns, positions if len(found.kept) == len(positions) else positions[found.kept]

@@ -1,7 +1,7 @@
 """A table's health: file sizes, deleted rows, snapshots, and the size of its metadata.
 
 Read only from the metadata and the head's manifests; no data file is opened. What compaction will do next
-depends on which rows are deleted, so that reads delete files.
+depends on which rows are deleted, so ``next_work`` also reads delete files.
 """
 
 from __future__ import annotations

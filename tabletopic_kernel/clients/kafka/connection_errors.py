@@ -78,7 +78,7 @@ def _kind(error: KafkaError) -> str | None:
         return "no broker"
     if error.code() == KafkaError._AUTHENTICATION:
         return None if _AWAY.search(text) else "login"
-    # A broker rejects the client's certificate after the handshake, so that looks like a lost connection.
+    # A broker rejects the client's certificate after the handshake, which looks like a lost connection.
     if error.code() == KafkaError._SSL or "alert" in text:
         return "TLS"
     return None

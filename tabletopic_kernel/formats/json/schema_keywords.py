@@ -57,7 +57,7 @@ class Keywords:
 
     @property
     def closed(self) -> bool:
-        """Whether unnamed properties are forbidden: for some values, some parts name more."""
+        """Whether properties not named here are forbidden: parts that depend on the value may name more."""
         # Anything that some part accepts counts as evaluated.
         evaluated = self.depends or self.additional_any or bool(self.additional)
         return self.additional_false or (self.unevaluated_false and not evaluated)

@@ -1,6 +1,6 @@
 """A SQL projection over decoded rows: one SELECT, run by DuckDB on each Arrow batch.
 
-``statement.py`` checks what it may say. A hidden column numbers the rows, so that number ties each output row
+``statement.py`` checks what it may say. A hidden column numbers the rows, and its number ties each output row
 to its record, whatever DuckDB does in between.
 """
 
