@@ -99,7 +99,7 @@ def explain_trouble(what: str, error: Exception) -> str:
     """What failed in Spark, why, and what to do next; ``what`` is the beginning of the sentence.
 
     >>> explain_trouble("no batch of clicks was read", OSError("[Errno 28] No space left on device"))[:76]
-    'no batch of clicks was read, and it is tried again: [Errno 28] No space left'
+    'no batch of clicks was read, retrying: [Errno 28] No space left on device. W'
     """
     reason = reason_of(error)
     advice = next((text for words, text in _ADVICE if words.search(reason)), _NO_ADVICE)
