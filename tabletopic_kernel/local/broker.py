@@ -24,8 +24,8 @@ NAME = "kafka"
 PORTS = ("client", "controller")
 LOG = "kafka.log"
 
-# Paths are relative to the server's folder: Kafka splits log.dirs at commas and Java's properties have
-# their own idea of a backslash, so the path of the state folder never goes into a file.
+# Paths are relative to the server's folder: Kafka splits log.dirs at commas, and Java's properties treat
+# backslashes specially, so the path of the state folder is never written to a file.
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -67,7 +67,7 @@ background.threads=2
 log.cleaner.dedupe.buffer.size=16777216
 """
 
-# The password needs no formatting of the data folder, so that a login can be switched on and off.
+# A password does not require formatting the data folder again, so the login can be switched on and off.
 _LOGIN = """\
 sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
@@ -104,9 +104,9 @@ _quiet.addHandler(logging.NullHandler())
 
 
 class Broker:
-    """The broker whose data lie in ``folder``, on ``numbers["client"]`` and ``numbers["controller"]``.
+    """The broker with data in ``folder``, on ``numbers["client"]`` and ``numbers["controller"]``.
 
-    With a ``password`` it asks for a login, clients and its own controller alike.
+    With a ``password`` it requires a login from clients and from its own controller.
     """
 
     name = NAME
@@ -119,7 +119,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """What clients take as ``bootstrap.servers``."""
+        """The address for ``bootstrap.servers``."""
         return f"{machine.LOOPBACK}:{self.ports['client']}"
 
     def prepare(self, installed: Jars) -> None:
@@ -135,7 +135,7 @@ class Broker:
             self._format(installed)
 
     def _format(self, installed: Jars) -> None:
-        # In a folder of its own, moved in place when whole: a format that was interrupted leaves nothing.
+        # In a folder of its own, renamed when complete: an interrupted format leaves nothing behind.
         fresh = self.folder / "format"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
@@ -155,7 +155,7 @@ class Broker:
         shutil.rmtree(fresh)
 
     def command(self, installed: Jars, its_mark: str) -> list[str]:
-        """The command, to be run in ``folder``. Raises StackError if there is no fitting Java."""
+        """The command, to be run in ``folder``. Raises StackError if there is no suitable Java."""
         # Both compilers: the first alone starts it half a second earlier, but then each request costs twice
         # the CPU (measured with batches of 20 records; with large batches there is no difference).
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", *_log_options(".")]
@@ -163,9 +163,9 @@ class Broker:
         return [str(jvm.java()), its_mark, *options, *main]
 
     def is_ready(self) -> bool:
-        """Whether it answers and has a broker that is not fenced; takes half a second at most."""
+        """Whether it responds and has an unfenced broker; takes half a second at most."""
         if self._probe is None:
-            # Only then: librdkafka backs off after a refused connection, and that would cost more time.
+            # Only now: librdkafka backs off after a refused connection, which would take longer.
             if not machine.is_listening(self.ports["client"]):
                 return False
             settings: dict[str, str | int | float | bool] = {

@@ -33,7 +33,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """What shall happen at ``step``; ``round`` is a name that no other order has."""
+    """What to do at ``step``; ``round`` is a name unique to the order."""
 
     round: str
     step: Step
@@ -43,7 +43,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Hit:
-    """An order that was carried out: by which process, and when (seconds since 1970)."""
+    """An executed order: by which process, and when (seconds since 1970)."""
 
     pid: int
     at_s: float
@@ -57,19 +57,19 @@ class CrashPoints:
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """The environment that makes a process obey."""
+        """The environment that makes a process follow orders."""
         return {VARIABLE: str(self._folder)}
 
     def arm(self, order: Order) -> None:
-        """From now on the next process that reaches the order's step carries it out."""
+        """Make the next process that reaches the order's step execute it."""
         _write(self._folder / f"armed-{order.step}", json.dumps(asdict(order)))
 
     def disarm(self, order: Order) -> None:
-        """Withdraw the order, unless it was carried out."""
+        """Withdraw the order, unless it has been executed."""
         (self._folder / f"armed-{order.step}").unlink(missing_ok=True)
 
     def hit(self, order: Order) -> Hit | None:
-        """Who carried the order out; None as long as nobody has."""
+        """Who executed the order; None if nobody has yet."""
         try:
             return Hit(**json.loads((self._folder / f"hit-{order.round}").read_text("utf-8")))
         except FileNotFoundError:
@@ -81,7 +81,7 @@ class CrashPoints:
 
 
 def obey(environ: Mapping[str, str] = os.environ) -> None:
-    """Carry out the orders of a drill in this process, and in those it forks; nothing where there is none."""
+    """Execute a drill's orders in this process and those it forks; without a drill, do nothing."""
     if folder := environ.get(VARIABLE):
         install(lambda step: _reached(Path(folder), step))
 
@@ -112,7 +112,7 @@ def _hold(sign: Path, limit_s: float) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write atomically: no reader sees half of it."""
+    """Write atomically: no reader sees a partial file."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     draft.write_text(text, "utf-8")
     draft.rename(path)

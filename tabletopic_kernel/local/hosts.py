@@ -1,8 +1,7 @@
-"""Hosts in their own processes: background hosts, and those of a demo or drill, which are killed and
-restarted.
+"""Hosts in processes of their own: background hosts, and a demo's or drill's, which are killed and restarted.
 
-Hosts in the background, where no Ctrl-C reaches them, are found by the mark on their command line, as the
-servers are; a host that a program started for its own time (``--with-parent``) by the state folder there.
+Ctrl-C does not reach background hosts; like the servers, they are found by the mark on their command line. A
+host that a program started for its own lifetime (``--with-parent``) is found by the state folder there.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _COMMIT_LIMIT_S = 100  # for the last commits
 
 
 def host_mark(state_dir: Path) -> str:
-    """The argument that each host of a state folder carries."""
+    """The argument that each host of a state folder has."""
     return processes.mark("host", state_dir.resolve())
 
 
 def stop_detached(state_dir: Path) -> list[int]:
-    """Stop them all, giving each time to commit; returns their pids."""
+    """Stop all background hosts, with time for each to commit; returns their pids."""
     marked = {one for _, one in processes.find({host_mark(state_dir)})}
     found = sorted(marked | _with_parent(state_dir.resolve()), key=lambda one: one.pid)
     processes.stop(found, _COMMIT_LIMIT_S)
@@ -53,12 +52,12 @@ def _with_parent(state_dir: Path) -> set[ProcessId]:
 
 _STOP_LIMIT_S = 30.0
 _SETTINGS = "demo.toml"
-# Settings of a person's own cluster must not reach the demo; these only say where programs lie.
+# Settings for the user's own cluster must not reach the demo; these only locate programs.
 _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment in which every ``tabletopic`` works on the demo's servers and on nothing else."""
+    """The environment in which every ``tabletopic`` uses the demo's servers and nothing else."""
     settings = folder / _SETTINGS
     settings.write_text("# Empty: nothing of a tabletopic.toml further up counts here.\n", "utf-8")
     temporary = folder / "tmp"
@@ -68,7 +67,7 @@ def environment(folder: Path) -> dict[str, str]:
         **ours,
         "TABLETOPIC_CONFIG": str(settings),
         "TABLETOPIC_STATE_DIR": str(folder),
-        "TMPDIR": str(temporary),  # what a killed process leaves there goes with the folder
+        "TMPDIR": str(temporary),  # what a killed process leaves there is deleted with the folder
     }
 
 
@@ -76,8 +75,8 @@ class HostProcess:
     """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder.
 
     Args:
-        more: variables.
-        metrics_port: where it shows its metrics; None: nowhere.
+        more: additional environment variables.
+        metrics_port: port for its metrics; None for no metrics.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class HostProcess:
         options = [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
         self._log = folder / "logs" / f"host-{number}.log"
         with self._log.open("wb") as output:
-            # A session of its own: Ctrl-C is for the demo, which ends its host itself.
+            # A session of its own: Ctrl-C is for the demo, which stops its host itself.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet", *options],
                 cwd=folder,
@@ -111,12 +110,12 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, or is frozen."""
+        """Whether it runs, even if frozen."""
         return self._process.poll() is None
 
     def check(self) -> None:
@@ -129,18 +128,18 @@ class HostProcess:
             )
 
     def kill(self) -> None:
-        """``kill -9``: no handler runs, nothing is flushed, no group is left. Idempotent."""
+        """``kill -9``: no handler runs, nothing is flushed, the host does not leave its group. Idempotent."""
         self.ending = True
         self._process.kill()
         self._process.wait()
 
     def ask_to_stop(self) -> None:
-        """SIGTERM: it commits staged files and leaves."""
+        """Send SIGTERM: the host commits staged files and leaves."""
         self.ending = True
         self._process.terminate()
 
     def wait(self) -> None:
-        """Wait until it has ended; kill it if that takes too long."""
+        """Wait for its end; kill it if that takes too long."""
         try:
             self._process.wait(_STOP_LIMIT_S)
         except subprocess.TimeoutExpired:

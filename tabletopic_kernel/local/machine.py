@@ -17,25 +17,25 @@ from tabletopic_kernel.model.errors import StackError
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970, as Kafka's timestamps and Iceberg's snapshots have them."""
+    """Milliseconds since 1970, as in Kafka's timestamps and Iceberg's snapshots."""
     return time.time_ns() // 1_000_000
 
 
 def elapsed_ms() -> int:
-    """Monotonic milliseconds, unaffected by changes of the machine's clock."""
+    """Monotonic milliseconds, unaffected by changes to the system clock."""
     return time.monotonic_ns() // 1_000_000
 
 
 LOOPBACK = "127.0.0.1"
-# Below the range from which systems take ports for outgoing connections: a port that is kept from start to
-# start must not be lent to a connection while the server is down.
+# Below the range of ports for outgoing connections: a port that is kept across restarts must not be assigned
+# to a connection while the server is down.
 _PORTS = range(20_000, 32_000)
 
 
 def is_free_port(port: int) -> bool:
     """Whether a server could listen on the port now."""
     with socket.socket() as probe:
-        # As servers do it: the remains of closed connections are no hindrance.
+        # As servers do: remains of closed connections do not prevent it.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -54,8 +54,8 @@ def is_listening(port: int) -> bool:
 
 
 def free_port(besides: set[int]) -> int:
-    """A free port that is not one of ``besides``."""
-    # Random, so that two stacks that start at the same moment seldom meet.
+    """A free port outside ``besides``."""
+    # Random, so that two stacks that start at the same time rarely collide.
     return next(
         port for port in random.sample(_PORTS, len(_PORTS)) if port not in besides and is_free_port(port)
     )
@@ -74,7 +74,7 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def stack_errors(folder: Path) -> Iterator[None]:
-    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass."""
+    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass through."""
     try:
         yield
     except OSError as error:
@@ -98,7 +98,7 @@ def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
 def file_lock(path: Path, on_wait: Callable[[], None], timeout_s: float = 900) -> Iterator[None]:
     """Hold the lock on ``path`` against other processes; ``on_wait`` is called once if another has it.
 
-    The system takes the lock back from a process that dies. Raises StackError after ``timeout_s``.
+    The operating system releases the lock of a process that dies. Raises StackError after ``timeout_s``.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -125,24 +125,24 @@ def _try_lock(handle: int) -> bool:
 
 
 def logs_folder(state_dir: Path) -> Path:
-    """The folder for logs in a state folder; both are made where they are not there. Raises OSError.
+    """The folder for logs in a state folder, both created if missing. Raises OSError.
 
-    Data, logs and configuration are one person's: nobody else may enter the state folder.
+    Data, logs and configuration belong to one user: nobody else has access to the state folder.
     """
     folder = state_dir / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):  # it is another's, who has let us in
+    with contextlib.suppress(PermissionError):  # it belongs to another user, who has given us access
         state_dir.chmod(0o700)
     return folder
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file in one step: a reader finds the old text or the new one, never a part."""
+    """Replace a file atomically: a reader finds the old text or the new one, never a part."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         file.write(text)
-    fresh.chmod(mode)  # whatever the umask leaves of it
+    fresh.chmod(mode)  # independent of the umask
     fresh.replace(path)
 
 

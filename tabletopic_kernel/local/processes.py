@@ -1,8 +1,7 @@
-"""Processes that outlive their parent: started, recognised and stopped; and the memory of a process tree.
+"""Processes that outlive their parent: how to start, recognise and stop them; memory of a process tree.
 
-A process is known by pid and start time, so that a reused pid is never taken for it. Every command also
-carries a mark that names its state folder: a process whose starter died before it could write the pid down is
-found by it.
+A process is known by pid and start time, so a reused pid is never mistaken for it. Every command also carries
+a mark that names its state folder, to find a process whose starter died before it could record the pid.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from pathlib import Path
 
 import psutil
 
-# The kernel tells the time of boot, to which a start time is added, in whole seconds and anew each time: it
-# may differ by one or two while the clock is being adjusted. No pid is used again so soon.
+# The kernel reports the boot time, to which a start time is added, in whole seconds and recomputes it each
+# time: it may differ by one or two while the clock is being adjusted. No pid is reused so soon.
 _START_TOLERANCE_S = 3.0
 # Settings of other installations that Kafka, Quarkus or log4j would take from the environment.
 _FOREIGN_SETTINGS = ("APICURIO_", "KAFKA_", "LOG4J_", "QUARKUS_", "REGISTRY_", "CLASSPATH")
 
 
 class _Child(subprocess.Popen[bytes]):
-    """A child that may outlive us, so letting go of it deserves no warning."""
+    """A child that may outlive us, so no warning when we release it."""
 
     def __del__(self) -> None:
         """Nothing to clean up: there are no pipes."""
 
 
-# Our own children by pid: kept until they are reaped, for a zombie keeps its pid and its start time.
+# Our own children by pid: kept until they are reaped, as a zombie keeps its pid and its start time.
 _children: dict[int, _Child] = {}
 
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process, on this machine, for all time. ``start_time_s`` is psutil's, seconds since the epoch."""
+    """A process on this machine, unambiguously. ``start_time_s`` is psutil's, seconds since the epoch."""
 
     pid: int
     start_time_s: float
@@ -50,26 +49,26 @@ class ProcessId:
         return cls(process.pid, process.create_time())
 
     def names(self, process: psutil.Process) -> bool:
-        """Whether ``process`` is this one, and not another with its pid; raises psutil.NoSuchProcess."""
+        """Whether ``process`` is this one, not another with its pid; raises psutil.NoSuchProcess."""
         return process.pid == self.pid and abs(process.create_time() - self.start_time_s) < _START_TOLERANCE_S
 
 
 def mark(name: str, state_dir: Path) -> str:
-    """The argument that every server of a state folder carries; a JVM takes it as a system property."""
+    """The argument that every server of a state folder has; a JVM takes it as a system property."""
     return f"-Dtabletopic.server={name}@{state_dir}"
 
 
 def environment() -> dict[str, str]:
-    """This process's environment as a JVM of ours should see it."""
+    """This process's environment, adjusted for our JVMs."""
     ours = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN_SETTINGS)}
-    # In the C locale a JVM cannot open a file whose name is not ASCII.
+    # A JVM in the C locale cannot open files with non-ASCII names.
     return {**ours, "LC_ALL": "C.UTF-8"}
 
 
 def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
     """Start ``command`` in ``folder``, in a session of its own, so that Ctrl-C does not reach it.
 
-    What it prints replaces ``output``. Raises OSError.
+    Its output replaces the file ``output``. Raises OSError.
     """
     with output.open("wb") as out:
         child = _Child(
@@ -86,21 +85,21 @@ def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
 
 
 def is_alive(process: ProcessId, its_mark: str) -> bool:
-    """Whether ``process`` still runs. A clock that was set moves start times: then its mark decides."""
+    """Whether ``process`` still runs. If the clock was set, start times have moved: then its mark decides."""
     _reap()
     try:
         found = psutil.Process(process.pid)
         if found.status() == psutil.STATUS_ZOMBIE:
             return False
         return process.names(found) or its_mark in found.cmdline()
-    except psutil.Error:  # gone, or somebody else's
+    except psutil.Error:  # gone, or another user's
         return False
 
 
 def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
-    """Every process but this one that carries one of the marks, whoever started it, with its mark.
+    """Every process except this one that carries one of the marks, whoever started it, with its mark.
 
-    Looks through all processes of the machine: some 30 ms.
+    Scans all processes of the machine: about 30 ms.
     """
     _reap()
     found = []
@@ -115,8 +114,8 @@ def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
 def send(process: psutil.Process, number: int) -> bool:
     """Send a signal to a process that may have ended; returns whether it existed.
 
-    Once psutil has seen that a process is gone, it no longer looks whether another has the pid by now, and
-    would signal that one. Raises psutil.AccessDenied.
+    Once psutil has seen that a process is gone, it no longer checks whether another process now has the pid,
+    and would signal that one. Raises psutil.AccessDenied.
     """
     with contextlib.suppress(psutil.NoSuchProcess):
         if process.is_running():
@@ -126,7 +125,7 @@ def send(process: psutil.Process, number: int) -> bool:
 
 
 def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
-    """Terminate each, wait for all together, kill the rest after ``timeout_s``.
+    """Terminate all, wait for them together, kill the rest after ``timeout_s``.
 
     Raises psutil.AccessDenied if one belongs to another user.
     """
@@ -144,7 +143,7 @@ def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
 
 
 def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those that still run after ``timeout_s``. A zombie has ended: its parent may never look at it."""
+    """Those still running after ``timeout_s``. A zombie has ended: its parent may never reap it."""
     ends_at = time.monotonic() + timeout_s
     while handles and time.monotonic() < ends_at:
         _, handles = psutil.wait_procs(handles, timeout=0.1)
@@ -166,9 +165,9 @@ def _reap() -> None:
 
 
 def tree_memory_bytes(pid: int | None = None) -> int | None:
-    """Resident memory of a process (None: this one) and of all below it; None where it cannot be read.
+    """Resident memory of a process (None: this one) and all its descendants; None if unreadable.
 
-    Pages that several of them share count once for each. Processes that end meanwhile are left out.
+    Shared pages count once for each process. Processes that end in the meantime are skipped.
     """
     try:
         root = psutil.Process(pid)
@@ -188,15 +187,15 @@ _EVERY_S = 1.0
 
 
 class ProcessTree:
-    """Watches this process and what it starts from now on, with all below that, from ``start`` to ``stop``.
+    """Watches this process and its new descendants from ``start`` to ``stop``.
 
-    What was below us before is none of the demo's: in a notebook it is the kernel's own Spark. Processes once
-    seen are remembered: a child of a killed process is no longer below us, and still ours.
+    Existing descendants do not belong to the demo: in a notebook they are the kernel's own Spark. Processes
+    once seen are remembered: a child of a killed process is no longer our descendant, but still ours.
     """
 
     def __init__(self) -> None:
         self.peak_rss_bytes = 0
-        # Pages that processes share count once; 0 where the system does not tell (only Linux does).
+        # Shared pages count once; 0 where the system does not report them (only Linux does).
         self.peak_pss_bytes = 0
         self._own = psutil.Process()
         self._before = frozenset(self._own.children())
@@ -206,7 +205,7 @@ class ProcessTree:
         self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -216,7 +215,7 @@ class ProcessTree:
             self._thread.join()
 
     def look(self) -> None:
-        """Take in the processes there are now, and measure them."""
+        """Record the current processes, and measure them."""
         below = set(self._own.children()) - self._before
         for child in list(below):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -235,18 +234,19 @@ class ProcessTree:
 
     @property
     def peak_bytes(self) -> int:
-        """The best figure there is for the memory that all of them took at the same time."""
+        """The best available figure for the peak memory of all of them together."""
         return self.peak_pss_bytes or self.peak_rss_bytes
 
     def left(self, besides: frozenset[int] = frozenset()) -> list[psutil.Process]:
-        """Processes that are ours, or once were, and still run."""
+        """Processes that are or were ours, and still run."""
         self.look()
         with self._lock:
             seen = [process for process in self._seen if process.pid not in besides]
         return [process for process in seen if _runs(process)]
 
     def end_what_is_left(self, timeout_s: float, besides: frozenset[int] = frozenset()) -> list[str]:
-        """Give what is left ``timeout_s`` to end by itself, then kill it; the names of those killed."""
+        """Wait ``timeout_s`` for the remaining ones to end, then kill them; returns the names of those
+        killed."""
         _, late = psutil.wait_procs(self.left(besides), timeout=timeout_s)
         names = []
         for process in late:

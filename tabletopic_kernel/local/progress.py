@@ -1,7 +1,7 @@
 """Progress reports of the embedded stack.
 
-The stack prints nothing: it calls a ``Report`` with one ``Step`` after another and a face renders
-them. ``TerminalReport`` is the ready-made face for a terminal or a log; ``CountBar`` is that of a count.
+The stack prints nothing: it calls a ``Report`` with each ``Step``, and a face renders them.
+``TerminalReport`` is ready-made for a terminal or a log; ``CountBar`` does the same for a count.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _LINE_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the stack, at one moment. Times in seconds since the step began, sizes in bytes.
+    """One step of the stack at one point in time. Times in seconds since the step began, sizes in bytes.
 
-    ``total_bytes`` is an estimate, 0 where bytes say nothing; ``done_bytes`` may pass it.
+    ``total_bytes`` is an estimate, 0 if the step has no bytes to count; ``done_bytes`` may exceed it.
     """
 
     name: str
@@ -42,11 +42,11 @@ Report = Callable[[Step], None]
 
 
 def silent(step: Step) -> None:
-    """Report to nobody."""
+    """Discard the report."""
 
 
 class TerminalReport:
-    """Steps as lines on ``stream`` (default: stderr), with a bar by bytes where it is a terminal."""
+    """Steps as lines on ``stream`` (default: stderr), with a bar of bytes on a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -82,13 +82,13 @@ class TerminalReport:
 
 
 class CountBar:
-    """Progress towards a count: a bar on a terminal, elsewhere a line every ten seconds and one at the end.
+    """Progress towards a count: a bar on a terminal, otherwise a line every ten seconds and one at the end.
 
     Args:
-        total: how many there will be.
+        total: the final count.
         name: what is counted, for people.
-        unit: of the count, as it stands behind it.
-        stream: where to; default: stderr.
+        unit: printed after the count.
+        stream: output; default: stderr.
         clock: seconds.
     """
 
@@ -109,7 +109,7 @@ class CountBar:
         self.done = 0
 
     def to(self, done: int) -> None:
-        """So many are done."""
+        """Set the count so far."""
         moved, self.done = done - self.done, done
         if self._bar is not None:
             self._bar.update(moved)

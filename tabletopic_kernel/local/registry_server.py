@@ -1,8 +1,8 @@
 """Apicurio Registry with its Confluent-compatible API, for this machine only.
 
-Where 3.3.3 differs from Confluent's: ids have holes, for a refused schema uses one up; Avro comes back in
-another spelling (order and spaces) with the same meaning; answers carry no GUID; a subject without a level of
-its own answers ``GET /config/<subject>`` with the global level, not with 404.
+How 3.3.3 differs from Confluent's: ids have gaps, as a rejected schema uses one up; Avro is returned in
+another spelling (order and spaces) with the same meaning; responses have no GUID; ``GET /config/<subject>``
+returns the global level for a subject without its own, not 404.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ OLDEST_JAVA = 21
 
 _SETTINGS = {
     "quarkus.http.host": machine.LOOPBACK,
-    # Health and metrics would listen on a port of their own, which asks for no login: whether it does was
-    # decided when Apicurio was built.
+    # Health and metrics would listen on a separate port without a login: that was decided when Apicurio was
+    # built.
     "quarkus.management.host-enabled": "false",
     # It would look for a collector on port 4317.
     "quarkus.otel.sdk.disabled": "true",
@@ -37,13 +37,13 @@ _SETTINGS = {
     "apicurio.storage.kind": "sql",
     "apicurio.storage.sql.kind": "h2",
     "apicurio.import.work-dir": ".",
-    # As in Confluent's registry; Apicurio's own default is no rule at all. A rule that a person sets wins.
+    # Confluent's default; Apicurio's own is no rule at all. A rule that the user sets takes precedence.
     "apicurio.rules.global.compatibility": "BACKWARD",
 }
 
 
-# In a file that Quarkus reads where it runs: the command line is everybody's. Apicurio looks at the first one
-# as it runs, though Quarkus means it for builds.
+# In a file that Quarkus reads from the working folder: everybody can read the command line. Apicurio
+# evaluates the first one at run time, although Quarkus intends it for builds.
 _LOGIN = """\
 quarkus.http.auth.basic=true
 quarkus.http.auth.permission.all.paths=/*
@@ -55,7 +55,8 @@ quarkus.security.users.embedded.roles.{user}=sr-admin
 
 
 class RegistryServer:
-    """The registry whose data lie in ``folder``, on ``numbers["http"]``; a ``password`` is asked for."""
+    """The registry with data in ``folder``, on ``numbers["http"]``; a ``password`` makes it require a
+    login."""
 
     name = NAME
 
@@ -66,34 +67,34 @@ class RegistryServer:
 
     @property
     def address(self) -> str:
-        """What clients of a Confluent registry take as ``url``."""
+        """The address for a Confluent registry client's ``url``."""
         return f"http://{machine.LOOPBACK}:{self.ports['http']}/apis/ccompat/v7"
 
     def prepare(self, installed: Jars) -> None:
-        """Make the folder and the configuration. Raises OSError."""
+        """Create the folder and the configuration. Raises OSError."""
         config = self.folder / "config"
         config.mkdir(parents=True, exist_ok=True)
         text = _LOGIN.format(user=state.USER, password=self.password) if self.password else ""
         write_whole(config / "application.properties", text)
 
     def command(self, installed: Jars, its_mark: str) -> list[str]:
-        """The command, to be run in ``folder``. Raises StackError if there is no fitting Java."""
+        """The command, to be run in ``folder``. Raises StackError if there is no suitable Java."""
         settings = {
             **_SETTINGS,
             "quarkus.http.port": str(self.ports["http"]),
             # Relative: a semicolon in the path of the state folder would begin H2's options, as it does here.
-            # Without WRITE_DELAY=0 (25 ms per registration) a killed registry forgets the last half second
-            # and gives the forgotten ids to other schemas: records already written would be misread.
+            # Without WRITE_DELAY=0 (25 ms per registration) a killed registry loses the last half second and
+            # reassigns the lost ids to other schemas: existing records would be misread.
             "apicurio.datasource.url": "jdbc:h2:file:./registry;WRITE_DELAY=0",
         }
-        # The first compiler alone starts it in 3 s instead of 4; it has little to do afterwards.
+        # With only the first compiler it starts in 3 s instead of 4; it has little to do afterwards.
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
         properties = [f"-D{key}={value}" for key, value in settings.items()]
         program = ["-jar", str(installed.folder / "registry" / "quarkus-run.jar")]
         return [str(jvm.java(OLDEST_JAVA)), its_mark, *options, *properties, *program]
 
     def is_ready(self) -> bool:
-        """Whether it answers as a Confluent registry; takes two seconds at most."""
+        """Whether it responds as a Confluent registry; takes two seconds at most."""
         connection = http.client.HTTPConnection(machine.LOOPBACK, self.ports["http"], timeout=2)
         try:
             connection.request("GET", "/apis/ccompat/v7/config", headers=self._headers())

@@ -1,9 +1,9 @@
 """Broker, registry and catalog of a state folder: one call to start, one to stop.
 
-Longer than other modules, as up, down and what is known of the servers guard each other.
+Longer than other modules, as starting, stopping and the records of the servers guard each other.
 
-The servers outlive the process that starts them. What is known about them is in ``stack.json`` and, for the
-moment before it is written, in the mark that each command line carries.
+The servers outlive the process that starts them. Their records are in ``stack.json`` and, until it is
+written, in the mark on each command line.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tabletopic_kernel.model.errors import StackError
 # The registry takes longer to start, so it goes first.
 SERVERS = (registry_server.NAME, broker.NAME)
 _STEP = "stack"
-# On an idle laptop three seconds; a machine that is busy with other things may need far more.
+# Three seconds on an idle laptop; a machine busy with other things may need far more.
 _READY_LIMIT_S = 120
 _STOP_LIMIT_S = 30
-# A broker whose disk is full stops by itself, and hard.
+# A broker whose disk is full halts by itself.
 _SPACE_BYTES = 256 * 1024**2
-# They end the path in a database URL or a file URI, or begin an escape there.
+# These end the path in a database URL or a file URI, or begin an escape there.
 _IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
 
 
@@ -43,9 +43,9 @@ _IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
 class StackInfo:
     """A running stack, for clients. All paths are absolute.
 
-    The address of a server that was never started is empty. ``catalog`` holds PyIceberg's properties with
-    ``name``; ``started`` names the servers this call started, ``ended`` those that have ended by themselves,
-    ``starting`` those that do not answer yet.
+    The address of a server that was never started is empty. ``catalog`` has PyIceberg's properties plus
+    ``name``; ``started`` names the servers this call started, ``ended`` those that ended by themselves,
+    ``starting`` those that do not respond yet.
     """
 
     bootstrap_servers: str
@@ -54,7 +54,7 @@ class StackInfo:
     state_dir: Path
     pids: dict[str, int]
     started: tuple[str, ...] = ()
-    # Beside the addresses, where the servers ask for it; of librdkafka and of the registry's client.
+    # Needed besides the addresses if the servers require a login; for librdkafka and the registry's client.
     kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
     registry_login: dict[str, str] = field(default_factory=dict, repr=False)
     ended: tuple[str, ...] = ()
@@ -64,10 +64,10 @@ class StackInfo:
 class LocalStack:
     """The stack of ``state_dir``, running or not. Several processes may use it at once.
 
-    ``kafka_port`` and ``registry_port`` demand a port; without, free ones are chosen at the first start
-    and kept. ``wants_login``: servers that are started ask for one; None: as when they were last started.
-    ``servers``: those that are wanted, where a person has some of their own; ``down`` stops all. The
-    catalog is a file and needs none.
+    ``kafka_port`` and ``registry_port`` fix a port; otherwise free ones are chosen at the first start and
+    kept. ``wants_login``: whether servers started here require a login; None: as at their last start.
+    ``servers``: those to start, if the user has some of their own; ``down`` stops all. The catalog is a file
+    and needs no server.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class LocalStack:
             if waiting:
                 records = self._start(records, missing, waiting, die_with_parent)
         info = self._info(records, tuple(missing))
-        # Faces show the addresses when all is over, once.
+        # Faces show the addresses once, when everything is done.
         text = "ready" if waiting else "already running" if self._servers else "no server to start"
         self._report(Step(_STEP, "done", time.monotonic() - began, text))
         return info
 
     def down(self, servers: Collection[str] = SERVERS) -> list[str]:
-        """Stop the servers, in whatever state; their data stays. Returns the names of those that ran.
+        """Stop the servers, whatever their state; their data stays. Returns the names of those that ran.
 
         Raises StackError.
         """
         began = time.monotonic()
-        # A folder that somebody removed has no records and no lock, but perhaps servers.
+        # If somebody deleted the folder, there are no records and no lock, but perhaps servers.
         with self._locked() if self.state_dir.is_dir() else contextlib.nullcontext():
             stopped = self._stop(self._load(), servers)
         if stopped:
@@ -124,7 +124,7 @@ class LocalStack:
         return stopped
 
     def info(self) -> StackInfo | None:
-        """The stack if its servers run and have answered, else None; asks no server, takes milliseconds.
+        """The stack if its servers run and have responded, else None; sends no requests, takes milliseconds.
 
         Raises StackError if the state folder is damaged.
         """
@@ -134,7 +134,7 @@ class LocalStack:
         return self._info(records) if self._servers or self.state_dir.is_dir() else None
 
     def known(self) -> StackInfo | None:
-        """The stack, also where servers of it do not run at the moment; raises StackError as ``info``.
+        """The stack, even if some of its servers do not run at present; raises StackError like ``info``.
 
         None if it was stopped or never started: a server that ended by itself keeps its ports.
         """
@@ -154,7 +154,7 @@ class LocalStack:
         catalog = {
             "name": "lake",
             "type": "sql",
-            # Seconds to wait for the file's lock; SQLite's own 5 s are too short beside a Spark job.
+            # Seconds to wait for the file lock; SQLite's own 5 s are too short beside a Spark job.
             "uri": f"sqlite:///{self.state_dir}/catalog.db?timeout=30",
             "warehouse": f"file://{self.state_dir}/warehouse",
         }
@@ -189,18 +189,18 @@ class LocalStack:
         return processes.mark(name, self.state_dir)
 
     def _adopt_strays(self, records: dict[str, ServerRecord]) -> dict[str, ServerRecord]:
-        """Take in servers whose starter was killed before it wrote their pids."""
+        """Adopt servers whose starter was killed before it recorded their pids."""
         dead = {self._mark(name): name for name in SERVERS if not self._is_alive(name, records[name])}
         records = {
             **records,
-            # Not its process: whoever looks meanwhile shall see a stack of which a server is away.
+            # Without its process: others then see a stack with one server missing.
             **{name: replace(records[name], ready=False) for name in dead.values()},
         }
         for its_mark, stray in processes.find(dead) if dead else ():
             name = dead[its_mark]
             if records[name].ports:
                 records[name] = replace(records[name], process=stray)
-            else:  # stack.json was removed: nobody knows where it listens
+            else:  # stack.json was deleted: nobody knows its ports
                 processes.stop([stray], _STOP_LIMIT_S)
         return records
 
@@ -228,7 +228,7 @@ class LocalStack:
                 )
             for name in missing:
                 records = self._with_ports(name, records)
-                # Before the process: a stray is worth nothing without its ports.
+                # Before starting the process: a stray is useless without its ports.
                 state.save(self.state_dir, records)
                 self._report(Step(name, "started"))
                 server = self._server(name, records)
@@ -313,7 +313,7 @@ class LocalStack:
 
     def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:
         others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
-        # The watcher goes with the last server; it may itself be the one that stops them.
+        # The watcher ends with the last server; it may itself be the one that stops them.
         names = [*servers, *([] if others else [watchers.WATCHER])]
         marks = {self._mark(name): name for name in names}
         alive = {(marks[its_mark], found) for its_mark, found in processes.find(marks)}

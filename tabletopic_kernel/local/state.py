@@ -1,8 +1,8 @@
 """A state folder's records of its servers, in ``stack.json``, and their login.
 
-The login is one user, whose password lies in the folder. Without it every user of the machine may read and
-write topics and schemas, and whoever writes the settings topic decides what hosts run. Broker and registry
-learn the password from files, and so do clients: whoever can read the state folder is let in.
+The login is one user, whose password is in the folder. Without a login, every user of the machine may read
+and write topics and schemas, and whoever writes the settings topic decides what hosts run. Broker, registry
+and clients read the password from files: whoever can read the state folder has access.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PASSWORD_BYTES = 24
 
 
 def make_password(state_dir: Path) -> None:
-    """Make one, unless there is one: it stays, for hosts outlive their servers. Raises OSError."""
+    """Create a password unless there is one: it is kept, as hosts outlive their servers. Raises OSError."""
     if not (state_dir / PASSWORD_FILE).exists():
         write_whole(state_dir / PASSWORD_FILE, secrets.token_urlsafe(_PASSWORD_BYTES))
 
@@ -50,7 +50,7 @@ def kafka_login(password: str) -> dict[str, str]:
 
 
 def registry_login(password: str) -> dict[str, str]:
-    """The login as those of Confluent's registry client."""
+    """The login as properties of Confluent's registry client."""
     return {"basic.auth.user.info": f"{USER}:{password}"}
 
 
@@ -62,7 +62,7 @@ _FORMAT = 1
 class ServerRecord:
     """One server: its ports (kept while it is down), its process, whether it has answered.
 
-    ``login``: it asks for one, or did when it was last started.
+    ``login``: whether it requires a login, or did at its last start.
     """
 
     ports: dict[str, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def load(state_dir: Path) -> dict[str, ServerRecord]:
 
 
 def save(state_dir: Path, servers: dict[str, ServerRecord]) -> None:
-    """Write all records in one step. Raises OSError."""
+    """Write all records atomically. Raises OSError."""
     content = {"format": _FORMAT, "servers": {name: asdict(record) for name, record in servers.items()}}
     write_whole(state_dir / _FILE, json.dumps(content, indent=1))
 

@@ -1,15 +1,16 @@
 """Small processes that stop what others started, however those ended.
 
-Processes of their own, for nothing runs in a process that was killed. Each is this module, run with its name:
+They are separate processes, as a killed process runs no cleanup. Each is this module, run with its name:
 
-- The *watcher* stops servers when the process that wanted them is gone. It is started before the servers, so
-  that there is no moment in which they could be left behind.
-- The *keeper* stops the local stack and the hosts in the background when a Jupyter server is gone. Other than
-  the watcher it belongs to no start: whoever started the stack meanwhile, a button, a notebook or a terminal,
-  it is stopped.
-- The *watchdog* reads lines from a pipe whose other end the demo holds: pids of hosts, then ``done``. If that
-  closes without ``done``, it kills the hosts with all below them, stops the servers and removes a temporary
-  folder.
+- The *watcher* stops servers when the process that wanted them has ended. It is started before the servers,
+  so
+  they can never be left behind.
+- The *keeper* stops the local stack and the background hosts when a Jupyter server has ended. Unlike the
+  watcher it belongs to no particular start: it stops the stack whether a button, a notebook or a terminal
+  started it in the meantime.
+- The *watchdog* reads lines from a pipe whose other end the demo holds: pids of hosts, then ``done``. If the
+  pipe closes without ``done``, it kills the hosts and their descendants, stops the servers and deletes a
+  temporary folder.
 """
 
 from __future__ import annotations
@@ -27,35 +28,36 @@ import psutil
 from tabletopic_kernel.local import processes
 from tabletopic_kernel.local.processes import ProcessId
 
-# How each is run; the watcher and the keeper carry it in their marks, too.
+# How each is run; the marks of watcher and keeper contain it, too.
 WATCHER, KEEPER, WATCHDOG = "watcher", "keeper", "watchdog"
 _DONE = "done"
 
 
 def watcher_command(its_mark: str, state_dir: Path, parent: ProcessId, servers: list[str]) -> list[str]:
-    """The command line that ``watch_servers`` reads."""
+    """The command line for ``watch_servers``."""
     arguments = [str(state_dir), str(parent.pid), repr(parent.start_time_s), *servers]
     return [sys.executable, "-m", __name__, WATCHER, its_mark, *arguments]
 
 
 def watch_servers(arguments: list[str]) -> None:
-    """Wait for the parent's end, then stop the servers of its stack that it started."""
+    """Wait for the parent to end, then stop the servers of its stack that it started."""
     _, state_dir, pid, start_time_s, *servers = arguments
     wait_for_end(ProcessId(int(pid), float(start_time_s)))
-    # Late: the broker's client library would take memory all the while.
+    # Imported late: the broker's client library would occupy memory all the while.
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
     LocalStack(Path(state_dir)).down(servers)
 
 
 def wait_for_end(parent: ProcessId) -> None:
-    """Return when ``parent`` is gone, however it ended."""
+    """Return when ``parent`` has ended, however that happened."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        # Looked up once: from here on psutil knows it from another with its pid, whatever the clock does.
+        # Looked up once: from now on psutil distinguishes it from another with its pid, whatever the clock
+        # does.
         process = psutil.Process(parent.pid)
         if not parent.names(process):
             return
-        # A zombie is waited for by its own parent, perhaps never.
+        # Its own parent waits for a zombie, perhaps never.
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             with contextlib.suppress(psutil.TimeoutExpired):
                 process.wait(timeout=1)
@@ -66,17 +68,17 @@ def start_keeper(state_dir: Path) -> ProcessId:
     folder = state_dir.resolve()
     us = ProcessId.of(psutil.Process())
     arguments = [processes.mark(KEEPER, folder), str(folder), str(us.pid), repr(us.start_time_s)]
-    # It prints nothing, and the state folder need not be there yet.
+    # It prints nothing, and the state folder need not exist yet.
     return processes.spawn([sys.executable, "-m", __name__, KEEPER, *arguments], Path("/"), Path(os.devnull))
 
 
 def keep_stack(arguments: list[str]) -> None:
-    """Wait for the server's end; then let the hosts commit and stop the servers."""
+    """Wait for the Jupyter server to end; then let the hosts commit, and stop the servers."""
     its_mark, state_dir, pid, start_time_s = arguments
     wait_for_end(ProcessId(int(pid), float(start_time_s)))
     if _others_live(its_mark):
         return
-    # Late: the broker's client library would take memory all the while.
+    # Imported late: the broker's client library would occupy memory all the while.
     from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
@@ -85,7 +87,7 @@ def keep_stack(arguments: list[str]) -> None:
 
 
 def _others_live(its_mark: str) -> bool:
-    """Whether another Jupyter server, perhaps this one started anew, works on the same state folder."""
+    """Whether another Jupyter server, perhaps this one restarted, uses the same state folder."""
     for _, found in processes.find({its_mark}):
         with contextlib.suppress(psutil.Error):
             *_, pid, start_time_s = psutil.Process(found.pid).cmdline()
@@ -95,7 +97,7 @@ def _others_live(its_mark: str) -> bool:
 
 
 class Watchdog:
-    """The demo's end of the pipe. ``folder`` is the state folder, removed if it is ``temporary``."""
+    """The demo's end of the pipe. ``folder`` is the state folder, deleted if ``temporary``."""
 
     def __init__(self, folder: Path, *, temporary: bool) -> None:
         # A session of its own: Ctrl-C in the terminal must not reach it.
@@ -110,15 +112,15 @@ class Watchdog:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         return self._process.pid
 
     def hold(self, pid: int) -> None:
-        """End this process too, with all below it."""
+        """On the demo's end, kill this process too, with its descendants."""
         self._tell(json.dumps([pid, psutil.Process(pid).create_time()]))
 
     def release(self) -> None:
-        """Everything is ended already: let go. Idempotent."""
+        """Tell the watchdog that everything has ended. Idempotent."""
         self._tell(_DONE)
         with contextlib.suppress(OSError):
             self._process.communicate()
@@ -126,22 +128,22 @@ class Watchdog:
     def _tell(self, line: str) -> None:
         pipe = self._process.stdin
         if pipe is not None and not pipe.closed:
-            with contextlib.suppress(OSError):  # it was killed: then there is nobody to tell
+            with contextlib.suppress(OSError):  # it was killed: nobody to notify
                 pipe.write(f"{line}\n")
                 pipe.flush()
 
 
 def watch_demo(arguments: list[str]) -> None:
-    """Wait for the demo's end; clean up unless it has done so."""
+    """Wait for the demo to end; clean up unless it already has."""
     folder, temporary = Path(arguments[0]), arguments[1] == "1"
-    os.chdir("/")  # holds no folder
+    os.chdir("/")  # do not keep any folder busy
     held: list[ProcessId] = []
     for line in sys.stdin:
         if line.strip() == _DONE:
             return
         held.append(ProcessId(*json.loads(line)))
     processes.stop(_with_all_below(held), timeout_s=0)
-    # Late: the broker's client library would take memory all the while.
+    # Imported late: the broker's client library would occupy memory all the while.
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
     LocalStack(folder).down()

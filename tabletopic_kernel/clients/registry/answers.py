@@ -1,7 +1,7 @@
-"""Validates a registry's response: a schema, something doubtful, or no schema at all.
+"""Validate a registry's response: a schema, something doubtful, or no schema at all.
 
-A registry checks what it is given, so a text that is no schema comes from a broken registry, or from
-something else that answers in its place. That is trouble, and is asked again (I9).
+A registry validates what it registers, so a text that is not a schema comes from a broken registry, or from
+something else that responds in its place. Such a response is an error, and the request is retried (I9).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tabletopic_kernel.formats.json import schema as json_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
-# Types whose schemas are told apart by their text, where a registry names another of them.
+# Types whose schemas can be told apart by their text if a registry declares the wrong one.
 _KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
-# A .proto file that says anything has one of these.
+# Any .proto file with content has one of these.
 _PROTO: Final = re.compile(
     r"\b(?:message|enum|service|extend)\s+[A-Za-z_.]|\b(?:syntax|edition)\s*=|\b(?:import|package|option)\b[^;]*;"
 )
@@ -43,13 +43,13 @@ class Worth(Enum):
 
 
 def kind_of(declared: str, text: str) -> str:
-    """The format of a schema: Apicurio declares all versions of a subject as the first one's."""
+    """The format of a schema: Apicurio declares every version of a subject as the type of the first."""
     if declared not in _KINDS:
         return declared
     tree = _tree(text)
     if tree is None:
         return "PROTOBUF"
-    if isinstance(tree, bool):  # any value, or none
+    if isinstance(tree, bool):  # accepts any value, or none
         return "JSON"
     if not isinstance(tree, dict) or tree.get("type") in ("record", "enum", "fixed"):
         return "AVRO"
@@ -62,7 +62,7 @@ def worth_of(declared: str, text: str, references: Mapping[str, str]) -> Worth:
     """The validity of a schema's text.
 
     Raises:
-        RetryableError: the Protobuf compiler could not be run.
+        RetryableError: the Protobuf compiler could not run.
     """
     kind = kind_of(declared, text)
     if kind == "PROTOBUF" and not (_PROTO.search(text) or _is_base64(text)):
@@ -95,7 +95,7 @@ def checked(schema: Schema) -> Schema:
 
 
 def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
-    """The requested version of a subject; raises OddAnswerError if it is another, or none."""
+    """The requested version of a subject; raises OddAnswerError if the response is another, or none."""
     checked(found.schema)
     if found.subject not in (subject, None):
         raise OddAnswerError(f"it is of the subject {_short(found.subject)}")
@@ -107,7 +107,7 @@ def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
 
 
 def checked_places(found: Any) -> list[tuple[str, int]]:
-    """Subjects and versions of a schema; raises OddAnswerError if they are none."""
+    """Subjects and versions of a schema; raises OddAnswerError if the response is something else."""
     places = [(one.subject, one.version) for one in found]
     for subject, version in places:
         if not isinstance(subject, str) or not _is_number(version):
@@ -116,14 +116,14 @@ def checked_places(found: Any) -> list[tuple[str, int]]:
 
 
 def checked_list(found: Any, kind: type) -> Any:
-    """A list of subjects or versions; raises OddAnswerError if it is none."""
+    """A list of subjects or versions; raises OddAnswerError if the response is something else."""
     if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
         raise OddAnswerError(f"a list was expected and not {_short(found)}")
     return found
 
 
 def _tree(text: str) -> Any:
-    """The JSON of a text; None where it is none."""
+    """The text parsed as JSON; None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ def _tree(text: str) -> Any:
 
 
 def _is_base64(text: str) -> bool:
-    """Whether it may be a file in base64, which is how Python's serializer registers one."""
+    """Whether the text may be a file in base64, the form in which Python's serializer registers one."""
     try:
         return len(base64.b64decode(text, validate=True)) > 1
     except (binascii.Error, ValueError):

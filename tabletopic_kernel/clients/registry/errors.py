@@ -1,4 +1,4 @@
-"""Why a registry does not respond, or refuses: login and TLS errors, with the setting to check."""
+"""Why a registry does not respond, or denies access: login and TLS errors, with the setting to check."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
-# Confluent's client wants one with a token of one's own. It is sent as a header, which other registries pass
-# over; Confluent Cloud's is called lsrc-….
+# Confluent's client requires one for a static token. It is sent as a header, which other registries ignore;
+# Confluent Cloud's is called lsrc-….
 _LOGICAL_CLUSTER: Final = "bearer.auth.logical.cluster"
-# What Java's clients call the source of the login; Python's take basic.auth.user.info, or the URL's, for it.
+# What Java's clients call the source of the credentials; Python's use basic.auth.user.info, or the URL's.
 _SOURCE: Final = "basic.auth.credentials.source"
 _NUMBERS: Final = (
     "timeout",
@@ -27,7 +27,7 @@ _NUMBERS: Final = (
     "retries.wait.ms",
     "retries.max.wait.ms",
 )
-# What is wrong with TLS, by OpenSSL's words, and the remedy; the first that is found counts.
+# TLS errors by OpenSSL's wording, and the remedy; the first match counts.
 _TLS: Final = tuple(
     (re.compile(words, re.IGNORECASE), remedy)
     for words, remedy in (
@@ -57,10 +57,11 @@ _TLS: Final = tuple(
 
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
-    """The properties as Confluent's client takes them, where it differs from others, or asks for more.
+    """The properties in the form that Confluent's client takes, where it differs from others or requires
+    more.
 
     Raises:
-        SettingsError: a login that it does not know, or no number where one belongs.
+        SettingsError: a login that the client does not support, or a value that must be a number and is not.
     """
     found: dict[str, object] = dict(properties)
     if "bearer.auth.credentials.source" in found:
@@ -76,7 +77,7 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def explain_unusable(properties: Mapping[str, str], error: Exception) -> SettingsError:
-    """Why no client can be made of the properties."""
+    """Why no client can be created from the properties."""
     for name in _FILES:
         path = properties.get(name)
         if path and not os.path.exists(path):
@@ -95,7 +96,7 @@ def explain_unusable(properties: Mapping[str, str], error: Exception) -> Setting
 def explain_refusal(
     url: str, what: str, properties: Mapping[str, str], error: SchemaRegistryError
 ) -> RetryableError:
-    """The error of a registry that refuses ``what``."""
+    """The error of a registry that denies ``what``."""
     if error.http_status_code == HTTPStatus.UNAUTHORIZED:
         return LoginRefusedError(
             f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}"
@@ -109,7 +110,7 @@ def explain_refusal(
 
 
 def explain_silence(url: str, error: Exception) -> RetryableError:
-    """The error of a registry that does not answer."""
+    """The error of a registry that does not respond."""
     for words, remedy in _TLS:
         if words.search(str(error)):
             return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")

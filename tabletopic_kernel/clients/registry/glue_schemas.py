@@ -1,9 +1,9 @@
 """AWS Glue's schema registry, behind the interface of Confluent's client that ``Registry`` uses.
 
-A schema there has a name within a registry, numbered versions, and a UUID for each version, which records
-carry (``formats/wire.py``). It has no numbers for schemas, no references and no verdict on a schema that is
-not registered. AWS's serializers name a schema as its topic, so that a subject ``clicks-value`` is the schema
-``clicks`` where there is none of its own name.
+A schema there has a name within a registry, numbered versions, and a UUID per version, which records carry
+(``formats/wire.py``). Glue has no numeric schema ids, no references and no compatibility check for an
+unregistered schema. AWS's serializers name a schema after its topic, so subject ``clicks-value`` means the
+schema ``clicks`` unless there is one with its own name.
 
 Source: AWS Glue API reference, "Schema registry"; awslabs/aws-glue-schema-registry.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND, _NO_ANSWER = 40401, 40402, 40403, 50100
 _SUFFIXES: Final = ("-value", "-key")
 _TIMEOUT_S: Final = 10
-# Names of PyIceberg's properties of Glue, and what boto3 calls them.
+# PyIceberg's names of its Glue properties, and boto3's.
 _SESSION: Final = {
     "glue.access-key-id": "aws_access_key_id",
     "glue.secret-access-key": "aws_secret_access_key",
@@ -36,15 +36,15 @@ _OTHERS: Final = ("type", "glue.endpoint", "glue.registry-name")
 
 
 class GlueSchemas:
-    """One registry of Glue.
+    """One Glue registry.
 
     Args:
         properties: ``type`` (glue), ``glue.registry-name`` (default-registry), ``glue.region``,
             ``glue.endpoint``, ``glue.profile-name``, ``glue.access-key-id``, ``glue.secret-access-key``,
-            ``glue.session-token``; without keys those that boto3 finds.
+            ``glue.session-token``; without keys, boto3's own credentials.
 
     Raises:
-        SettingsError: a property that is none of these, no region, or boto3 is not installed.
+        SettingsError: an unknown property, no region, or boto3 is not installed.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -72,26 +72,26 @@ class GlueSchemas:
             raise SettingsError(f"[registry] is not usable: {error}") from error
 
     def clear_caches(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is cached."""
 
     def get_schema(self, schema_id: int) -> Schema:
-        """Glue has no numbers."""
+        """Glue has no numeric ids."""
         raise SchemaRegistryError(
             HTTPStatus.NOT_FOUND, _SCHEMA_NOT_FOUND, f"Glue has no schema with the number {schema_id}"
         )
 
     def get_schema_versions(self, schema_id: int, **_: object) -> list[RegisteredSchema]:
-        """As ``get_schema``."""
+        """Like ``get_schema``."""
         self.get_schema(schema_id)
         return []
 
     def get_schema_by_guid(self, guid: str) -> Schema:
-        """The schema of one version, by its UUID."""
+        """The schema of one version, by UUID."""
         found = self._ask(_SCHEMA_NOT_FOUND, lambda: self._glue.get_schema_version(SchemaVersionId=guid))
         return _schema(found)
 
     def lookup_schema(self, subject: str, schema: Schema, **_: object) -> RegisteredSchema:
-        """The version of a subject that is this schema."""
+        """The version of a subject with this schema."""
         name = self._schema_name(subject)
         ask = self._glue.get_schema_by_definition
         text = schema.schema_str or ""
@@ -111,25 +111,25 @@ class GlueSchemas:
         return self._version(subject, {"LatestVersion": True}, _SUBJECT_NOT_FOUND)
 
     def get_version(self, subject: str, version: int | None, **_: object) -> RegisteredSchema:
-        """One version of a subject; the newest for None."""
+        """One version of a subject; None for the newest."""
         number = {"LatestVersion": True} if version is None else {"VersionNumber": version}
         return self._version(subject, number, _VERSION_NOT_FOUND)
 
     def get_versions(self, subject: str) -> list[int]:
-        """The numbers of a subject's versions."""
+        """A subject's version numbers."""
         name = self._schema_name(subject)
         ask = self._glue.get_paginator("list_schema_versions").paginate
         pages = self._ask(_SUBJECT_NOT_FOUND, lambda: list(ask(SchemaId=self._id(name))))
         return sorted(one["VersionNumber"] for page in pages for one in page["Schemas"])
 
     def get_compatibility(self, subject: str | None) -> str:
-        """The rule of a schema; Glue has none for all."""
+        """A schema's compatibility mode; Glue has no global one."""
         name = self._schema_name(subject or "")
         found = self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(name)))
         return str(found["Compatibility"])
 
     def test_compatibility_all_versions(self, subject: str, schema: Schema) -> bool:
-        """Glue says so only of a schema that is registered."""
+        """Glue can check only a registered schema."""
         raise SchemaRegistryError(
             HTTPStatus.NOT_IMPLEMENTED, _NO_ANSWER, "Glue reports it only when the schema is registered"
         )
@@ -143,7 +143,7 @@ class GlueSchemas:
         return {"RegistryName": self.name, "SchemaName": name}
 
     def _schema_name(self, subject: str) -> str:
-        """The schema that a subject means."""
+        """The schema to which a subject refers."""
         topic = next((subject.removesuffix(end) for end in _SUFFIXES if subject.endswith(end)), subject)
         if topic == subject:
             return subject
@@ -154,7 +154,7 @@ class GlueSchemas:
         return subject
 
     def _ask(self, missing: int, call: Callable[[], T]) -> T:
-        """An answer; what is not there is Confluent's error ``missing``, the rest is botocore's."""
+        """The response; not found becomes Confluent's error ``missing``, other errors stay botocore's."""
         try:
             return call()
         except self._glue.exceptions.EntityNotFoundException as error:
@@ -166,6 +166,6 @@ def _schema(found: Mapping[str, Any]) -> Schema:
 
 
 def _registered(subject: str, found: Mapping[str, Any]) -> RegisteredSchema:
-    # Where Confluent's clients have the number, this one has the UUID: it is what records carry.
+    # Where Confluent's clients have the numeric id, this one has the UUID, as records carry that.
     guid: Any = found["SchemaVersionId"]
     return RegisteredSchema(subject, found["VersionNumber"], guid, guid, _schema(found))

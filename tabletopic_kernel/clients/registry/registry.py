@@ -1,6 +1,6 @@
 """The schema registry, through Confluent's client: any compatible server.
 
-Longer than other modules, as every question to a registry is believed, kept and explained in the same way.
+Longer than other modules, as all requests to a registry share validation, caching and error handling.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.sections import is_glue
 
 T = TypeVar("T")
-# Of subject, version and schema. A 404 without such a code comes from something that is no registry, and
-# says nothing about a schema: with a wrong url every record would become a dead letter (I9).
+# Codes for subject, version and schema. A 404 without one comes from something other than a registry, and
+# proves nothing about a schema: with a wrong url every record would become a dead letter (I9).
 _NOT_FOUND = frozenset({40401, 40402, 40403})
-_ODD_S = 60.0  # so long an answer that has no form of a schema is held to be broken
+_ODD_S = 60.0  # a malformed response counts as broken for this long
 _MOST_LEVELS = 100  # of references
-_INVALID = 422  # the schema itself cannot be read
-# The client's own retries would hold a thread; waiting is the coordinator's business (I9).
+_INVALID = 422  # the schema itself is invalid
+# The client's own retries would block a thread; waiting is up to the coordinator (I9).
 _CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
 
 
@@ -56,10 +56,10 @@ class UnknownSchemaError(TableTopicError):
 class RegisteredSchema:
     """One registered schema; ``references`` maps names to texts, resolved.
 
-    ``id`` is what it was asked for by, or the registry's number. A GUID alone tells no place: ``subject`` is
-    empty then, and the version 0. ``subjects`` are all that have it, also deleted ones; None: they were not
-    asked for. ``places`` are subjects and versions that have it. ``sources`` are the references as the
-    registry has them.
+    ``id`` is the id it was requested by, or the registry's number. A GUID alone has no subject or version:
+    then ``subject`` is empty and the version 0. ``subjects`` are all that have the schema, deleted ones too;
+    None if not requested. ``places`` are subjects and versions that have it. ``sources`` are the references
+    in the registry's form.
     """
 
     id: SchemaKey
@@ -73,7 +73,7 @@ class RegisteredSchema:
     places: tuple[tuple[str, int], ...] = ()
 
     def seen_from(self, subject: str) -> RegisteredSchema:
-        """The same schema with its version in a subject; unchanged if the subject does not have it."""
+        """The same schema with its version in ``subject``; unchanged if the subject does not have it."""
         own = [version for name, version in self.places if name == subject]
         return replace(self, subject=subject, version=max(own)) if own else self
 
@@ -83,17 +83,17 @@ class Registry:
 
     Args:
         properties: of confluent_kafka's SchemaRegistryClient, at least ``url``; or those of ``GlueSchemas``.
-        check: raises why it cannot answer, where somebody knows that better than the network; asked where it
-            does not answer.
+        check: raises why the registry cannot respond, if the caller knows more than the network does;
+            called when the registry does not respond.
     """
 
     def __init__(self, properties: Mapping[str, str], check: Callable[[], None] = lambda: None) -> None:
         self._check = check
         self._gate = LoginGate()
-        self._odd: dict[SchemaKey, tuple[float, str]] = {}  # what has no form of a schema: since when
-        self.url = mask(properties.get("url", ""))  # for messages; the client has the login
+        self._odd: dict[SchemaKey, tuple[float, str]] = {}  # malformed schemas: since when
+        self.url = mask(properties.get("url", ""))  # for messages; the credentials are in the client
         self._properties = dict(properties)
-        self._client: Any  # with the methods of Confluent's, which has no type for them
+        self._client: Any  # Confluent's methods, for which it has no type
         if is_glue(properties):
             self._client = glue = GlueSchemas(properties)
             self.url = f"glue:{glue.name}"
@@ -108,12 +108,12 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such id.
-            RetryableError: the registry does not answer, or not with a schema.
+            RetryableError: the registry does not respond, or not with a schema.
         """
         what = f"schema id {schema_id}"
         schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id)))
         try:
-            # Deleted subjects too: what was written with the schema can still be read.
+            # Include deleted subjects: records written with the schema can still be read.
             ask = self._client.get_schema_versions
             places = self._ask(what, lambda: checked_places(ask(schema_id, deleted=True)))
         except UnknownSchemaError:
@@ -126,11 +126,10 @@ class Registry:
         return found
 
     def _believe(self, found: RegisteredSchema, declared: str) -> None:
-        """Check that a schema returned by id is one; raises RetryableError if it may not be.
+        """Check that a schema returned by id is valid; raises RetryableError if it may not be.
 
-        What is doubtful must be no other schema by subject and version. What has not even the form of a
-        schema must be the same there, and for a minute: a registry checks what it is given, so it is more
-        likely that the answer is broken.
+        A doubtful schema must not differ by subject and version. A malformed one must be the same there, and
+        for a minute: a registry validates what it registers, so a broken response is more likely.
         """
         worth = worth_of(declared, found.text, dict(found.references))
         if worth is Worth.GOOD:
@@ -148,7 +147,7 @@ class Registry:
             )
 
     def _is_same(self, found: RegisteredSchema) -> bool | None:
-        """Whether the schema is the same by subject and version; None: unknown."""
+        """Whether the schema is the same by subject and version; None if unknown."""
         if not found.subject:
             return None
         what, ask = f"version {found.version} of {found.subject}", self._client.get_version
@@ -162,18 +161,18 @@ class Registry:
         except UnknownSchemaError:
             return None
         except RetryableError as error:
-            if isinstance(error.__cause__, SchemaRegistryError):  # it does not give this away
+            if isinstance(error.__cause__, SchemaRegistryError):  # the registry does not provide it
                 return None
             raise
         is_id = not isinstance(found.id, int) or place.schema_id == found.id
         return bool(is_id and place.schema.schema_str == found.text)
 
     def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
-        """The schema with this GUID, its references resolved; its version is that in ``subject``, 0 without.
+        """The schema with this GUID, its references resolved; its version is the one in ``subject``, or 0.
 
         Raises:
             UnknownSchemaError: no such GUID, or the registry has none.
-            RetryableError: the registry does not answer.
+            RetryableError: the registry does not respond.
         """
         try:
             schema = self._ask(f"schema GUID {guid}", lambda: checked(self._client.get_schema_by_guid(guid)))
@@ -181,7 +180,7 @@ class Registry:
             cause = error.__cause__
             if not isinstance(cause, SchemaRegistryError) or cause.http_status_code != HTTPStatus.NOT_FOUND:
                 raise
-            self.check()  # a page that is not there: of no registry, or of one that has no GUIDs
+            self.check()  # HTTP 404: not a registry, or one without GUIDs
             raise UnknownSchemaError(
                 f"the registry at {self.url} has no GUIDs, so {guid} cannot be resolved: have records "
                 "name their schema by its id"
@@ -197,7 +196,7 @@ class Registry:
         return found
 
     def has(self, subject: str, schema: RegisteredSchema) -> bool:
-        """Whether a subject has a schema; raises RetryableError when the registry does not answer."""
+        """Whether a subject has a schema; raises RetryableError if the registry does not respond."""
         wanted = Schema(schema.text, schema.kind, list(schema.sources))
         try:
             self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, wanted, deleted=True))
@@ -206,7 +205,7 @@ class Registry:
         return True
 
     def subjects(self) -> list[str]:
-        """All subjects there are, deleted too; raises RetryableError when the registry does not answer."""
+        """All subjects, deleted ones too; raises RetryableError if the registry does not respond."""
         ask = self._client.get_subjects
         found: list[str] = self._ask("subjects", lambda: checked_list(ask(deleted=True), str))
         return found
@@ -215,7 +214,7 @@ class Registry:
         """The newest schema of a subject; None if the subject does not exist.
 
         Raises:
-            RetryableError: the registry does not answer.
+            RetryableError: the registry does not respond.
         """
         try:
             found = self._ask(
@@ -239,7 +238,7 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such subject or version.
-            RetryableError: the registry does not answer.
+            RetryableError: the registry does not respond.
         """
         what = f"version {version} of {subject}"
         ask = self._client.get_version
@@ -247,10 +246,10 @@ class Registry:
         return self._resolved(found.schema_id, found.schema, subject, version)
 
     def versions(self, subject: str) -> list[int]:
-        """The versions that a subject has, oldest first; empty where it does not exist.
+        """The versions of a subject, oldest first; empty if it does not exist.
 
         Raises:
-            RetryableError: the registry does not answer.
+            RetryableError: the registry does not respond.
         """
         try:
             ask = self._client.get_versions
@@ -262,7 +261,7 @@ class Registry:
         """Whether the registry would accept a schema as the next version of a subject, in words.
 
         Raises:
-            RetryableError: the registry does not answer.
+            RetryableError: the registry does not respond.
         """
         try:
             latest = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
@@ -271,7 +270,7 @@ class Registry:
         schema = Schema(text, kind, latest.schema.references)
         rule = self._rule(subject)
         try:
-            # Against all versions: those that the subject's rule does not mean are left out by the registry.
+            # Check all versions: the registry itself leaves out those that the subject's rule excludes.
             ask = self._client.test_compatibility_all_versions
             takes = self._ask("a verdict", lambda: ask(subject, schema))
         except RetryableError as error:
@@ -286,11 +285,11 @@ class Registry:
         return f"the registry would refuse it: it breaks the rule of {subject} ({rule})"
 
     def _rule(self, subject: str) -> str:
-        """The compatibility level of a subject, or the one for all."""
+        """The compatibility level of a subject, or the global one."""
         for where in (subject, None):
             try:
                 return str(self._client.get_compatibility(where))
-            except SchemaRegistryError:  # none of its own
+            except SchemaRegistryError:  # the subject has no level of its own
                 continue
         return "rule unknown"
 
@@ -313,17 +312,17 @@ class Registry:
         )
 
     def _collect(self, schema: Schema, into: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
-        """Add the schemas that one refers to; ``above`` are those that led to it."""
+        """Add the schemas that ``schema`` refers to; ``above`` are those that led to it."""
         for reference in schema.references or []:
             name, place = reference.name or "", (reference.subject or "", reference.version or -1)
-            if name in into or place in above:  # in a circle: the format says what it thinks of that
+            if name in into or place in above:  # circular: the format decides about that
                 continue
             if len(above) >= _MOST_LEVELS:
                 raise UnknownSchemaError(
                     f"the registry at {self.url} has a chain of more than {_MOST_LEVELS} references"
                 )
             found = self._referred(*place)
-            self._collect(found, into, (*above, place))  # what it needs itself comes first
+            self._collect(found, into, (*above, place))  # its own references come first
             into[name] = found.schema_str or ""
 
     def _referred(self, subject: str, version: int) -> Schema:
@@ -337,7 +336,7 @@ class Registry:
 
     def _ask(self, what: str, call: Callable[[], T]) -> T:
         self._gate.check()
-        self._client.clear_caches()  # it keeps whatever it is given, for ever
+        self._client.clear_caches()  # the client would keep every response for ever
         try:
             return call()
         except OddAnswerError as error:
@@ -350,13 +349,13 @@ class Registry:
             refusal = explain_refusal(self.url, what, self._properties, error)
             self._gate.met(refusal)
             raise refusal from error
-        except Exception as error:  # its HTTP library's errors have no public base class
+        except Exception as error:  # the HTTP library's errors have no public base class
             self._check()
             raise explain_silence(self.url, error) from error
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
-    """The schema that records name by ``key``, as ``subject`` has it; raises as ``by_id`` and ``by_guid``."""
+    """The schema that records name by ``key``, as in ``subject``; raises like ``by_id`` and ``by_guid``."""
     if isinstance(key, str):
         return registry.by_guid(key, subject)
     return registry.by_id(key).seen_from(subject)

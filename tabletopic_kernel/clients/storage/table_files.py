@@ -43,8 +43,9 @@ _METADATA: Final = (".metadata.json", ".avro")  # read whole, whatever their siz
 class _GoogleFile(PyArrowFile):
     """A file that is read whole unless it is large.
 
-    PyArrow sends the request for a seekable file when it first asks whether that is closed, and holds Python's
-    global lock (GIL) until the storage answers: a silent storage would stop every thread of the process.
+    PyArrow sends the request for a seekable file when it first asks whether that is closed, and holds
+    Python's global lock (GIL) until the storage answers: a silent storage would stop every thread of the
+    process.
     """
 
     def open(self, seekable: bool = True) -> InputStream:

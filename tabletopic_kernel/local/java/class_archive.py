@@ -1,8 +1,8 @@
-"""An archive of Spark's classes (the JDK's "class data sharing"), which halves the work of a JVM's startup.
+"""An archive of Spark's classes (the JDK's "class data sharing"), which halves the work of JVM startup.
 
-It is made once, when nobody waits (``jvm.make_later``), by a Spark session that does a little of everything
-and archives, as it ends, the classes that it has loaded. It lies beside the jars and fits one JDK and one
-class path; the JVM checks that by itself, and starts without the archive if it does not fit.
+It is made once, in the background (``jvm.make_later``), by a Spark session that does a little of everything
+and, on exit, archives the classes it has loaded. It lies beside the jars and fits one JDK and one class path;
+the JVM checks that itself, and starts without the archive if it does not fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tabletopic_kernel.model.errors import StackError
 
 _STEP = "class archive"
 _WORK = ".archive-"
-# It may be made with what the processors have left over.
+# Built at the lowest priority, with spare processor time.
 _LIMIT_S = 1_200.0
 
 
@@ -36,29 +36,30 @@ def find(java: Path, spark_jars: Sequence[Path]) -> Path | None:
 
 
 def is_due(java: Path, spark_jars: Sequence[Path]) -> bool:
-    """Whether making it has not been tried yet."""
+    """Whether making it has not been attempted yet."""
     archive = _place(java, spark_jars)
     return archive is not None and not archive.exists()
 
 
 def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | None:
-    """The archive for this JDK and these jars; made when it is not there, which takes 10 to 20 s, once.
+    """The archive for this JDK and these jars; made on first use, which takes 10 to 20 s.
 
-    None where it cannot be made; Spark only starts more slowly then.
+    None if it cannot be made; then Spark only starts more slowly.
     """
     if (archive := _place(java, spark_jars)) is not None and not archive.exists():
         try:
             with file_lock(archive.with_name("archive.lock"), lambda: report(Step(_STEP, "started"))):
                 if not archive.exists():
                     _make(java, archive, report)
-        # A cache of somebody else's, a full disk, a lock that stays, a machine that has no time for it.
+        # A cache that belongs to another user, a full disk, a lock that is never released, an overloaded
+        # machine.
         except (OSError, StackError, subprocess.TimeoutExpired):
             return None
     return find(java, spark_jars)
 
 
 def options(archive: Path) -> list[str]:
-    """The JVM's options that use an archive, without a word where it does not fit."""
+    """The JVM options to use an archive, without a warning if it does not fit."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
@@ -71,14 +72,14 @@ def spark_home() -> Path:
 
 
 def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
-    """Beside the jars; None where there are none."""
+    """The archive's path beside the jars; None without jars."""
     return spark_jars[0].parent.parent / f"spark-{_key(java, spark_jars)}.jsa" if spark_jars else None
 
 
 def _key(java: Path, spark_jars: Sequence[Path]) -> str:
-    """Where it is used, and what it was made of.
+    """Where the archive is used, and what it was made of.
 
-    As the JVM looks at it: each file's time and size, and the order in which a folder tells its files.
+    In the JVM's terms: each file's time and size, and the order in which a folder lists its files.
     """
     spark = spark_home()
     with os.scandir(spark / "jars") as entries:
@@ -92,21 +93,21 @@ def _key(java: Path, spark_jars: Sequence[Path]) -> str:
 def _look(file: Path) -> tuple[Path, int, int]:
     try:
         stat = file.stat()
-    except FileNotFoundError:  # taken away since it was listed
+    except FileNotFoundError:  # deleted since it was listed
         return file, 0, 0
     return file, stat.st_mtime_ns, stat.st_size
 
 
 def _make(java: Path, archive: Path, report: Report) -> None:
-    """Make the archive; an empty file where that fails, so that it is not tried at every start."""
+    """Make the archive; an empty file if that fails, so that it is not attempted at every start."""
     began = time.monotonic()
     report(Step(_STEP, "started", detail="once, for faster Spark startup"))
-    for left in archive.parent.glob(f"{_WORK}*"):  # by one that was killed; we hold the lock
+    for left in archive.parent.glob(f"{_WORK}*"):  # left by a killed process; we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=_WORK, dir=archive.parent))
     try:
         fresh = work / "classes.jsa"
-        base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the other one points to it
+        base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the archive refers to it
         with (work / "log").open("wb") as log:
             made = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
                 [sys.executable, "-m", "tabletopic_kernel.local.java.class_training", work, base, fresh], log
@@ -124,7 +125,7 @@ def _make(java: Path, archive: Path, report: Report) -> None:
 
 
 def _remove_older(archive: Path, base: Path) -> None:
-    """Those of the same place that fit no more, 170 MB each; a JVM that uses one keeps what it has open."""
+    """Remove older archives of the same place, 170 MB each; a JVM that uses one keeps it open."""
     for kept in (archive, base):
         kind, place, _ = kept.stem.split("-")
         for older in kept.parent.glob(f"{kind}-{place}-*.jsa"):
@@ -138,7 +139,7 @@ def _run(command: Sequence[str | Path], log: object) -> bool:
         for key, value in environment().items()
         if key not in ("SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
     }
-    # In our own process group: who ends `jvm` ends it all.
+    # In our own process group: killing `jvm` kills everything.
     done = subprocess.run(
         list(map(str, command)),
         env=own,

@@ -1,4 +1,4 @@
-"""A Spark session that loads what a table topic needs, for ``class_archive``: run as its own program."""
+"""A Spark session that loads what a table topic needs, for ``class_archive``: run as a separate program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LIMIT_S = 1_200
-# Nobody listens there, and nobody is waited for.
+# No broker listens there, and no timeout is waited for.
 _NOWHERE = {
     "bootstrap.servers": "127.0.0.1:1",
     "group.id": "training",
@@ -38,7 +38,7 @@ def main(folder: Path, base: Path, archive: Path) -> None:
     session = start_spark(SparkSettings(master="local[2]", conf=conf), place, catalog)
     gateway: Any = session.sparkContext._gateway
     warm_up(session, limit_s=_LIMIT_S)
-    with contextlib.suppress(Exception):  # it cannot connect: it was only to load the classes
+    with contextlib.suppress(Exception):  # it cannot connect: the purpose was to load the classes
         _read_kafka(session)
     session.stop()
     gateway.shutdown()

@@ -1,7 +1,7 @@
-"""Downloads sets of jars once, verifies them, caches them.
+"""Download sets of jars once, verify and cache them.
 
-Ivy comes with pyspark. A folder in the cache belongs to one state of a set's list and checksums, such as
-``ivy.xml`` and ``jars.sha256``, and appears by a rename: whole and checked, or not at all.
+Ivy comes with pyspark. A folder in the cache belongs to one version of a set's list and checksums, such as
+``ivy.xml`` and ``jars.sha256``, and appears by a rename: complete and verified, or not at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tabletopic_kernel.local.progress import Report, Step
 from tabletopic_kernel.model.errors import StackError
 
 _HERE = Path(__file__).parent
-# A class path ends at a colon, Spark splits at a comma and expands the others, Quarkus chokes on brackets.
+# A class path splits at colons, Spark splits at commas and expands the others, Quarkus fails on brackets.
 _IMPOSSIBLE_IN_PATH = frozenset("*,:?[]{}#%\n")
 _MANIFEST = "installed.json"
 _STEP = "java libraries"
@@ -36,7 +36,7 @@ _STEP = "java libraries"
 class JarSet:
     """Jars that are downloaded together; ``download_bytes`` is measured, for progress bars and messages."""
 
-    name: str  # begins that of the folder in the cache
+    name: str  # prefix of the folder in the cache
     ivy_file: Path
     checksum_file: Path  # sha256sum's format, names relative to the installed folder
     configurations: tuple[str, ...]
@@ -44,18 +44,18 @@ class JarSet:
 
     @property
     def install_bytes(self) -> int:
-        """Room that it takes: Ivy's cache, its copy, and archives unpacked."""
+        """Disk space needed: Ivy's cache, its copy, and unpacked archives."""
         return 3 * self.download_bytes
 
     def key(self) -> str:
-        """Of this state of the two files."""
+        """Identifies this version of the two files."""
         return hashlib.sha256(self.ivy_file.read_bytes() + self.checksum_file.read_bytes()).hexdigest()[:12]
 
 
 EVERY_JVM = JarSet(
     "jvm", _HERE / "ivy.xml", _HERE / "jars.sha256", ("kafka", "registry", "spark"), 277_000_000
 )
-# What Spark needs for some catalogs and storages alone, each fetched when a setting asks for it.
+# What Spark needs only for some catalogs and storages, each downloaded when a setting requires it.
 EXTRAS = {
     name: JarSet(name, _HERE / "extras.xml", _HERE / "extras.sha256", (name,), size)
     for name, size in (("aws", 67_000_000), ("gcp", 64_300_000), ("postgresql", 1_200_000))
@@ -64,7 +64,7 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class Jars:
-    """The folder of the installed jars, a folder in it for each configuration; archives are unpacked."""
+    """The folder of the installed jars, with a subfolder per configuration; archives are unpacked."""
 
     folder: Path
 
@@ -84,7 +84,7 @@ def cache_dir(variables: Mapping[str, str] = os.environ) -> Path:
 def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> Jars:
     """The installed jars; the first call downloads them. ``java`` is the command that starts Ivy's JVM.
 
-    Raises StackError: no network, no room, no right to write, or a file that is not what it should be.
+    Raises StackError: no network, no disk space, no permission to write, or a file with a wrong checksum.
     """
     cache = cache_dir()
     target = cache / f"{wanted.name}-{wanted.key()}"
@@ -120,7 +120,7 @@ def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> 
 
 
 def _is_complete(target: Path) -> bool:
-    """Whether names and sizes are as when the checksums matched; takes milliseconds."""
+    """Whether names and sizes are the same as when the checksums matched; takes milliseconds."""
     try:
         sizes: dict[str, int] = json.loads((target / _MANIFEST).read_bytes())
         return bool(sizes) and all((target / name).stat().st_size == size for name, size in sizes.items())
@@ -130,7 +130,7 @@ def _is_complete(target: Path) -> bool:
 
 def _fetch(java: Sequence[str], target: Path, wanted: JarSet, on_bytes: Callable[[int], None]) -> None:
     cache = target.parent
-    for leftover in cache.glob(".new-*"):  # of a process that was killed
+    for leftover in cache.glob(".new-*"):  # of a killed process
         shutil.rmtree(leftover, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=cache))
     fresh = work / target.name
@@ -140,13 +140,13 @@ def _fetch(java: Sequence[str], target: Path, wanted: JarSet, on_bytes: Callable
         try:
             check(fresh, wanted)
         except StackError:
-            # What Ivy keeps is as wrong as what it gave.
+            # Ivy's cache is as wrong as its result.
             shutil.rmtree(cache / "ivy", ignore_errors=True)
             raise
         _unpack_archives(fresh)
         sizes = {str(path.relative_to(fresh)): path.stat().st_size for path in _files(fresh)}
         (fresh / _MANIFEST).write_text(json.dumps(sizes), "utf-8")
-        if target.exists():  # damaged, or we would not be here; a server may still have it open
+        if target.exists():  # damaged, or we would not get here; a server may still have it open
             target.rename(work / "damaged")
         fresh.rename(target)
     finally:
@@ -168,7 +168,7 @@ def retrieve(
     into.mkdir(parents=True, exist_ok=True)
     ivy_cache.mkdir(parents=True, exist_ok=True)
     log = ivy_cache / "ivy.log"
-    # Relative to the working folder: a path with brackets would be a pattern of Ivy's.
+    # Relative to the working folder: Ivy would take a path with brackets for a pattern.
     pattern = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
     command = [
         *(java[0], "-Xmx256m", "-XX:+UseSerialGC", *java[1:], f"-Divy.default.ivy.user.dir={ivy_cache}"),
@@ -217,7 +217,7 @@ def _size_bytes(folder: Path) -> int:
     for path in folder.rglob("*"):
         try:
             total += path.stat().st_size
-        except OSError:  # renamed meanwhile
+        except OSError:  # renamed in the meantime
             continue
     return total
 
@@ -231,7 +231,7 @@ def _ivy_jar() -> Path:
 
 
 def check(folder: Path, wanted: JarSet) -> None:
-    """Compare ``folder`` with its checksums; raises StackError naming what is missing, foreign or wrong."""
+    """Compare ``folder`` with its checksums; raises StackError naming missing, unknown and wrong files."""
     lines = (line.split(maxsplit=1) for line in wanted.checksum_file.read_text("utf-8").splitlines())
     expected = {name: checksum for checksum, name in lines if name.partition("/")[0] in wanted.configurations}
     found = checksums(folder)

