@@ -1,19 +1,20 @@
 """The protocol of a table topic: what each event means in each state.
 
-``PROTOCOL`` is all of it. A pair that is not there is a bug of ours. Time arrives as an event and nothing
-here does I/O: ``host/coordinator.py`` runs the actions and feeds their outcomes back as events. The diagram
-of docs/reference/protocol.md is drawn from it.
+``PROTOCOL`` is complete: a missing pair is a bug of ours. Time arrives as an event, and there is no I/O here:
+``host/coordinator.py`` runs the actions and returns their outcomes as events. The diagram in
+docs/reference/protocol.md is generated from it.
 
 Why this is safe:
 
-- An event has one meaning, whoever sends it; what differs from state to state is what follows.
-- A commit whose outcome is unknown has states of its own, settling and closing_settling. They end with an
-  answer of the table's history (I4), or with the next owner; files of such a commit are not discarded there.
+- An event has the same meaning in every state; only the consequences differ.
+- A commit with an unknown outcome has its own states, settling and closing_settling. They end when the
+  table's
+  history has the answer (I4), or with the next owner; files of such a commit are not discarded there.
 - TAKE_OWNERSHIP occurs only in states without a worker, and STOP_WORKER leads to one that waits for
   WORKER_STOPPED: no batch of an old worker meets a new owner (I1, I5).
-- DISCARD occurs only where this ownership commits nothing more; the records are read again (I6).
+- DISCARD occurs only where this ownership will commit nothing more; the records are read again (I6).
 - START to STOP, COMMIT_DUE and STAGE come from other threads at any time, so each resting state has them.
-  Starting, committing, closing and closed run to their outcome within one step and need them not.
+  Starting, committing, closing and closed reach their outcome within one step and do not need them.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
     S.STARTING: {
         E.OWNED: _to(S.RUNNING, A.START_WORKER),
         E.HEAD_MOVED: _to(S.WAITING, A.ARM_RETRY),
-        # A claim that may have arrived is found by the next try, which takes a higher epoch.
+        # The next attempt, with a higher epoch, finds a claim that may have arrived.
         E.ANSWER_LOST: _to(S.WAITING, A.ARM_RETRY),
         E.START_OVER: _to(S.WAITING, A.ARM_RETRY),
         E.DEPENDENCY_DOWN: _to(S.WAITING, A.ARM_RETRY),
@@ -131,12 +132,12 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         E.COMMIT_DUE: _to(S.COMMITTING, A.COMMIT),
         E.PAUSE: _to(S.DRAINING, A.STOP_WORKER),
         E.STOP: _to(S.DRAINING, A.STOP_WORKER),
-        # What was staged before the error is still good: it is committed on the way out.
+        # Files staged before the error are still valid: they are committed while closing.
         E.REFUSED: _to(S.DRAINING, A.STOP_WORKER),
         E.WORKER_DIED: _to(S.DRAINING, A.STOP_WORKER),
         **_stay(S.STAGED, E.STAGE, E.START, E.RESUME),
     },
-    S.COMMITTING: {  # what the worker stages meanwhile waits in the inbox
+    S.COMMITTING: {  # a batch staged in the meantime waits in the inbox
         E.COMMITTED: _to(S.RUNNING),
         E.HEAD_MOVED: _to(S.COMMITTING, A.COMMIT),
         E.ANSWER_LOST: _to(S.SETTLING, A.SETTLE),
@@ -145,8 +146,8 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         E.REFUSED: _to(S.DROPPING, A.DISCARD, A.STOP_WORKER),
     },
     S.SETTLING: {
-        E.SETTLED: _to(S.COMMITTING, A.COMMIT),  # what was staged meanwhile
-        # Made again after a while: a catalog that takes no commits may go on taking none.
+        E.SETTLED: _to(S.COMMITTING, A.COMMIT),  # batches staged in the meantime
+        # Created again after a while: a catalog that accepts no commits may stay like that.
         E.ABSENT: _to(S.STAGED, A.ARM_RETRY),
         E.DEPENDENCY_DOWN: _to(S.SETTLING, A.ARM_RETRY),
         E.RETRY_DUE: _to(S.SETTLING, A.SETTLE),
@@ -156,7 +157,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         E.WORKER_DIED: _to(S.CLOSING_SETTLING, A.STOP_WORKER),
         **_stay(S.SETTLING, E.STAGE, E.COMMIT_DUE, E.START, E.RESUME),
     },
-    # On the way out orders and errors change the goal, not the way.
+    # While closing, orders and errors change the goal, not the path.
     S.DRAINING: {
         E.WORKER_STOPPED: _to(S.CLOSING, A.COMMIT),
         **_stay(S.DRAINING, E.STAGE, E.COMMIT_DUE),
@@ -164,7 +165,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
     },
     S.DROPPING: {
         E.WORKER_STOPPED: _to(S.CLOSED, A.FINISH),
-        # The next owner, be it this very coordinator, must not meet a batch of this worker (I1).
+        # The next owner, perhaps this very coordinator, must not meet a batch of this worker (I1).
         E.STAGE: _to(S.DROPPING, A.DISCARD),
         **_stay(S.DROPPING, E.COMMIT_DUE),
         **_stay(S.DROPPING, E.START, E.RESUME, E.PAUSE, E.STOP, E.REFUSED, E.WORKER_DIED),
@@ -173,7 +174,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         E.COMMITTED: _to(S.CLOSED, A.FINISH),
         E.HEAD_MOVED: _to(S.CLOSING, A.COMMIT),
         E.ANSWER_LOST: _to(S.CLOSING_SETTLING, A.SETTLE),
-        # What is staged may go: its records will be read again from the topic (I6).
+        # Staged files may be lost: their records will be read again from the topic (I6).
         E.DEPENDENCY_DOWN: _to(S.CLOSED, A.DISCARD, A.FINISH),
         E.START_OVER: _to(S.CLOSED, A.DISCARD, A.FINISH),
         E.REFUSED: _to(S.CLOSED, A.DISCARD, A.FINISH),
@@ -182,8 +183,8 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         E.WORKER_STOPPED: _to(S.CLOSING_SETTLING, A.SETTLE),
         E.SETTLED: _to(S.CLOSING, A.COMMIT),
         E.ABSENT: _to(S.CLOSING, A.COMMIT),
-        # The files may be in the table, so they are neither kept nor deleted here: the next owner settles
-        # it from the table and sweeps what no snapshot refers to (I10).
+        # The files may be in the table, so here they are neither kept nor deleted: the next owner settles the
+        # commit from the table and sweeps unreferenced files (I10).
         E.GAVE_UP: _to(S.CLOSED, A.FINISH),
         E.DEPENDENCY_DOWN: _to(S.CLOSED, A.FINISH),
         E.REFUSED: _to(S.CLOSED, A.FINISH),
@@ -197,7 +198,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         E.CLOSED_TO_RETRY: _to(S.WAITING, A.ARM_RETRY),
         E.CLOSED_TO_FAIL: _to(S.FAILED),
     },
-    # A worker that stops after its topic's commit was given up reports to one of the next three.
+    # A worker that stops after the commit was given up reports to one of the next three.
     S.PAUSED: {
         E.START: _to(S.STARTING, A.TAKE_OWNERSHIP),
         E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),
@@ -214,7 +215,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
         **_stay(S.WAITING, E.START, E.COMMIT_DUE, E.WORKER_STOPPED),
     },
     S.FAILED: {
-        E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),  # a person looked and wants it to go on
+        E.RESUME: _to(S.STARTING, A.TAKE_OWNERSHIP),  # the user has acted and wants it to continue
         E.PAUSE: _to(S.PAUSED),
         E.STOP: _to(S.STOPPED),
         E.STAGE: _to(S.FAILED, A.DISCARD),
@@ -224,7 +225,7 @@ PROTOCOL: dict[State, dict[Event, Transition]] = {
 
 
 class Goal(StrEnum):
-    """What follows once a topic is closed; later ones in this list outweigh earlier ones."""
+    """What follows once a topic is closed; later ones in this list take precedence."""
 
     RETRY = "retry"
     PAUSE = "pause"
@@ -256,7 +257,7 @@ CLOSED_EVENT = {
 
 
 def next_goal(goal: Goal, event: Event) -> Goal:
-    """The goal after ``event``: a user's resume cancels everything, otherwise the heavier one wins."""
+    """The goal after ``event``: a user's resume cancels everything, otherwise the later in ``Goal`` wins."""
     if event in (E.RESUME, E.START):
         return Goal.RETRY
     new = _GOAL_OF.get(event)
@@ -272,7 +273,7 @@ def event_of(error: Exception) -> Event:
 
 
 def transition(state: State, event: Event) -> Transition:
-    """The next state and what to do.
+    """The next state, and the actions.
 
     Raises:
         InternalError: the pair is not in the protocol.
@@ -291,8 +292,8 @@ def commit_is_due(
 
 
 def backoff_ms(attempt: int) -> int:
-    """Wait before try ``attempt`` (0, 1, …): 0.5 s doubling to 12 s.
+    """Wait before attempt ``attempt`` (0, 1, …): 0.5 s doubling to 12 s.
 
-    So an outage costs little, and commits go on within 20 s of its end.
+    So an outage costs little, and commits resume within 20 s of its end.
     """
     return min(12_000, 500 << min(attempt, 5))

@@ -1,7 +1,7 @@
-"""Dead letters: the columns of their tables, and the reasons that no decoder gives.
+"""Dead letters: the columns of their tables, and the reasons that do not come from a decoder.
 
-A dead letter is the whole record as Kafka gave it, with where it was, why it is no row, and when that
-was found. Its table has the name of the topic's table and a suffix.
+A dead letter is the whole record as Kafka returned it, with its position, the reason for its rejection, and
+the time of that. Its table has the name of the topic's table plus a suffix.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from pyiceberg.types import (
 from tabletopic_kernel.model.ledger import PREFIX
 
 SUFFIX: Final = "__dead_letters"
-DEAD_LETTERS_OF_PROPERTY: Final = f"{PREFIX}dead-letters-of"  # of their table: the topic
+DEAD_LETTERS_OF_PROPERTY: Final = f"{PREFIX}dead-letters-of"  # in the dead-letter table: its topic
 
 # Reasons. A decoder's begin with its format: "avro_trailing_bytes".
 NO_SCHEMA_ID: Final = "no_schema_id"
-BAD_SCHEMA_HEADER: Final = "bad_schema_header"  # a header that is to name the schema and does not
-UNKNOWN_SCHEMA: Final = "unknown_schema"  # the registry answers and has no such id
-BAD_SCHEMA: Final = "bad_schema"  # it has it, and it cannot be read
+BAD_SCHEMA_HEADER: Final = "bad_schema_header"  # the header for the schema is invalid
+UNKNOWN_SCHEMA: Final = "unknown_schema"  # the registry responds and has no such id
+BAD_SCHEMA: Final = "bad_schema"  # the registry has it, but it is unreadable
 INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss
-OTHER_MESSAGE: Final = "protobuf_other_message"  # of the Protobuf file than the table has
+OTHER_MESSAGE: Final = "protobuf_other_message"  # another message of the Protobuf file than the table's
 KEY_NOT_TEXT: Final = "key_not_text"
-NOT_AN_ENVELOPE: Final = "not_an_envelope"  # Debezium's change events are expected, and this is none
+NOT_AN_ENVELOPE: Final = "not_an_envelope"  # not one of the expected change events of Debezium
 PROJECTION_FAILED: Final = "projection_failed"
-INTERNAL_ERROR: Final = "internal_error"  # a fault of this program that only such a record brings to light
+INTERNAL_ERROR: Final = "internal_error"  # a fault of this program that only such a record reveals
 DOES_NOT_FIT: Final = "does_not_fit"  # a value that the table's column cannot hold
 
 _HEADER = StructType(
     NestedField(14, "key", StringType(), required=False),
     NestedField(15, "value", BinaryType(), required=False),
 )
-# A catalog gives ids of its own to the fields of a table that it makes: go by name.
+# A catalog assigns its own field ids to a table it creates: match by name.
 SCHEMA: Final = Schema(
     NestedField(1, "topic", StringType(), required=True),
     NestedField(2, "partition", IntegerType(), required=True),

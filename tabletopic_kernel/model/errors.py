@@ -1,8 +1,8 @@
 """Every error this package raises, sorted by remedy.
 
-``TableTopicError`` is the base; the four branches say who has to act. A message names what is
-wrong and what to do next; faces print it as it is, without a traceback. It holds no secret, whatever other
-programs put into theirs: it is masked as the error is made.
+``TableTopicError`` is the base; the four branches say who has to act. A message names what is wrong and what
+to do next; faces print it unchanged, without a traceback. It contains no secrets, whatever other programs put
+into their messages: they are masked when the error is created.
 """
 
 from tabletopic_kernel.model.redact import redact
@@ -20,14 +20,14 @@ class RetryableError(TableTopicError):
 
 
 class LoginRefusedError(RetryableError):
-    """A server refuses the login or the certificate: report it at once, and retry after a minute.
+    """A server rejects the login or the certificate: report it at once, and retry after a minute.
 
-    It may be a password that was changed on one side only; asking every second would lock the account.
+    The password may have been changed on one side only; retrying every second would lock the account.
     """
 
 
 class OutcomeUnknownError(TableTopicError):
-    """A commit was sent but not answered: look into the table before anything else (I4)."""
+    """A commit was sent but not answered: look it up in the table before anything else (I4)."""
 
 
 class UsageError(TableTopicError):
@@ -35,7 +35,7 @@ class UsageError(TableTopicError):
 
 
 class UnknownTopicError(UsageError):
-    """There is no topic of that name, or it is not enabled."""
+    """There is no topic with that name, or it is not enabled."""
 
 
 class SettingsError(UsageError):
@@ -75,7 +75,7 @@ class HeadMovedError(TableTopicError):
 
 
 class OutdatedError(TableTopicError):
-    """The table no longer has what the files were made from: discard them and make them again later."""
+    """The table no longer has what the files were made from: discard them, and make them again later."""
 
 
 class StartOverError(TableTopicError):
@@ -87,7 +87,7 @@ class LostOwnershipError(StartOverError):
 
 
 class UnreadableFilesError(StartOverError):
-    """Staged files are not in the storage as they were written: their records are read again."""
+    """Staged files in the storage differ from what was written: their records are read again."""
 
 
 class InternalError(TableTopicError):

@@ -1,7 +1,7 @@
 """The ledger: how far a table has read its topic, stored in the table with the rows.
 
-A ledger lives in the summary of a snapshot, so it becomes visible together with the rows it stands
-for (I2) and the table alone says where to go on (I6). An offset is always the *next to read*.
+A ledger is in the summary of a snapshot, so it becomes visible together with the rows it accounts for (I2),
+and the table alone determines where to resume (I6). An offset is always the *next to read*.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tabletopic_kernel.model.errors import InternalError
 PREFIX = "tabletopic."
 TAG = "tabletopic-ledger"
 
-# What clients say where a broker knows no topic ids: those before 2.8, or not yet told to use them (KIP-516).
+# Clients report this if a broker has no topic ids: before 2.8, or not yet configured for them (KIP-516).
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 Offsets = Mapping[int, int]  # partition → next offset
 
 
 def is_same_topic(before: str, now: str) -> bool:
-    """Whether two topic ids may be of one topic: one without gets one when its brokers learn to give them.
+    """Whether two topic ids may belong to one topic: a topic without gets one once its brokers support them.
 
     >>> is_same_topic("uB1c", "uB1c"), is_same_topic("uB1c", "Zw0x"), is_same_topic(NO_TOPIC_ID, "Zw0x")
     (True, False, True)
@@ -32,15 +32,15 @@ def is_same_topic(before: str, now: str) -> bool:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Next offsets of every partition, with who wrote them.
+    """Next offsets of every partition, and who wrote them.
 
-    ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome
-    can be looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition;
-    ``commits`` counts the commits of records since the table began; epochs up to ``swept_epoch`` were swept
-    (I10); ``refused`` counts the records that became no row since
-    the table began, by reason, and ``passed_over`` those that asked for none (I1); ``replay_id`` names the
-    newest replay whose rows are in the table (I7).
-    ``lost`` counts by partition the offsets that were skipped because their records were gone (I8).
+    ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome can be
+    looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition; ``commits`` counts
+    the commits of records since the table was created; epochs up to ``swept_epoch`` were swept (I10).
+    ``refused`` counts the records rejected since the table was created, by reason, and ``passed_over`` those
+    skipped because they ask for no row (I1). ``replay_id`` names the newest replay whose rows are in the
+    table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
+    deleted (I8).
     """
 
     topic: str
@@ -63,7 +63,7 @@ class Ledger:
         return min(self.newest_ms.values(), default=None)
 
     def to_summary(self) -> dict[str, str]:
-        """The snapshot summary properties that hold this ledger."""
+        """The snapshot summary properties that contain this ledger."""
         summary = {
             "topic": self.topic,
             "cluster-id": self.cluster_id,
@@ -88,7 +88,7 @@ class Ledger:
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, str]) -> Ledger | None:
-        """The ledger in a snapshot summary; None if another writer made the snapshot."""
+        """The ledger in a snapshot summary; None for another writer's snapshot."""
         if f"{PREFIX}offsets" not in summary:
             return None
         return cls(
@@ -120,7 +120,7 @@ class Ledger:
         refused: Mapping[str, int] | None = None,
         passed_over: Mapping[str, int] | None = None,
     ) -> Ledger:
-        """This ledger after the rows of ``staged`` and its records without a row, counted by reason.
+        """This ledger after the rows of ``staged`` and the records without a row, counted by reason.
 
         Raises:
             InternalError: the staged rows do not start where this ledger ends; committing them would
@@ -149,7 +149,7 @@ class Ledger:
         )
 
     def is_ahead_of(self, other: Ledger) -> bool:
-        """Whether this ledger has read a partition further than ``other``."""
+        """Whether this ledger has read any partition further than ``other``."""
         return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())
 
 
@@ -163,7 +163,7 @@ class StagedOffsets:
 
     @property
     def records(self) -> int:
-        """Offsets covered; an upper bound of records (holes of compaction and transactions count)."""
+        """Offsets covered; an upper bound of records (gaps from log compaction and transactions count)."""
         return sum(self.end[partition] - self.start[partition] for partition in self.end)
 
     def then(self, later: StagedOffsets) -> StagedOffsets:

@@ -14,13 +14,13 @@ _PLACE = np.dtype("<u4")
 
 @dataclass(frozen=True)
 class MovedRows:
-    """The ``rows`` rows of the file at ``path``, without those that were deleted from it.
+    """The ``rows`` rows of the file at ``path``, without those deleted from it.
 
-    ``products`` are the new files, each with the number that its first row has among the rows of all. Rows
-    of this file have the numbers from ``base`` on, in the order in which they stood; or, as they were sorted
-    with others, each one of the ``places``. Without products nobody knows where they are. ``dropped`` has a
-    bit for each row and ``places`` four bytes for each that is left, compressed; they are empty where no bit
-    is set, and where the order is as it was.
+    ``products`` are the new files, each with the number of its first row among all rows. Rows of this file
+    are numbered from ``base`` in their original order; or, if they were sorted together with others, each has
+    one of the ``places``. Without products their positions are unknown. ``dropped`` has a bit per row and
+    ``places`` four bytes per remaining row, compressed; they are empty if no bit is set, and if the order is
+    unchanged.
 
     >>> moved = MovedRows.of("a", np.array([False, True, False, False]), (("ab", 0),), 10)
     >>> moved.translated(np.array([0, 1, 3, 3, 4])), moved.dropped_rows
@@ -46,14 +46,14 @@ class MovedRows:
         base: int,
         places: np.ndarray[tuple[int], np.dtype[np.integer]] | None = None,
     ) -> MovedRows:
-        """``dropped``: for each row, whether it was; ``places``: of the others, where they are."""
+        """``dropped``: whether each row was; ``places``: the numbers of the others."""
         bits = zlib.compress(np.packbits(dropped).tobytes(), 1) if dropped.any() else b""
         numbers = b"" if places is None else zlib.compress(places.astype(_PLACE).tobytes(), 1)
         return cls(path, len(dropped), products, base, bits, numbers)
 
     @property
     def mask(self) -> Mask:
-        """For each row, whether it was dropped."""
+        """Whether each row was dropped."""
         if not self.dropped:
             return np.zeros(self.rows, np.bool_)
         bits = np.frombuffer(zlib.decompress(self.dropped), np.uint8)
@@ -61,17 +61,17 @@ class MovedRows:
 
     @property
     def dropped_rows(self) -> int:
-        """How many rows were dropped."""
+        """The number of dropped rows."""
         return int(self.mask.sum())
 
     def translated(self, positions: Positions) -> dict[str, Positions] | None:
-        """Where rows of the file are, by product, ascending and once each; those dropped are nowhere.
+        """Positions of the file's rows by product, ascending, each once; dropped rows have none.
 
         Args:
-            positions: in the file, in any order; such as no row has count for nothing, as for all readers.
+            positions: in the file, in any order; those beyond its rows are ignored, as by all readers.
 
         Returns:
-            None where nobody knows.
+            None if unknown.
         """
         mask = self.mask
         deleted = np.zeros(self.rows, np.bool_)

@@ -1,8 +1,8 @@
 """Which settings are secrets, and what is displayed instead.
 
-``mask`` and ``mask_property`` are for a setting's own value. ``redact`` is the net below everything else
-that is written: texts of errors and events, log records, terminals. It knows the secrets of the settings in
-force, which ``learn`` tells it, and what credentials look like.
+``mask`` and ``mask_property`` are for a setting's own value. ``redact`` is the safety net for everything else
+that is written: texts of errors and events, log records, terminals. It knows the secrets in the current
+settings, from ``learn``, and what credentials look like.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus, unquote
 HIDDEN = "***"
 
 # Words in the names of properties of librdkafka, the registry client, PyIceberg, Hadoop and Spark whose
-# values open doors. A harmless value hidden is a nuisance, a secret shown is a loss: the list is wide.
+# values grant access. Hiding a harmless value is a nuisance, showing a secret is a loss: the list is broad.
 SECRET_NAME = (
     r"pass(?:word|phrase|wd)|pwd|secret|token|credential|jaas|authorization|signature|cookie"
     r"|user[._-]?info|(?:access|account|private|api|storage|sas)[._-]?key|key[._-]?pem|oauthbearer[._]config"
@@ -28,19 +28,19 @@ _SECRET = re.compile(SECRET_NAME, re.IGNORECASE)
 _PAIR = re.compile(
     rf"([\w.-]*(?:{SECRET_NAME})[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
 )
-# What stands before the @ of abfss://container@account.host is no login.
+# What precedes the @ of abfss://container@account.host is not a login.
 _CONTAINER = r"(?:(?<=abfs://)|(?<=abfss://)|(?<=wasb://)|(?<=wasbs://))[\w$-]+@"
-# Up to the last @: a password may hold any character, also one that a URL forbids.
+# Up to the last @: a password may contain any character, even one that a URL forbids.
 _USER_INFO = re.compile(rf"(://)(?!{_CONTAINER}[^@]*$).*@", re.DOTALL)
 _BARE_USER_INFO = re.compile(r"^[^@]*:.*@", re.DOTALL)
 _AUTH_HEADER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
-# Of a shared access signature of Azure's, in whatever order a URL has its parts.
+# Of an Azure shared access signature, in whatever order a URL has its parts.
 _SIGNATURE = re.compile(r"(?<![\w.-])(sig=)(?!\*\*\*)[^\s&\"'<>,;)]+", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 
-# In prose: "unexpected token: x" and "basic types" are no credentials, and an @ may stand far behind a URL.
+# In prose, "unexpected token: x" and "basic types" are not credentials, and an @ may be far after a URL.
 _PAIR_IN_TEXT = re.compile(
     rf"((?<![\w.-])[\w.-]{{0,100}}(?:{SECRET_NAME})[\w.-]{{0,100}}[\"']?\s?=\s?)(?!\*\*\*)"
     r"(\\?\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&)\"']+)",
@@ -53,21 +53,21 @@ _HEADER_IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 
-# Below this length a text is a part of too many words: it is hidden only where a password stands.
+# Below this length a text occurs in too many words: it is hidden only in the place of a password.
 _TELLING = 4
-# Up to this length it counts as a secret only as a word of its own.
+# Up to this length it counts as a secret only as a whole word.
 _WORD = 8
-# Values of properties whose names look like a secret's ("token-refresh-enabled", "credentials.source").
+# Values of properties whose names look secret ("token-refresh-enabled", "credentials.source").
 _HARMLESS = re.compile(
     r"(?i:true|false|none|null)|STATIC_TOKEN|OAUTHBEARER\w*|SASL_INHERIT|USER_INFO|URL|CUSTOM"
     r"|(?:https?|file)://[^@?]*"
 )
-# Passwords as bad as these are words of every other message.
+# Passwords this bad are ordinary words of messages.
 _COMMON = re.compile(r"\d{1,5}|yes|no|default|kafka|lake|registry|topic|host", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property of this name holds a secret.
+    """Whether a property with this name contains a secret.
 
     >>> is_secret("sasl.password"), is_secret("s3.access-key-id"), is_secret("bootstrap.servers")
     (True, True, False)
@@ -76,7 +76,7 @@ def is_secret(name: str) -> bool:
 
 
 def mask(text: str) -> str:
-    """The text without the credentials in URLs, headers and ``key=value`` pairs.
+    """The text without credentials in URLs, headers and ``key=value`` pairs.
 
     >>> mask("postgresql://me:s3cret@db/lake?sslmode=on")
     'postgresql://***@db/lake?sslmode=on'
@@ -102,7 +102,7 @@ def without_login(url: str) -> str:
 
 
 def mask_property(name: str, value: str) -> str:
-    """The printable value of the property ``name``: nothing of a secret, the rest without credentials."""
+    """The printable value of the property ``name``: hidden if secret, otherwise without credentials."""
     if not value:
         return value
     return HIDDEN if is_secret(name) else mask(value)
@@ -116,11 +116,11 @@ class Net:
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, properties: Mapping[str, object]) -> None:
-        """Remember the secrets among properties: whole values by their name, and parts of others."""
+        """Remember the secrets among properties: whole values by their names, and parts of others."""
         fresh = [one for name, value in properties.items() for one in secrets_in(name, str(value))]
         fresh = [one for one in fresh if one not in self._known]
         if fresh:
-            # A new dictionary: another thread may be looking through this one.
+            # A new dictionary: another thread may be iterating over this one.
             self._known = {**self._known, **dict.fromkeys(fresh)}
             self._pattern = _pattern(self._known)
 
@@ -144,7 +144,7 @@ class Net:
 
 
 def secrets_in(name: str, value: str) -> Iterator[str]:
-    """The secrets in a property: the whole value, by its name, or the credentials inside.
+    """The secrets in a property: the whole value, depending on its name, or the credentials inside.
 
     >>> list(secrets_in("basic.auth.user.info", "me:s3cret"))
     ['me:s3cret', 's3cret']
@@ -160,7 +160,7 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
     if header := _AUTH_HEADER.search(value):
         inside.append(header[0].split(maxsplit=1)[1])
     if is_secret(name):
-        if "PRIVATE KEY" in value:  # tools show it folded anew
+        if "PRIVATE KEY" in value:  # tools show it with other line breaks
             inside += [line for line in value.replace("\\n", "\n").split() if len(line) >= 2 * _WORD]
         else:
             # "user:password", "client:secret"
@@ -169,13 +169,13 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
 
 
 def _pattern(known: Iterable[str]) -> re.Pattern[str]:
-    """All spellings of these, the longest first, so that no remainder is left."""
+    """A pattern for all spellings of these, longest first, so that nothing of them remains."""
     spelt = sorted({form for one in known for form in _spellings(one)}, key=lambda form: (-len(form), form))
     return re.compile("|".join(map(_alone, spelt)))
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """Its spellings in settings, URLs, headers, JSON, and Python's and JAAS's quotes."""
+    """A secret's spellings in settings, URLs, headers, JSON, and Python's and JAAS's quotes."""
     plain = unquote(secret)
     for text in {secret, plain}:
         yield from (text, quote(text, safe=""), quote(text), quote_plus(text), html.escape(text))
@@ -193,6 +193,6 @@ def _alone(form: str) -> str:
     return rf"(?<![A-Za-z0-9]){found}(?![A-Za-z0-9])" if len(form) < _WORD else found
 
 
-# One for the process: errors, logs and traces have no settings at hand, and all of them end in one place.
+# One per process: errors, logs and traces have no access to settings, and all of them end up in one place.
 _NET = Net()
 learn, redact, forget = _NET.learn, _NET.redact, _NET.forget

@@ -13,7 +13,7 @@ _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _STREAMS: Final = (
     r".+-(KSTREAM|KTABLE)-.*\d{10}.*-(changelog|repartition|(subscription-(registration|response))-topic)"
 )
-# By whose they are; each is matched against the whole name. Not all that begins with two underscores is
+# By owner; each pattern must match the whole name. Not everything that begins with two underscores is
 # internal: Debezium's heartbeats are events.
 _INTERNAL: Final = {
     "Kafka's own": (
@@ -60,12 +60,12 @@ def internal_owner(name: str) -> str | None:
 
 
 def check_table_topic(name: str) -> None:
-    """Check that the topic may be a table topic; raises UsageError if the name is invalid or internal."""
+    """Check that the topic may be a table topic; raises UsageError if its name is invalid or internal."""
     check_topic_name(name)
     if (owner := internal_owner(name)) is not None:
         raise UsageError(not_a_table_topic(name, owner))
 
 
 def not_a_table_topic(name: str, owner: str) -> str:
-    """Why an internal topic is refused."""
+    """Why an internal topic is rejected."""
     return f"{name} is {owner} topic: its records are not events, so it cannot be a table topic"

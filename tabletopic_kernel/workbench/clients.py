@@ -1,7 +1,6 @@
-"""The servers in force, and their clients: broker, registry, catalog, Spark, DuckDB, each created when first
-used.
+"""The current servers and their clients: broker, registry, catalog, Spark, DuckDB, created on first use.
 
-Servers are those of the settings, and the embedded stack's where the settings name none. Longer than other
+Servers come from the settings, or from the embedded stack if the settings name none. Longer than other
 modules, as each client is a few lines that differ.
 """
 
@@ -45,7 +44,7 @@ class Away:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """The names of all of them."""
         return (*self.ended, *self.starting)
 
     def __str__(self) -> str:
@@ -78,10 +77,10 @@ class Away:
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers in force: properties of librdkafka, the registry client and PyIceberg.
+    """The current servers: properties of librdkafka, the registry client and PyIceberg.
 
-    ``local`` names those of the embedded stack. ``catalogs`` has those beside ``catalog``, by their names.
-    All catalogs have a property ``name``.
+    ``local`` names those of the embedded stack. ``catalogs`` has those besides ``catalog``, by name. Every
+    catalog has a property ``name``.
     """
 
     kafka: dict[str, str]
@@ -97,10 +96,10 @@ class Servers:
         return (self.catalog, *self.catalogs.values())
 
     def catalog_of(self, name: str | None) -> dict[str, str]:
-        """The properties of the catalog in a topic's settings; None: the default one.
+        """The properties of the catalog in a topic's settings; None for the default one.
 
         Raises:
-            SettingsError: there is none of that name here.
+            SettingsError: there is no catalog with that name here.
         """
         if name is None:
             return self.catalog
@@ -113,7 +112,7 @@ class Servers:
         )
 
     def away(self) -> Away:
-        """Which of the embedded stack's servers are not running; contacts none, takes milliseconds.
+        """The embedded stack's servers that are not running; sends no requests, takes milliseconds.
 
         Raises:
             StackError: the state folder is damaged.
@@ -121,7 +120,7 @@ class Servers:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil
 
         stack = LocalStack(self.state_dir, servers=self.local).known() if self.local else None
-        if stack is None:  # stopped, and that is not for these addresses to say
+        if stack is None:  # stopped, and these addresses may be another stack's
             return Away((), (), self.state_dir)
         ended = tuple(name for name in stack.ended if name in self.local)
         starting = tuple(name for name in stack.starting if name in self.local)
@@ -142,13 +141,13 @@ class Servers:
 
 
 def find_servers(settings: Settings) -> Servers:
-    """Servers from the settings; absent ones are the embedded stack's.
+    """Find servers from the settings; missing ones are the embedded stack's.
 
-    A stack of which a server has ended is still the one in force: hosts wait for it, and the others answer.
-    ``Servers.away`` says which that is.
+    A stack with a server that has ended is still the current one: hosts wait for that server, and the others
+    respond. ``Servers.away`` names it.
 
     Raises:
-        SettingsError: some are absent, and no stack was started; or two catalogs have one name.
+        SettingsError: some are missing and no stack was started, or two catalogs have the same name.
     """
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
 
@@ -206,18 +205,18 @@ class Clients:
         self._own = threading.local()
         self._probing = threading.Lock()
         # By catalog:
-        self._probed: dict[str | None, SparkSession] = {}  # whose executors share the storage
-        self._probes: dict[str | None, int] = {}  # that have ended
-        self._probe_errors: dict[str | None, TableTopicError] = {}  # of the newest
-        self._lacks: StackError | None = None  # why the session has not all jars
+        self._probed: dict[str | None, SparkSession] = {}  # their executors share the storage
+        self._probes: dict[str | None, int] = {}  # finished ones
+        self._probe_errors: dict[str | None, TableTopicError] = {}  # of the newest probe
+        self._lacks: StackError | None = None  # why the session lacks jars
 
     @property
     def broker(self) -> Broker:
         """The broker's client, for queries that fail fast.
 
         Raises:
-            StackError: it is the embedded one, and has ended: waiting for an answer would say less, later.
-            RetryableError: the same, and it is just starting.
+                StackError: the embedded broker has ended: waiting for a response would report less, later.
+                RetryableError: the embedded broker is just starting.
         """
         self.servers.away().check("kafka")
         return self.patient_broker
@@ -252,7 +251,7 @@ class Clients:
         return self.catalog_of(None)
 
     def catalog_of(self, name: str | None) -> Catalog:
-        """Like ``catalog``, for the catalog in a topic's settings. Raises as ``open_catalog``."""
+        """Like ``catalog``, for the catalog in a topic's settings. Raises like ``open_catalog``."""
         if not hasattr(self._own, "catalogs"):
             self._own.catalogs = {}
         opened: dict[str | None, Catalog] = self._own.catalogs
@@ -261,11 +260,11 @@ class Clients:
         return opened[name]
 
     def open_catalog(self, name: str | None = None) -> Catalog:
-        """A new catalog object, as they are not shared between threads; None: the default one.
+        """A new catalog object, as they are not shared between threads; None for the default one.
 
         Raises:
-            SettingsError: there is no such catalog, or its properties are wrong.
-            RetryableError: it does not answer.
+                SettingsError: there is no such catalog, or its properties are wrong.
+                RetryableError: it does not respond.
         """
         from tabletopic_kernel.clients.catalog.catalog import in_section, open_catalog  # noqa: PLC0415
 
@@ -273,10 +272,10 @@ class Clients:
             return open_catalog(self.servers.catalog_of(name))
 
     def spark(self, report: Report | None = None) -> SparkSession:
-        """This process's Spark session with the catalogs; started on the first call (5 to 10 s).
+        """This process's Spark session with the catalogs; started by the first call (5 to 10 s).
 
         Raises:
-            StackError: jars that a catalog needs could not be fetched.
+            StackError: jars that a catalog needs could not be downloaded.
         """
         session = self._session(report)
         if self._lacks is not None:
@@ -305,7 +304,7 @@ class Clients:
             return start_spark(self.settings.spark, place, *self.servers.all_catalogs)
 
         made = self._made.get("spark")
-        if made is not None and not is_alive(made):  # asks the JVM, so without the lock
+        if made is not None and not is_alive(made):  # calls the JVM, so not under the lock
             with self._lock:
                 is_ours = self._made.get("spark") is made
                 if is_ours:
@@ -315,8 +314,9 @@ class Clients:
         return self._once("spark", start)
 
     def host_spark(self, report: Report | None = None, catalog: str | None = None) -> SparkSession:
-        """As ``spark``, for table topics: the executors of a cluster have shown that they run this program
-        and share the storage of the catalog.
+        """Like ``spark``, for table topics: executors of a cluster have proved that they can run them.
+
+        They run this program, and share the storage of the catalog.
 
         Raises:
             ActionNeededError: they do not.
@@ -339,7 +339,7 @@ class Clients:
             if self._probed.get(name) is session:
                 return
             if self._probes.get(name, 0) != before and (error := self._probe_errors.get(name)) is not None:
-                # Of a trial that ended meanwhile: topics do not wait one after the other.
+                # Another thread's probe that has just ended: topics do not wait one after the other.
                 raise type(error)(*error.args) from error
             try:
                 with in_section(name):
@@ -363,7 +363,7 @@ class Clients:
         return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others))
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
-        # A lock for each: while Spark starts, the others can be had.
+        # A lock each: while Spark starts, the others are available.
         with self._lock:
             making = self._making.setdefault(name, threading.RLock())
         with making:

@@ -1,10 +1,10 @@
 """Settings from file, environment and options, each with its source.
 
-Longer than other modules, as all sources of settings become one list, with one way to name a mistake.
+Longer than other modules, as all sources of settings become one list, with one way to report a mistake.
 
 Precedence, low to high: defaults, ``tabletopic.toml``, environment ``TABLETOPIC_…``, options. Every source
 becomes a list of values with path and origin; a later source replaces an earlier one path by path, and the
-models in ``model/settings/sections.py`` check what is left.
+models in ``model/settings/sections.py`` validate the result.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from tabletopic_kernel.model.settings.toml_lines import toml_lines, toml_syntax_
 
 FILE_NAME = "tabletopic.toml"
 DEFAULT = "default"
-SECTIONS = ("kafka", "registry", "catalog")  # that name servers
+SECTIONS = ("kafka", "registry", "catalog")  # those that name servers
 EMBEDDED = "(embedded)"
 PREFIX = "TABLETOPIC_"
-# Variables of this prefix that the program reads by itself, before there are settings. The base URL is set
-# by the extension of the Jupyter server, for its kernels.
+# Variables with this prefix that the program reads directly, before it has settings. The Jupyter server's
+# extension sets the base URL for its kernels.
 PROGRAM_VARIABLES = frozenset(
     {
         "TABLETOPIC_BASE_URL",
@@ -56,16 +56,16 @@ PROGRAM_VARIABLES = frozenset(
     }
 )
 
-# Set by a JupyterHub for the servers of its users.
+# Set by a JupyterHub for its users' servers.
 _HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX")
 
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """The settings in force, with their sources.
+    """The current settings, with their sources.
 
-    ``origins`` has every dotted key: ``default``, ``tabletopic.toml:<line>``, the environment variable's
-    name, or the option's with its two hyphens. ``file`` is the settings file that was read, if any.
+    ``origins`` has every dotted key: ``default``, ``tabletopic.toml:<line>``, the name of the environment
+    variable, or that of the option with its two hyphens. ``file`` is the settings file that was read, if any.
     """
 
     settings: Settings
@@ -90,8 +90,8 @@ def load_settings(
     """Read and validate all sources, and record where each value came from.
 
     ``overrides`` are nested or have dotted keys (``{"kafka.bootstrap.servers": "a:9092"}``); None is an
-    option that was not given. ``environ`` and ``cwd`` are the process's where they are left out.
-    Raises SettingsError with a line for everything that is wrong.
+    option that was not given. ``environ`` and ``cwd`` default to the process's. Raises SettingsError with a
+    line for each mistake.
     """
     environ = os.environ if environ is None else environ
     cwd = Path(os.path.abspath(cwd or Path.cwd()))
@@ -100,7 +100,7 @@ def load_settings(
     given: dict[SettingPath, _Given] = {}
     for source in (_from_file(file, cwd), _from_environment(environ), _from_overrides(overrides or {})):
         given.update(_accepted(source, problems))
-    for item in given.values():  # before anything can fail and tell why
+    for item in given.values():  # before anything can fail with an error that quotes them
         learn({item.path[-1]: item.value})
     settings = _checked(given, problems)
     if problems or settings is None:
@@ -115,7 +115,7 @@ def load_settings(
 
 
 def own_servers(settings: Settings) -> list[str]:
-    """The sections that name a server, so that the embedded one is not needed."""
+    """The sections that name a server, so the embedded one is not needed."""
     named = {
         "kafka": not {"bootstrap.servers", "metadata.broker.list"}.isdisjoint(settings.kafka),
         "registry": names_registry(settings.registry),
@@ -153,7 +153,7 @@ def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def describe(loaded: LoadedSettings) -> list[Row]:
-    """All settings in force with their sources, section by section, secrets hidden."""
+    """All current settings with their sources, section by section, secrets hidden."""
     rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
     for path, value in _in_force(loaded.settings):
         key = dotted(path)
@@ -171,7 +171,7 @@ def describe(loaded: LoadedSettings) -> list[Row]:
 
 
 def _shown(name: str, value: str) -> str:
-    """Like ``mask_property``; certificates as text are only counted."""
+    """Like ``mask_property``; of certificates as text only the number is shown."""
     shown = mask_property(name, value)
     if certificates := shown.count("-----BEGIN CERTIFICATE-----"):
         return f"PEM, {certificates} certificate{'s' if certificates > 1 else ''}"
@@ -198,7 +198,7 @@ class _Given:
     origin: str
 
 
-_Source = Iterable[_Given | str]  # a text is a problem, with its origin
+_Source = Iterable[_Given | str]  # a text is an error, with its origin
 
 
 def _accepted(source: _Source, problems: list[str]) -> dict[SettingPath, _Given]:
@@ -320,7 +320,7 @@ def _checked(given: Mapping[SettingPath, _Given], problems: list[str]) -> Settin
         for detail in error.errors():
             location = tuple(str(part) for part in detail["loc"])
             path = next((p for n in range(len(location), 0, -1) if (p := location[:n]) in given), ())
-            # Of a section by the name that somebody chose: any setting of it says where it is.
+            # In a section with a user-chosen name: any setting of it shows where it is.
             below = (p for p in given if len(location) > 1 and p[: len(location) - 1] == location[:-1])
             path = path or next(below, location)
             problems.append(_wrong_value(given.get(path) or _Given(path, None, DEFAULT), dict(detail)))
@@ -371,7 +371,7 @@ def _absolute(path: str, base: Path) -> str:
 
 
 def _nearest(folder: str, cwd: Path) -> str:
-    """The folder here or, as a notebook may lie below the project's folder, the nearest one upwards."""
+    """The folder in ``cwd`` or the nearest one upwards, as a notebook may be below the project's folder."""
     places = [cwd, *cwd.parents]
     return str(
         next((candidate for place in places if os.path.isdir(candidate := place / folder)), cwd / folder)

@@ -1,9 +1,9 @@
-"""Checks whether this machine has what the workbench needs, each with its remedy.
+"""Check whether this machine has what the workbench needs, with a remedy for each failure.
 
 Longer than other modules, as it is a list of checks.
 """
 
-# Imports wait until they are needed: a check that cannot even import says so.
+# Imports are deferred: a check that cannot even import reports that.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.local.stack import StackInfo
 
 Status = Literal["ok", "warn", "fail"]
-# The jars once, the broker's log, and the tables: below the first number something breaks at once.
+# The jars once, the broker's log, and the tables: below the first number something fails at once.
 _LEAST_BYTES, _ENOUGH_BYTES = 1024**3, 5 * 1024**3
 _START = "start the local stack with `tabletopic up`, or name your servers in tabletopic.toml"
 _COUNTING_S = 4.0
@@ -54,7 +54,7 @@ class Check:
     remedy: str = ""
 
     def __post_init__(self) -> None:
-        # Whatever the programs that were asked put into their answers.
+        # Whatever other programs put into their responses.
         object.__setattr__(self, "detail", redact(self.detail))
 
     def to_json(self) -> dict[str, str]:
@@ -71,7 +71,7 @@ class _Trouble(Exception):  # noqa: N818 - never leaves this module
 
 
 def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
-    """Run all checks, one after the other; never raises."""
+    """Run all checks in order; never raises."""
     state_dir = Path(loaded.settings.state_dir)
     yield _checked("Python", _python)
     yield _checked("JDK", _jdk)
@@ -124,7 +124,7 @@ def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]
     for what, look in looks[section]:
         check = _checked(what, look)
         yield check
-        if check.status == "fail":  # what comes after it would fail alike
+        if check.status == "fail":  # the following ones would fail in the same way
             return
 
 
@@ -175,7 +175,7 @@ def _jars() -> str:
     from tabletopic_kernel.local.java import jvm
     from tabletopic_kernel.local.progress import Step
 
-    def refuse(step: Step) -> None:  # it is about to fetch them: that is for `up` to do
+    def refuse(step: Step) -> None:  # about to download them: that is left to `up`
         raise _Trouble(
             f"not downloaded yet ({step.detail})", "`tabletopic up` gets them, about 270 MB", "warn"
         )
@@ -229,7 +229,7 @@ def _ports(state_dir: Path, servers: tuple[str, ...]) -> str:
     if servers and _stack(state_dir, servers) is not None:
         return "the local stack has its own"
     known = LocalStack(state_dir, servers=servers).known()
-    at_work = set(known.pids) - set(known.ended) if known else set()  # a server may have ended alone
+    at_work = set(known.pids) - set(known.ended) if known else set()  # a server may have ended by itself
     records = state.load(state_dir).items()
     kept = [port for name, record in records if name not in at_work for port in record.ports.values()]
     taken = [str(port) for port in kept if not machine.is_free_port(port)]
@@ -323,7 +323,7 @@ def _registry(properties: Mapping[str, str]) -> str:
 
 
 def _catalog(servers: Servers, name: str | None = None) -> str:
-    """Open it, count visible tables, and try a change of a database."""
+    """Open the catalog, count visible tables, and try a change to a database."""
     from tabletopic_kernel.clients.catalog.catalog import catalog_name, in_section
     from tabletopic_kernel.clients.storage.probe import open_impatient, try_changes, within_limit
 
@@ -340,7 +340,7 @@ def _catalog(servers: Servers, name: str | None = None) -> str:
 
 
 def _tables(catalog: Catalog) -> str:
-    """The number of tables that the user may see, as far as it takes a few seconds."""
+    """The number of tables visible to the user, as far as it can be counted within seconds."""
     from tabletopic_kernel.clients.catalog.catalog import reachable
     from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 
@@ -357,7 +357,7 @@ def _tables(catalog: Catalog) -> str:
             except Exception as error:
                 if not is_refused(error):
                     raise
-                closed += 1  # somebody else's, and no matter of a table topic
+                closed += 1  # another user's, and irrelevant to table topics
     found = f"{_count(tables, 'table')} in {_count(len(namespaces), 'namespace')}"
     return f"{found}, {closed} of which the user may not list" if closed else found
 
@@ -398,7 +398,7 @@ def _try_storage(servers: Servers, name: str | None) -> str:
 
 
 def _place(servers: Servers, name: str | None) -> Place | None:
-    """The location of tables: the default, or of an existing one; None if only the catalog knows."""
+    """The location of tables: the default, or an existing table's; None if only the catalog knows."""
     from pyiceberg.exceptions import NoSuchTableError
 
     from tabletopic_kernel.clients.catalog.catalog import reachable
@@ -415,7 +415,7 @@ def _place(servers: Servers, name: str | None) -> Place | None:
 
 
 def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ...]]:
-    """Tables of a catalog that may exist already."""
+    """A catalog's tables that may already exist."""
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
     from tabletopic_kernel.model.settings.sections import table_identifier
 
@@ -434,7 +434,7 @@ def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ..
 
 
 def _spark(loaded: LoadedSettings, servers: Servers) -> str:
-    """Whether executors reach what they need: by the settings, and on a cluster by tasks."""
+    """Whether executors reach what they need: by the settings, and on a cluster by running tasks."""
     from tabletopic_kernel.model.settings.cluster import out_of_reach
     from tabletopic_kernel.workbench.clients import Clients
 
@@ -446,7 +446,7 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
         return f"{spark.effective_master}: executors on this machine"
     from tabletopic_kernel.clients.spark.cluster_probe import check_executors
 
-    # This process ends soon, and what is left of a session that failed ends with it.
+    # This process ends soon, and with it the rest of a failed session.
     clients = Clients(loaded.settings, servers)
     session = clients.host_spark()
     for name in servers.catalogs:

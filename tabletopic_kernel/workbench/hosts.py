@@ -17,8 +17,8 @@ from tabletopic_kernel.model.progress.progress_view import FRESH_MS
 class HostStatus:
     """One live host; the fields are the contract of ``hosts --json``. None: its version does not report it.
 
-    ``topics`` are the table topics that it runs, by name. ``memory_bytes`` is the resident memory of its
-    process and of all processes below that; pages that several of them share count once for each.
+    ``topics`` are the table topics it runs, by name. ``memory_bytes`` is the resident memory of its process
+    and all descendants; shared pages count once for each.
     """
 
     host: str
@@ -36,7 +36,7 @@ def host_statuses(broker: Broker, live: Iterable[str]) -> list[HostStatus]:
     """The status of each live host, by id.
 
     Raises:
-        RetryableError: the broker does not answer.
+        RetryableError: the broker does not respond.
     """
     events: Iterator[ControlEvent] = iter(())
     if CONTROL_TOPIC in broker.topics():
@@ -45,9 +45,9 @@ def host_statuses(broker: Broker, live: Iterable[str]) -> list[HostStatus]:
 
 
 def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[HostStatus]:
-    """The live hosts' status from events, oldest first.
+    """The live hosts' status, folded from events, oldest first.
 
-    Hosts of older versions report their topics one by one, and nothing of themselves.
+    Hosts of older versions report their topics one by one, and nothing about themselves.
     """
     newest: dict[str, HostHeartbeat] = {}
     topics: dict[str, set[str]] = {}

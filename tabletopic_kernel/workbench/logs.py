@@ -1,4 +1,4 @@
-"""Logs of the hosts on this machine: files in the state folder, and the last lines about a topic."""
+"""Logs of this machine's hosts: files in the state folder, and the last lines about a topic."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.model.redact import redact
 
 _LOG_BYTES = 10 * 1024**2
-_READ_BYTES = 2 * 1024**2  # of the end of each file
+_READ_BYTES = 2 * 1024**2  # from the end of each file
 _FILES = ("serve.log", "kernel.log")
-COORDINATOR_THREAD = "coordinator "  # what the names of coordinators' threads begin with; then the topic
+COORDINATOR_THREAD = "coordinator "  # prefix of the names of coordinators' threads, before the topic
 _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 _BEGINS = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
@@ -47,7 +47,7 @@ def log_json_to(stream: TextIO, level: int = logging.NOTSET) -> logging.Handler:
 class _JsonLines(logging.Formatter):
     """``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``; ``topic``, ``event``, ``trace`` if known.
 
-    A record's topic is the one it was given, or the one whose coordinator logs.
+    A record's topic is the one given, or that of the coordinator that logs.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -67,12 +67,12 @@ def without_secrets(record: logging.LogRecord) -> bool:
     """A filter that masks secrets in messages and traces."""
     try:
         message = record.getMessage()
-    except (TypeError, ValueError, KeyError):  # it does not fit its arguments
+    except (TypeError, ValueError, KeyError):  # the message does not fit its arguments
         message = f"{record.msg} {record.args}"
     record.msg, record.args = redact(message), ()
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
-    if record.exc_text:  # formatters take it in place of the exception
+    if record.exc_text:  # formatters use it instead of the exception
         record.exc_text = redact(record.exc_text)
     return True
 
@@ -91,7 +91,7 @@ def read_logs(state_dir: Path, lines: int, topic: str | None = None) -> list[str
 
 
 def _records(file: Path) -> Iterator[list[str]]:
-    """Log records of the end of a file: the line with the time, and those of its trace."""
+    """Log records from the end of a file: the line with the time, plus its traceback."""
     record: list[str] = []
     for line in _tail(file):
         if _BEGINS.match(line):

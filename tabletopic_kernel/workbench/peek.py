@@ -1,7 +1,6 @@
-"""The newest records of a topic, decoded by the pipeline; and what the newest one suggests about the
-settings.
+"""The newest records of a topic, decoded by the pipeline; and settings that the newest one suggests.
 
-Longer than other modules, as values and keys of each format are decoded here for people to look at.
+Longer than other modules, as values and keys of each format are decoded here for display.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
 from tabletopic_kernel.table.schemas.lookup import why_foreign
 from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer, value_writer, whole_writer
 
-# Looked at in each partition: behind a delete of Debezium is a record without a value.
+# Records read per partition: a delete of Debezium's is followed by a record without a value.
 _RECORDS: Final = 3
 _LONGEST: Final = 300  # characters of an error
 
@@ -56,8 +55,8 @@ _LONGEST: Final = 300  # characters of an error
 class PeekedRecord:
     """A record in Kafka. ``value`` has its fields; if it cannot become a row, ``error`` says why.
 
-    Both are None for a record without a value. ``raw`` is the value's bytes, ``key`` the key's;
-    ``key_value`` is the key as its schema says, where keys name one.
+    Both are None for a record without a value. ``raw`` is the value's bytes, ``key`` the key's; ``key_value``
+    is the key decoded by its schema, if keys name one.
     """
 
     partition: int
@@ -74,11 +73,11 @@ class PeekedRecord:
 def peek(
     topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
 ) -> list[PeekedRecord]:
-    """The ``count`` newest committed records of all partitions, newest first, decoded by the settings.
+    """The ``count`` newest committed records of all partitions, newest first, decoded with the settings.
 
     Raises:
         UsageError: there is no such topic.
-        RetryableError: broker or registry do not answer.
+        RetryableError: broker or registry do not respond.
     """
     facts = broker.facts(topic)
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
@@ -170,12 +169,12 @@ def _take(found: _Found, group: Group, decode: _Decode) -> None:
 
 
 def _alone(key: dict[str, Any] | None) -> Any:
-    """A key that is no record is the value itself."""
+    """A key that is not a record is the value itself."""
     return key[VALUE] if key is not None and list(key) == [VALUE] else key
 
 
 def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, list[Refused]]:
-    """JSON without a schema, in the columns that these records would create."""
+    """Decode JSON without a schema, into the columns that these records would create."""
     columns = Schema()
     while True:
         decoder = inferring_decoder(columns, reserved_in_rows(settings.transform))
@@ -189,7 +188,7 @@ def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, l
 def _decode(
     group: Group, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[pa.RecordBatch, list[Refused]]:
-    """Rows and rejections of a group; raises if there is no decoder for it."""
+    """Rows and rejections of a group; raises if it has no decoder."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
         return _infer(group.values, settings)
@@ -250,12 +249,12 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
     """Check the newest record with a value: would it become a row of a new table?
 
     Returns:
-        What to tell a person, if it would not: the reason, and the setting that may be wrong.
+        A message for the user, if it would not: the reason, and the setting that may be wrong.
 
     Raises:
-        UsageError: it is of another message of its Protobuf file than the table would have, which is the
-            first of the file, and may well be one that the records' own only uses.
-        RetryableError: broker or registry do not answer.
+        UsageError: its message in the Protobuf file is not the table's, which is the first of the file, and
+        may well be one that the records' message only uses.
+        RetryableError: broker or registry do not respond.
     """
     records = peek(topic, settings, broker, registry, _RECORDS)
     newest = next((record for record in records if record.raw is not None), None)
@@ -276,7 +275,7 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
 
 
 def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
-    """The setting that matches the value's form better; None if it suggests none."""
+    """The setting that fits the value's form better; None if there is none."""
     raw = record.raw or b""
     begins_with_id = len(raw) > wire.PREFIX_BYTES and raw[0] == wire.MAGIC
     if settings.value_format == "by_schema_id":

@@ -1,6 +1,6 @@
-"""The plan of enabling a topic, and the reasons against it, before anything is changed.
+"""The plan for enabling a topic, and the reasons against it, before anything is changed.
 
-Longer than other modules, as a plan is one record, filled by one look at each server.
+Longer than other modules, as a plan is one record, filled by one query of each server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tabletopic_kernel.table.schemas.writer_schemas import (
 from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.workbench.peek import check_newest
 
-TableName = tuple[str, ...]  # namespace parts and name, as PyIceberg takes them
+TableName = tuple[str, ...]  # namespace parts and name, in PyIceberg's form
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]
 _CHANGED: dict[str, ColumnChange] = {
     "add": "new",
@@ -70,14 +70,14 @@ class PlanColumn:
 
 @dataclass
 class Plan:
-    """What ``enable`` would do with a topic. It would refuse if ``refused`` contains a reason.
+    """What ``enable`` would do with a topic. It would fail if ``refused`` contains a reason.
 
-    ``creates``: the table is not there yet. ``columns`` is empty while no schema is registered. ``start``
-    is the setting; a table that is there goes on at its ledger instead, as one of the ``notes`` says.
-    ``partition_by_before`` has the partitions of a table that is there, ``sort_by_before`` its order.
+    ``creates``: the table does not exist yet. ``columns`` is empty while no schema is registered. ``start``
+    is the setting; an existing table resumes from its ledger instead, as one of the ``notes`` says.
+    ``partition_by_before`` has an existing table's partitions, ``sort_by_before`` its order.
 
-    With a schema that is not registered yet: ``changes`` of the table in words, ``incompatible`` says by
-    column why it does not fit, and ``registry`` whether the registry would take it.
+    For an unregistered schema: ``changes`` of the table in words, ``incompatible`` with the reason for each
+    column that does not fit, and ``registry``, whether the registry would accept it.
     """
 
     topic: str
@@ -116,17 +116,17 @@ def plan_enable(
 ) -> Plan:
     """What enabling the topic would do; reads only. Reasons against it are in ``refused``.
 
-    ``catalog``: the one that the settings name. ``taken``: the other topics of this catalog that are enabled,
-    by their tables, of which some may not be made yet.
-    ``candidate``: a schema in the place of the newest registered one.
+    ``catalog``: the one that the settings name. ``taken``: the other enabled topics of this catalog, by
+    table; some of the tables may not exist yet. ``candidate``: a schema to use instead of the newest
+    registered one.
 
     Raises:
         UsageError: there is no such topic.
-        RetryableError: broker, registry or catalog do not answer.
+        RetryableError: broker, registry or catalog do not respond.
     """
-    # Longer than other functions, as whatever speaks against it, from any look, is one reason in the plan.
+    # Longer than other functions, as each objection, whichever server raises it, is a reason in the plan.
     facts = broker.facts(topic)
-    if facts.internal:  # also one that a newer Kafka has, of a name that is not known here
+    if facts.internal:  # including a newer Kafka's, with a name unknown here
         raise UsageError(not_a_table_topic(topic, "Kafka's own"))
     plan = Plan(
         topic=topic,
@@ -179,7 +179,7 @@ def _check_projection(text: str) -> None:
 
 
 def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[WriterColumns | None, str]:
-    """The value's columns as known now, and their origin; None: not known yet."""
+    """The value's columns as known now, and their origin; None while unknown."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
         return None, "JSON without a schema: the records determine the columns"
@@ -242,7 +242,7 @@ def _plan_old(
     if change := order_change(table, settings):
         plan.notes.append(f"{change}: new files use the new order, existing ones once they are compacted")
     if columns is None:
-        return  # what comes is checked when it comes
+        return  # new records are checked as they arrive
     _check_columns(table.table, columns.schema, settings)
     fitted = outcome(table, columns, None, settings)
     if fitted.refused:
@@ -302,7 +302,7 @@ def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
     )
     try:
         check_topic(ledger, facts)
-    except ActionNeededError as error:  # a host says so too, as the topic's state
+    except ActionNeededError as error:  # a host reports the same, as the topic's state
         plan.notes.append(str(error))
 
 
@@ -311,7 +311,7 @@ def _column(column: NestedField, change: ColumnChange) -> PlanColumn:
 
 
 def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
-    """The change of each top-level column, by its new name: a nested change widens it."""
+    """The change of each top-level column, by its new name; a nested change widens it."""
     by_column: dict[str, ColumnChange] = {}
     for change in changes:
         top, dot, _ = change.column.partition(".")
@@ -323,7 +323,7 @@ def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
 
 
 def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
-    """Check that the settings that determine columns are those of the table, or select fewer."""
+    """Check that the settings that determine columns match the table's, or select fewer."""
     there = {column.name: column.field_type for column in table.schema().fields}
     for column in metadata_columns(settings):
         if column.name not in there:
@@ -336,6 +336,6 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
                 f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
             )
     if settings.projection is not None:
-        return  # its outputs are the columns
+        return  # the projection's outputs are the columns
     if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
         raise UsageError("the table was made with another transform; keep it, or choose another --table")

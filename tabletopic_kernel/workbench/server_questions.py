@@ -1,8 +1,7 @@
 """The questions of ``tabletopic init``: the ways to reach a server, and the properties that each needs.
 
-Longer than other modules, as it is a table. A way is data. The properties are those of librdkafka, of the
-registry's client and of PyIceberg, under their own names; docs/your-servers.md has a table of them that is
-made from this one.
+Longer than other modules, as it is a table. A way is data. The properties are librdkafka's, the registry
+client's and PyIceberg's, under their own names; docs/your-servers.md has a table generated from this one.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Answers = dict[str, str]
 
 @dataclass(frozen=True)
 class Question:
-    """A property that the user knows; ``also`` has others that follow from it, with ``{}`` for the answer."""
+    """A property that the user knows; ``also`` has others that derive from it, with ``{}`` for the answer."""
 
     key: str
     text: str
@@ -38,7 +37,7 @@ class Way:
     text: str
     fixed: Mapping[str, str] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
-    then: tuple[Way, ...] = ()  # one of these, after the questions
+    then: tuple[Way, ...] = ()  # one of these follows the questions
     then_text: str = ""
 
 
@@ -302,14 +301,14 @@ def answer_way(
 
 
 def secrets_of(answers: Mapping[str, str]) -> list[str]:
-    """Names of the properties that hold a secret, whole or in part."""
+    """Names of the properties that contain a secret, whole or in part."""
     return [key for key, value in answers.items() if mask_property(key, value) != value]
 
 
 def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
-    """The settings file: a section for each server, a comment where one is embedded.
+    """The settings file: a section per server, a comment for an embedded one.
 
-    Without ``secrets_too`` the variable of a secret stands in its place.
+    Without ``secrets_too`` a secret is replaced by its variable.
     """
     lines = [
         "# `tabletopic config` shows the settings in force, `tabletopic doctor` tries them.",
@@ -321,7 +320,7 @@ def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
 
 
 def section_lines(server: Server, answers: Answers, *, secrets_too: bool) -> list[str]:
-    """The lines of one section, as ``settings_text`` has them."""
+    """The lines of one section, as in ``settings_text``."""
     if not answers:
         return [f"# {server.text}: the one that `tabletopic up` starts"]
     hidden = () if secrets_too else secrets_of(answers)

@@ -1,6 +1,6 @@
 """The status of all table topics, from the settings topic, events, broker and tables.
 
-Needs no host: it says so when nobody runs a topic.
+Needs no host: if nobody runs a topic, the status says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progre
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, HostReport
 from tabletopic_kernel.model.settings.sections import DesiredTopic, in_sql, table_identifier, table_name
 
-if TYPE_CHECKING:  # PyIceberg costs half a second, and is needed only for topics without a host
+if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
 
 _PEEK_S = 0.5
@@ -34,8 +34,8 @@ _NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 class TopicStatus:
     """The status of one table topic; the fields are the contract of ``status --json``.
 
-    Offsets are next to read, by partition. ``lag_records`` is end offset minus ledger, ``lag_seconds``
-    the age of the oldest record that is not in the table yet (0 when there is none).
+    Offsets are next to read, by partition. ``lag_records`` is end offset minus ledger, ``lag_seconds`` the
+    age of the oldest record that is not in the table yet (0 if there is none).
     """
 
     topic: str
@@ -57,15 +57,15 @@ class TopicStatus:
     last_commit_ms: int | None
     commit_interval_ms: int
     host: str | None
-    # Records that became no row since the table began, by reason, and those that wait as dead letters.
+    # Records rejected since the table was created, by reason, and the number of dead letters.
     refused: dict[str, int] = field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Records that asked for no row, by reason.
+    # Records that ask for no row, by reason.
     passed_over: dict[str, int] = field(default_factory=dict)
-    # Offsets that were skipped as retention took their records (`on_gap`), by partition.
+    # Offsets skipped because retention deleted their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)
-    # Why the table is late though the topic runs, in a word and in a sentence: ``model/progress/standing``.
+    # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/standing``.
     delay: str | None = None
     delay_reason: str | None = None
 
@@ -96,8 +96,8 @@ def statuses(
 ) -> list[TopicStatus]:
     """The status of all enabled topics, by name.
 
-    ``catalog`` is called only for topics that no host tells of: their tables are read instead. One that does
-    not answer is an error of its topics, where there are topics of others.
+    ``catalog`` is called only for topics that no host reports: their tables are read instead. One that does
+    not respond is an error of its topics, if there are topics in other catalogs.
     """
     reported = recent_reports(broker)
     ends: dict[str, dict[int, int] | None] = {**broker.end_offsets(desired_topics)}
@@ -110,7 +110,7 @@ def statuses(
             if is_only:
                 raise
             newest[topic] = _unread_progress(desired, reported.get(topic), str(error))
-            ends[topic] = None  # without the ledger nobody knows the lag
+            ends[topic] = None  # without the ledger the lag is unknown
     behind = {
         topic: {
             p: progress.next_offsets.get(p, 0)
@@ -132,7 +132,7 @@ def _newest_progress(
     name = desired.settings.catalog
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress, state = reported.progress, reported.progress.state
-        if progress.epoch == 0:  # the host has not got hold of the table yet: ask the table itself
+        if progress.epoch == 0:  # the host does not own the table yet: read the table itself
             update = {"state": state, "error": progress.error}
             progress = progress_of_table(desired, catalog(name)).model_copy(update=update)
         return progress, str(state), reported.host
@@ -145,7 +145,7 @@ def _newest_progress(
 def _unread_progress(
     desired: DesiredTopic, reported: HostReport | None, error: str
 ) -> tuple[Progress, str, str | None]:
-    """If the catalog does not respond: its error as reported by the host, or else to this process."""
+    """If the catalog does not respond: the error that a host reported, else this process's own."""
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress = reported.progress
         update = {"error": progress.error or error}
@@ -204,7 +204,7 @@ def _letters(catalog: Catalog, table: tuple[str, ...], desired: DesiredTopic) ->
     dead_letters = DeadLetters(catalog, table, desired.topic)
     try:
         found = dead_letters.load()
-    except ActionNeededError:  # a table of that name that is not ours: its owner is told when it matters
+    except ActionNeededError:  # another owner's table of that name: reported when it matters
         return {}
     name = in_sql(dead_letters.identifier, desired.settings.catalog)
     return {"dead_letters": dead_letters.count, "dead_letter_table": name} if found else {}
@@ -264,7 +264,7 @@ def _lag_seconds(progress: Progress, behind: bool, oldest_ms: int | None) -> flo
 
 
 def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Timestamp in ms of the oldest uncommitted record, by topic, if it is available quickly."""
+    """Timestamp in ms of the oldest uncommitted record by topic, if quickly available."""
     places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
     if not places:
         return {}

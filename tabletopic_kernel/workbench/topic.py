@@ -10,7 +10,7 @@ from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import table_identifier, table_name
 
-if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import (
         Compacted,
         ControlEvent,
@@ -31,10 +31,10 @@ _LOOK_EVERY_S = 0.5
 
 
 class TableTopic:
-    """A handle of one Kafka topic, enabled or not: cheap to create, each call queries again.
+    """A handle of one Kafka topic, enabled or not: cheap to create, each call queries anew.
 
-    Questions and orders raise UsageError where the topic is not enabled (``peek``, ``plan`` and
-    ``enable`` want no more than a Kafka topic), and RetryableError where a server does not answer.
+    Queries and orders raise UsageError if the topic is not enabled (``peek``, ``plan`` and ``enable`` need
+    only a Kafka topic), and RetryableError if a server does not respond.
     """
 
     def __init__(self, name: str, workbench: Workbench) -> None:
@@ -102,11 +102,11 @@ class TableTopic:
         return self._workbench.status(self.name)[0]
 
     def wait(self, timeout_s: float = 120.0) -> TopicStatus:
-        """Wait until the table contains everything that was in the topic at the time of the call.
+        """Wait until the table contains everything that was in the topic when called.
 
         Raises:
             ActionNeededError: the topic failed, or is paused.
-            RetryableError: it did not get there in time.
+            RetryableError: the table did not catch up in time.
         """
         deadline = time.monotonic() + timeout_s
         now = self.status()
@@ -136,7 +136,7 @@ class TableTopic:
         return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
 
     def schema(self, version: int | None = None) -> TopicSchema:
-        """The table's columns and the registered versions; with ``version`` the columns of that one.
+        """The table's columns and the registered versions; with ``version`` that version's columns.
 
         Raises:
             UsageError: there is neither table nor topic, or no such version.
@@ -159,7 +159,7 @@ class TableTopic:
         return schema_difference(self._settings().subject_of(self.name), self._workbench.registry, v1, v2)
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
-        """The table's snapshots, newest first; empty while there is no table. Raises as ``schema``."""
+        """The table's snapshots, newest first; empty while there is no table. Raises like ``schema``."""
         from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415
 
         table = self._table()
@@ -170,7 +170,7 @@ class TableTopic:
 
         Raises:
             UsageError: there is no table yet.
-            RetryableError: catalog or storage do not answer.
+            RetryableError: catalog or storage do not respond.
         """
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415
 
@@ -182,28 +182,28 @@ class TableTopic:
         return table_health(self.name, table.table, work, settings.catalog)
 
     def logs(self, lines: int = 100) -> list[str]:
-        """The last lines about this topic that hosts on this machine logged, oldest first."""
+        """The last lines that hosts on this machine logged about this topic, oldest first."""
         return self._workbench.logs(lines, self.name)
 
     def _settings(self) -> TopicSettings:
-        """The topic's settings; of a topic that is not enabled, those of the settings file."""
+        """The topic's settings; if it is not enabled, the settings file's."""
         desired = self._workbench.desired_topics().get(self.name)
         return desired.settings if desired else self._workbench.settings_for(self.name)
 
     def _table(self) -> TopicTable | None:
         from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
 
-        # Opened for each question: catalog objects are not shared between threads.
+        # Opened for each query: catalog objects are not shared between threads.
         settings = self._settings()
         catalog = self._workbench.open_catalog(settings.catalog)
         table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
         if table is None:
-            self._workbench.broker.facts(self.name)  # raises where there is no topic either
+            self._workbench.broker.facts(self.name)  # raises if there is no such topic either
         return table
 
 
 def not_coming(now: TopicStatus) -> str | None:
-    """Why waiting for the table is futile, with what to do; None if it may catch up without help."""
+    """Why waiting for the table is futile, and what to do; None if it may catch up by itself."""
     if now.state == "failed":
         return f"{now.topic} failed: {now.error}"
     if now.state == "paused":

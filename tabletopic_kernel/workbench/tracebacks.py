@@ -1,7 +1,7 @@
-"""Tracebacks of plain scripts without secrets: of uncaught errors, in any thread.
+"""Secrets are masked in tracebacks of plain scripts: of uncaught errors, in any thread.
 
-Our errors hold none, but their causes are other programs' and may quote a login. Python prints all of them
-through two hooks; who has set another hook keeps it, as IPython does.
+Our errors contain none, but their causes are other programs' and may quote a login. Python prints all of them
+through two hooks; a hook set by somebody else stays, such as IPython's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tabletopic_kernel.model.redact import redact
 
 
 def hide_secrets() -> None:
-    """Mask secrets of the settings in tracebacks of uncaught errors from now on."""
+    """From now on, mask secrets of the settings in tracebacks of uncaught errors."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print
     if threading.excepthook is threading.__excepthook__:

@@ -38,7 +38,7 @@ from tabletopic_kernel.workbench.clients import Clients, Servers, find_servers
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.topic import TableTopic
 
-if TYPE_CHECKING:  # loaded when first used: each costs a good part of a second
+if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from pyspark.sql import SparkSession
 
     from tabletopic_kernel.host.host import Host
@@ -65,9 +65,9 @@ __all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
 
 
 class Workbench(Clients):
-    """Table topics of one cluster: enable and disable them, ask for their status, run them.
+    """Table topics of one cluster: enable and disable them, query their status, run them.
 
-    Cheap to make; the broker, registry, catalog and Spark clients are made when first used.
+    Cheap to create; the broker, registry, catalog and Spark clients are created on first use.
 
     Raises:
         SettingsError: see ``find_servers``.
@@ -86,7 +86,7 @@ class Workbench(Clients):
         """The settings of ``[topics.<topic>]``, overridden by those given.
 
         Raises:
-            SettingsError: a value is wrong; the message names the key. Or there is no such catalog.
+            SettingsError: a value is wrong, and the message names the key; or there is no such catalog.
         """
         base = self.settings.topics.get(topic)
         settings = validated(
@@ -96,14 +96,14 @@ class Workbench(Clients):
         return settings
 
     def _without_default(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Settings without the name of the default catalog: they mean the same table."""
+        """Settings without the default catalog's name: they mean the same table."""
         return {**given, "catalog": None} if given.get("catalog") == self.servers.catalog["name"] else given
 
     def topic(self, name: str) -> TableTopic:
         """A handle of one topic, enabled or not; queries nothing yet.
 
         Raises:
-            UsageError: Kafka can have no topic of this name.
+            UsageError: Kafka does not allow this name.
         """
         check_topic_name(name)
         return TableTopic(name, self)
@@ -113,7 +113,7 @@ class Workbench(Clients):
         return self.status()
 
     def kafka_topics(self) -> dict[str, int]:
-        """All regular topics, enabled or not: their numbers of partitions by name."""
+        """All regular topics, enabled or not: their numbers of partitions, by name."""
         counts = self.broker.partition_counts()
         return {
             name: count
@@ -133,14 +133,14 @@ class Workbench(Clients):
 
         Args:
             topic: an existing Kafka topic.
-            given: as of ``enable``.
-            schema: file with a schema that is not registered yet (.avsc, .proto, .json): what would it
-                change? The settings are then those that the topic runs with, if it is enabled.
-            schema_type: ``avro``, ``protobuf`` or ``json``, for a file of another name.
+            given: as for ``enable``.
+            schema: file with an unregistered schema (.avsc, .proto, .json): what would it change? The
+                settings are then the enabled topic's current ones, if it is enabled.
+            schema_type: ``avro``, ``protobuf`` or ``json``, for a file with another extension.
 
         Raises:
-            UsageError: no such topic, a setting that is none, a file that cannot be read.
-            RetryableError: broker, registry or catalog do not answer.
+            UsageError: no such topic, an unknown setting, an unreadable file.
+            RetryableError: broker, registry or catalog do not respond.
         """
         from tabletopic_kernel.table.schemas.writer_schemas import read_candidate  # noqa: PLC0415
 
@@ -159,16 +159,16 @@ class Workbench(Clients):
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
         """Enable a topic: check everything, then write one message.
 
-        Catalog and storage are tried by a change and a file that are taken back.
+        Catalog and storage are tested with a change and a file, which are undone.
 
         Args:
             topic: an existing Kafka topic.
             given: fields of ``TopicSettings`` that differ from the settings file's.
 
         Raises:
-            UsageError: no such topic, a bad setting or partition expression, a foreign table.
-            ActionNeededError: catalog or storage refuse what a table topic does there.
-            RetryableError: broker, registry, catalog or storage do not answer.
+            UsageError: no such topic, an invalid setting or partition expression, a foreign table.
+            ActionNeededError: catalog or storage do not permit what a table topic does there.
+            RetryableError: broker, registry, catalog or storage do not respond.
         """
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
@@ -188,16 +188,16 @@ class Workbench(Clients):
     def alter(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
         """Change settings of an enabled topic; other settings stay as they are.
 
-        Its host commits what is staged and goes on with the new settings from the ledger, within seconds.
+        Within seconds its host commits what is staged and continues from the ledger with the new settings.
 
         Args:
             topic: a table topic.
-            given: fields of ``TopicSettings``; table properties are added to those there are.
+            given: fields of ``TopicSettings``; table properties are added to the existing ones.
 
         Raises:
-            UsageError: the topic is not enabled, a setting is bad or cannot change, as the table is made
-                of it.
-            RetryableError: broker, registry or catalog do not answer.
+            UsageError: the topic is not enabled, or a setting is invalid or cannot change, as it defines the
+            table.
+            RetryableError: broker, registry or catalog do not respond.
         """
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
@@ -244,14 +244,14 @@ class Workbench(Clients):
 
         Args:
             topic: a table topic that a host runs.
-            where: a condition on the columns of the dead-letter table; None takes all letters.
+            where: a condition on the columns of the dead-letter table; None selects all letters.
             timeout_s: how long to wait for the outcome.
 
         Returns:
-            What became of the letters; None if it is not over yet.
+            The outcome; None if the replay has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled, no host runs, or ``where`` cannot be read.
+            UsageError: the topic is not enabled, no host runs, or ``where`` cannot be parsed.
         """
         from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
 
@@ -262,14 +262,14 @@ class Workbench(Clients):
         return None
 
     def _events_within(self, timeout_s: float, topic: str, since_ms: int) -> Iterator[ControlEvent]:
-        """A host's events for a request made then, until the time is over."""
+        """A host's events since a request at ``since_ms``, until the time is over."""
         deadline = time.monotonic() + timeout_s
         return self.events(topic, since_ms, lambda: time.monotonic() < deadline)
 
     def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayRequest:
         """Request a replay without waiting: a ``Replayed`` event with its ``id`` reports the outcome.
 
-        Arguments and errors as ``replay``.
+        Arguments and errors as for ``replay``.
         """
         from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
@@ -283,7 +283,7 @@ class Workbench(Clients):
         return asked
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
-        """What a replay would do; nothing is changed. Arguments and errors as ``replay``."""
+        """What a replay would do; changes nothing. Arguments and errors as for ``replay``."""
         from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
@@ -294,14 +294,15 @@ class Workbench(Clients):
 
         Args:
             topic: a table topic that a host runs.
-            where: a condition on the columns of the table, for files that may have such rows; None takes all.
+            where: a condition on the columns of the table, for files that may have such rows; None selects
+            all.
             timeout_s: how long to wait for the outcome.
 
         Returns:
-            What became of the files; None if it is not over yet.
+            The outcome; None if the compaction has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled or has no table, no host runs, or ``where`` cannot be read.
+            UsageError: the topic is not enabled or has no table, no host runs, or ``where`` cannot be parsed.
         """
         from tabletopic_kernel.model.progress.events import Compacted  # noqa: PLC0415
 
@@ -315,7 +316,7 @@ class Workbench(Clients):
     def ask_for_compaction(self, topic: str, where: str | None = None) -> MaintenanceRequest:
         """Request a compaction without waiting: a ``Compacted`` event with the ``id`` reports the outcome.
 
-        Arguments and errors as ``compact``.
+        Arguments and errors as for ``compact``.
         """
         from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
 
@@ -324,7 +325,7 @@ class Workbench(Clients):
         return self.ask_for_maintenance(topic, "compact", where)
 
     def plan_compaction(self, topic: str, where: str | None = None) -> CompactionPlan:
-        """What a compaction would merge; nothing is changed. Arguments and errors as ``compact``."""
+        """What a compaction would merge; changes nothing. Arguments and errors as for ``compact``."""
         from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
         table = self._topic_table(topic).table
@@ -347,12 +348,12 @@ class Workbench(Clients):
 
         Args:
             topic: a table topic that a host runs.
-            orphans: remove files that no snapshot needs, too; those of others when older than three days.
+            orphans: also remove files that no snapshot needs; other writers' only when older than three days.
             timeout_s: how long to wait for the outcome.
 
         Returns:
-            What became of the dead-letter table, if there is one, of the topic's own, and of orphans; None if
-            it is not over yet.
+            The outcome for the dead-letter table, if there is one, for the topic's own table, and for
+            orphans; None if the expiry has not ended yet.
 
         Raises:
             UsageError: the topic is not enabled, or no host runs.
@@ -370,11 +371,11 @@ class Workbench(Clients):
         return None
 
     def plan_expiry(self, topic: str, *, orphans: bool = False) -> list[ExpiryPlan]:
-        """What an expiry would remove from each table; nothing is changed. Arguments as ``expire``.
+        """What an expiry would remove from each table; changes nothing. Arguments as for ``expire``.
 
         Raises:
             UsageError: the topic is not enabled.
-            RetryableError, ActionNeededError: catalog or storage do not answer, or refuse it.
+            RetryableError, ActionNeededError: catalog or storage do not respond, or deny access.
         """
         from tabletopic_kernel.model.dead_letter import dead_letter_identifier  # noqa: PLC0415
         from tabletopic_kernel.table.expiry import plan_expiry  # noqa: PLC0415
@@ -469,7 +470,7 @@ class Workbench(Clients):
         """The live hosts: what each runs, since when, its version and memory; see ``HostStatus``.
 
         Raises:
-            RetryableError: the broker does not answer.
+            RetryableError: the broker does not respond.
         """
         from tabletopic_kernel.workbench.hosts import host_statuses  # noqa: PLC0415
 
@@ -491,16 +492,16 @@ class Workbench(Clients):
         """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
         Args:
-            sql: as the engine writes it; ``$name`` stands for a value of ``params``.
-            engine: DuckDB answers sooner; Spark also writes and knows Iceberg's procedures; Athena reads
-                tables of Glue and of S3 Tables.
-            at: a snapshot id or a time to travel to; in Spark and Athena it is part of the SQL.
-            params: values for ``$name``; DuckDB also takes a sequence, for ``?``.
-            limit: fetch no more rows than this.
+            sql: in the engine's dialect; ``$name`` is a placeholder for a value of ``params``.
+            engine: DuckDB responds faster; Spark can also write and supports Iceberg's procedures; Athena
+                reads tables in Glue and S3 Tables.
+            at: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL.
+            params: values for ``$name``; DuckDB also accepts a sequence, for ``?``.
+            limit: the maximum number of rows to fetch.
 
         Raises:
-            UsageError: wrong SQL, no such table or snapshot.
-            RetryableError: catalog or storage do not answer.
+            UsageError: invalid SQL, no such table or snapshot.
+            RetryableError: catalog or storage do not respond.
         """
         if engine == "duckdb":
             return self.lake.query(sql, at, params, limit)

@@ -12,10 +12,10 @@ from tabletopic_kernel.model.errors import UsageError
 
 
 def read_condition(where: str | None, schema: Schema, how: str) -> BooleanExpression | None:
-    """The condition that ``where`` states; None for none. ``how``: what an error says to write instead.
+    """Parse the condition ``where``; None stays None. ``how``: what an error says to write instead.
 
     Raises:
-        UsageError: it cannot be read, or names other columns.
+        UsageError: it cannot be parsed, or names unknown columns.
     """
     if where is None or not where.strip():
         return None
@@ -23,7 +23,7 @@ def read_condition(where: str | None, schema: Schema, how: str) -> BooleanExpres
         condition = parse(where)
         bind(schema, condition, case_sensitive=True)
     except (ParseException, ValueError, TypeError) as error:
-        # What the parser expected there is pages of grammar.
+        # The parser's own message lists pages of grammar.
         position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
         raise UsageError(f"cannot read --where {where!r}: {position}. {how}") from error
     return condition

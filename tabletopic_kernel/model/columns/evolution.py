@@ -1,14 +1,14 @@
-"""Schema evolution: which changes a writer's schema makes to a table's, and which are refused.
+"""Schema evolution: which changes a writer's schema makes to a table's, and which are rejected.
 
 Longer than other modules, as it is one recursion over types, and its rules hold together.
 
-Columns are found by ``model/columns/names.py``: mostly by name. Allowed: add (as optional), relax
-(required to optional), widen and rename (Iceberg spec, "Schema Evolution"), at every depth. A column that a
-writer lacks stays and becomes optional, and one that has room for every value of the writer's type stays as
-it is. Everything else is refused, never coerced, and so are numbers that come to mean something else
-(``model/columns/types.py``); or, where that is wished, the field gets a column of its own beside the one
-it does not fit: ``price`` as text beside a number is ``price_string``. Inside a list or map, whose elements
-cannot have a second name, it is the list or map that gets the column.
+``model/columns/names.py`` matches fields to columns, mostly by name. Allowed at every depth: add (as
+optional), relax (required to optional), widen and rename (Iceberg spec, "Schema Evolution"). A column that a
+writer lacks stays and becomes optional, and one that can hold every value of the writer's type stays as it
+is. Everything else is rejected, never coerced, including numbers whose meaning changes
+(``model/columns/types.py``). Optionally, a field that does not fit gets a column of its own instead:
+``price`` as text beside a number becomes ``price_string``. Inside a list or map, whose elements cannot have a
+second name, the list or map gets the column.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Evolution:
-    """The outcome: the new schema, the changes that lead to it, and what was refused (column: why).
+    """The outcome: the new schema, the changes that lead to it, and what was rejected (column: why).
 
-    ``renames`` maps the writer's fields whose column has another name (dotted path) to that name;
-    ``former`` has, by field id, all names that fields of a column ever had beside its own; ``partly`` says
-    of columns that take only some of the writer's values why.
+    ``renames`` maps the writer's fields whose column has another name (dotted path) to that name; ``former``
+    has, by field id, all other names that fields of a column ever had; ``partly`` gives the reason for
+    columns that accept only some of the writer's values.
     """
 
     schema: Schema
@@ -84,7 +84,7 @@ class Evolution:
 
 @dataclass
 class _Merge:
-    """One merge. Paths of the table's columns and of the writer's fields differ where names do."""
+    """One merge. Paths of the table's columns and of the writer's fields differ if their names do."""
 
     ids: Iterator[int]
     matching: Matching = field(default_factory=Matching)
@@ -123,7 +123,7 @@ class _Merge:
             # A column that only an alias names stays as it is.
             other = own if name in homes.renamed else f"{own}_{_suffix(column, one)}"
             if any(homes.original(taken) == other for taken in homes.fields if taken != name):
-                continue  # the name is another field's: then it stays refused
+                continue  # the name is another field's: it stays rejected
             homes.move(name, other, there.get(other))
 
     def _fits(
@@ -161,7 +161,7 @@ class _Merge:
         return table.model_copy(update={"name": new, "doc": doc_with_original(table.doc, new, original)})
 
     def _taken_by_partitions(self, path: str, field_id: int | None) -> list[str]:
-        """Names that no other column than ``field_id`` may have: Iceberg's Java library could not load it."""
+        """Names that only column ``field_id`` may have: else Iceberg's Java library cannot load the table."""
         return [] if path else [name for name, source in self.partition_names.items() if source != field_id]
 
     def _note_rename(self, origin: str, name: str, column: str) -> None:
@@ -192,8 +192,8 @@ class _Merge:
     ) -> IcebergType:
         """The common type; ``contained``: it is the element of a list, or the value of a map.
 
-        PyIceberg 0.12 reads a list or map that is directly in another one by the names of its fields and
-        not by their ids: a field below that was renamed would be null. So nothing is renamed there.
+        PyIceberg 0.12 reads a list or map directly inside another by field names, not ids: a renamed field
+        below would be null. So nothing is renamed there.
         """
         if isinstance(table, StructType) and isinstance(writer, StructType):
             return self.struct(f"{name}.", f"{origin}.", table, writer, may_rename=may_rename)
@@ -205,7 +205,7 @@ class _Merge:
         return self._other(name, table, writer)
 
     def _other(self, name: str, table: IcebergType, writer: IcebergType) -> IcebergType:
-        """The common type of two types that are not the same kind of container."""
+        """The common type of two types that are not both the same kind of container."""
         if table == writer or holds(table, writer):
             return table
         if widens(table, writer):
@@ -275,13 +275,13 @@ def evolve(
         table: the table's current schema; its field ids stay.
         writer: columns the new records need.
         last_column_id: the table metadata's ``last-column-id``; new fields count on from it.
-        new_columns: a field that does not fit its column gets another one instead of being refused.
+        new_columns: a field that does not fit its column gets another one instead of being rejected.
         aliases: other names of the writer's fields, by dotted path.
-        former: names that fields of a column had before, by field id.
-        known: the column's field id of a writer's field whose schema the table covers already.
-        partition_names: partition fields of the table, and the field id of the column of each.
-        by_value: a column of integers takes the whole numbers of a field of doubles, and one of doubles the
-            integers that it can tell apart; other values are refused one by one as they come.
+        former: former names of a column's fields, by field id.
+        known: the field id of the column of a writer's field, if the table already covers its schema.
+        partition_names: the table's partition fields, with the field id of each one's column.
+        by_value: a column of integers accepts the whole numbers of a field of doubles, and one of doubles
+            the integers it can represent exactly; other values are rejected one by one.
     """
     aliases, former = aliases or {}, former or {}
     matching = Matching(aliases, former, known)
@@ -300,7 +300,7 @@ def _with_aliases(
     schema: Schema,
     renames: Mapping[str, str],
 ) -> dict[int, tuple[str, ...]]:
-    """The former names with those that the aliases of the writer's fields add."""
+    """The former names, plus those from aliases of the writer's fields."""
     noted = dict(former)
     for path, names in aliases.items():
         column = schema.find_field(renamed_path(path, renames))
@@ -310,11 +310,11 @@ def _with_aliases(
 
 
 def known_by(schema: Schema, renames: Mapping[str, str]) -> Callable[[str], int | None]:
-    """Field ids by path of a writer's field, as they were in the schema that first covered the writer's.
+    """Field ids by path of a writer's field, as in the schema that first covered the writer's.
 
     Args:
-        schema: the table's schema of then.
-        renames: as ``Evolution.renames`` of then.
+        schema: the table's schema at that time.
+        renames: ``Evolution.renames`` of that time.
     """
 
     def find(path: str) -> int | None:

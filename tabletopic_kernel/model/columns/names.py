@@ -1,15 +1,14 @@
-"""Column names: how they derive from the field names of a schema, and which column holds which field.
+"""Column names: how they derive from the field names of a schema, and which column belongs to which field.
 
-A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), an empty name is ``_``, and
-names that are equal but for case, which most engines cannot tell apart, get ``_2``, ``_3``… in the order of
-the schema; a column that is there keeps its name. Where the name is another one than the field's, that one
-stands at the end of the column's doc, and the column is found again by it.
+A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), an empty name becomes ``_``,
+and names that differ only in case, which most engines cannot distinguish, get ``_2``, ``_3``… in the order of
+the schema; an existing column keeps its name. If the column's name differs from the field's, the latter is at
+the end of the column's doc, by which the column is found again.
 
-A field of a writer's schema is in the first of these: the column that the field had when the table first
-covered its schema; the column of its name; the column that one of its aliases names, if the writer has no
-field of that name (Avro spec, "Aliases": the column is renamed); the column whose fields once had its name. A
-field without one is new. So a column that was renamed takes the records of older schemas too, whichever name
-they know it by.
+A field of a writer's schema belongs to the first of these: the column it had when the table first covered its
+schema; the column of its name; the column that one of its aliases names, if the writer has no field of that
+name (Avro spec, "Aliases": the column is renamed); the column whose fields once had its name. A field without
+one is new. So a renamed column also takes records of older schemas, whichever name they use.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _DOT: Final = re.compile(r"(?<!\\)\.")
 
 
 def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """Field name → column name, for the fields of one object; ``taken`` are columns there are.
+    """Field name → column name, for the fields of one object; ``taken`` are existing columns.
 
     >>> column_names(["a.b", "id", "ID", ""])
     {'a.b': 'a_b', 'id': 'id', 'ID': 'ID_2', '': '_'}
@@ -51,7 +50,7 @@ def _wanted(key: str) -> str:
 
 
 def original_name(name: str, doc: str | None) -> str:
-    """The name that a column's field has in its schema.
+    """The name of a column's field in its schema.
 
     >>> original_name("ID_2", 'of the shop; field "ID"'), original_name("id", "of the shop")
     ('ID', 'id')
@@ -60,12 +59,12 @@ def original_name(name: str, doc: str | None) -> str:
     if found is None:
         return name
     key: str = json.loads(found[1])
-    # A doc may say anything: only what the rule makes of the key counts.
+    # A doc may contain anything: only what the rule derives from the key counts.
     return key if re.fullmatch(re.escape(_wanted(key)) + r"(_\d+)?", name) else name
 
 
 def doc_with_original(doc: str | None, name: str, original: str, what: str = "field") -> str | None:
-    """The doc of a column, with the name of its field if it differs.
+    """The doc of a column, including the name of its field if it differs.
 
     >>> doc_with_original("of the shop", "ID_2", "ID")
     'of the shop; field "ID"'
@@ -78,7 +77,7 @@ def doc_with_original(doc: str | None, name: str, original: str, what: str = "fi
 
 
 def step(name: str) -> str:
-    r"""A name as part of a dotted path, with dots inside the name distinguishable from separators.
+    r"""A name as part of a dotted path, with dots in the name distinguishable from separators.
 
     >>> step("a.b")
     'a\\.b'
@@ -87,7 +86,7 @@ def step(name: str) -> str:
 
 
 def renamed_path(path: str, renames: Mapping[str, str]) -> str:
-    """The dotted path of the column of a field: ``renames`` maps paths of fields to their columns' names.
+    """The dotted path of a field's column: ``renames`` maps paths of fields to their columns' names.
 
     >>> renamed_path("place.town.x", {"place": "address", "place.town": "city"})
     'address.city.x'
@@ -102,12 +101,12 @@ def _renamed(path: str, renames: Mapping[str, str]) -> Iterator[str]:
 
 
 def sanitize_names(kind: IcebergType, origin: str = "", renames: dict[str, str] | None = None) -> IcebergType:
-    """A new type with the names that columns have (``model/columns/names.py``), at every depth.
+    """A new type with the names of its columns (``model/columns/names.py``), at every depth.
 
     Args:
-        kind: of a writer's schema.
+        kind: the type in a writer's schema.
         origin: dotted path of its fields, with a dot at the end.
-        renames: takes the fields whose column has another name, as in ``Evolution``.
+        renames: receives the fields whose column has another name, as in ``Evolution``.
     """
     if isinstance(kind, StructType):
         originals = {one.name: original_name(one.name, one.doc) for one in kind.fields}
@@ -143,9 +142,9 @@ Known = Callable[[str], int | None]  # dotted path of a writer's field → field
 
 
 class Homes:
-    """The fields of one struct and their columns; ``columns`` has those that have one, by field name.
+    """The fields of one struct and their columns; ``columns`` has those with a column, by field name.
 
-    ``renamed`` are fields whose column is to get their name; there are none unless it ``may_rename``.
+    ``renamed`` are fields whose column is to get their name; none unless it ``may_rename``.
     """
 
     def __init__(self, table: StructType, writer: StructType, may_rename: bool) -> None:
@@ -159,11 +158,11 @@ class Homes:
         self._originals = {one.name: original_name(one.name, one.doc) for one in writer.fields}
 
     def original(self, name: str) -> str:
-        """The name of a field's column, before the naming rules."""
+        """The name of a field's column before the naming rules."""
         return self._originals[name]
 
     def settle(self, name: str, column: NestedField | None) -> None:
-        """Assign ``column`` to the field, unless either already has a match."""
+        """Assign ``column`` to the field, unless either is already matched."""
         if column is not None and name not in self.columns and column.field_id in self._free:
             self.columns[name] = self._free.pop(column.field_id)
             self._held[column.field_id] = name
@@ -178,7 +177,7 @@ class Homes:
         self.settle(name, column)
 
     def field_of(self, column: NestedField) -> str | None:
-        """The name of the field that a column holds."""
+        """The name of a column's field."""
         return self._held.get(column.field_id)
 
     def other_columns(self, column: NestedField) -> list[str]:
@@ -187,7 +186,7 @@ class Homes:
 
     @property
     def free(self) -> list[NestedField]:
-        """Columns without a field, the youngest first."""
+        """Columns without a field, newest first."""
         return sorted(self._free.values(), key=lambda one: one.field_id, reverse=True)
 
     @property
@@ -198,7 +197,7 @@ class Homes:
 
 @dataclass(frozen=True)
 class Matching:
-    """What is known besides names; arguments as in ``model/columns/evolution.evolve``."""
+    """What is known besides names; arguments as for ``model/columns/evolution.evolve``."""
 
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

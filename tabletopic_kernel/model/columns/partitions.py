@@ -1,7 +1,7 @@
 """``partition_by``: from expressions such as ``hour(event_time)`` to an Iceberg partition spec.
 
-Transforms and the types they take: Iceberg spec, "Partition Transforms". No expressions leave a table's
-spec as it is; the one word ``none`` takes its partitions away.
+Transforms and the types they accept: Iceberg spec, "Partition Transforms". Without expressions a table's spec
+is unchanged; the single word ``none`` removes its partitions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PartitionExpression:
     name: str
     column: str
     size: int | None = None
-    use: str = "partition"  # what an error says it is for
+    use: str = "partition"  # the purpose, for errors
 
     @property
     def transform(self) -> Transform[Any, Any]:
@@ -71,7 +71,7 @@ class PartitionExpression:
 def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
     """Parse one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are equivalent.
 
-    ``use`` begins the errors, also those of ``source``.
+    Errors begin with ``use``, also those of ``source``.
 
     Raises:
         UsageError: unknown transform, wrong arguments.
@@ -97,12 +97,12 @@ def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
 def partition_spec(
     expressions: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
 ) -> PartitionSpec:
-    """The partition spec for ``schema``; checked, so that nothing is created on a bad one.
+    """The partition spec for ``schema``; checked, so that nothing is created with an invalid one.
 
-    ``former``: names that columns had before, by field id; an expression may know a column by one.
+    ``former``: former names of columns, by field id; an expression may use one.
 
     Raises:
-        UsageError: unknown column, a type the transform cannot take, the same field twice.
+        UsageError: unknown column, a type the transform does not accept, the same field twice.
     """
     fields: list[PartitionField] = []
     chosen = list(expressions)
@@ -125,7 +125,7 @@ def partition_spec(
 
 
 def _free_name(parsed: PartitionExpression, source_id: int, schema: Schema) -> str:
-    """A partition field may have a column's name only if it is the column's value (Iceberg's libraries)."""
+    """A partition field may share a column's name only if it is that column's value (Iceberg's libraries)."""
     others = {one.name for one in schema.fields if one.field_id != source_id or parsed.name != "identity"}
     name = parsed.field_name
     while name in others:
@@ -134,14 +134,14 @@ def _free_name(parsed: PartitionExpression, source_id: int, schema: Schema) -> s
 
 
 def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_id: int) -> PartitionSpec:
-    """The table's spec for ``wanted``: one that it had, or a new one.
+    """The table's spec for ``wanted``: a former one if possible, or a new one.
 
-    Iceberg spec, "Partition Evolution": field ids are never used for another thing; nor are names here.
+    Iceberg spec, "Partition Evolution": field ids are never reused for other fields; nor are names here.
 
     Args:
         wanted: see ``partition_spec``.
-        specs: all that the table ever had.
-        last_field_id: the table metadata's ``last-partition-id``; new partition fields count on from it.
+        specs: all specs that the table ever had.
+        last_field_id: the table metadata's ``last-partition-id``; ids of new partition fields follow it.
     """
     for spec in specs:
         if same_partitions(spec, wanted):
@@ -160,7 +160,7 @@ def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_
 
 
 def same_partitions(one: PartitionSpec, other: PartitionSpec) -> bool:
-    """Whether both partition a table in the same way, whatever the names of their fields."""
+    """Whether both partition a table in the same way, whatever their fields' names."""
     return [_place(field) for field in one.fields] == [_place(field) for field in other.fields]
 
 
@@ -169,7 +169,7 @@ def _place(field: PartitionField) -> tuple[int, str]:
 
 
 def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
-    """The expressions of a spec, in the form of ``partition_by``.
+    """The expressions of a spec, in the form used by ``partition_by``.
 
     >>> from pyiceberg.types import NestedField, StringType
     >>> schema = Schema(NestedField(1, "town", StringType()))
@@ -180,7 +180,7 @@ def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
 
 
 def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
-    """The field as text that ``parse_partition`` reads."""
+    """The field as text for ``parse_partition``."""
     column = schema.find_column_name(field.source_id) or "?"
     if isinstance(field.transform, IdentityTransform) and column != NONE:
         return column
@@ -198,10 +198,10 @@ def _column(text: str, whole: str, use: str) -> str:
 def source_of(
     parsed: PartitionExpression, schema: Schema, former: Mapping[int, tuple[str, ...]]
 ) -> NestedField:
-    """The column of an expression, which may know it by one of its ``former`` names, see ``partition_spec``.
+    """The column of an expression, which may use one of its ``former`` names, see ``partition_spec``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no such column.
     """
     found: NestedField | None = None
     struct: IcebergType = schema.as_struct()
@@ -218,7 +218,7 @@ def source_of(
 
 
 def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]]) -> NestedField | None:
-    """The column that has, or had, that name."""
+    """The column that has or had that name."""
     columns = struct.fields
     return next(
         itertools.chain(

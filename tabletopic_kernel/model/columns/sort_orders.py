@@ -1,7 +1,7 @@
 """``sort_by``: from entries such as ``event_time desc nulls first`` to an Iceberg sort order.
 
-Iceberg spec, "Sort Orders". Columns and transforms are written as in ``partition_by``. No entries leave a
-table's order as it is; the one word ``none`` takes it away.
+Iceberg spec, "Sort Orders". Columns and transforms are written as in ``partition_by``. Without entries a
+table's order is unchanged; the single word ``none`` removes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirectio
 from tabletopic_kernel.model.columns.partitions import NONE, expression_text, parse_partition, source_of
 from tabletopic_kernel.model.errors import SettingsError
 
-# "event_time desc nulls first": the words behind the column, from the end.
+# "event_time desc nulls first": the words after the column, from the end.
 _ENTRY = re.compile(r"^(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*$", re.IGNORECASE | re.DOTALL)
 _DIRECTIONS = {"asc": SortDirection.ASC, "desc": SortDirection.DESC}
 _NULLS = {"first": NullOrder.NULLS_FIRST, "last": NullOrder.NULLS_LAST}
@@ -26,12 +26,12 @@ _USE = "sort_by"
 def sort_order(
     entries: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
 ) -> SortOrder:
-    """The sort order for ``schema``; checked, so that nothing is created on a bad one.
+    """The sort order for ``schema``; checked, so that nothing is created with an invalid one.
 
-    ``former``: names that columns had before, by field id; an entry may know a column by one.
+    ``former``: former names of columns, by field id; an entry may use one.
 
     Raises:
-        UsageError: unknown column, a type without an order or that the transform cannot take, a column twice.
+        UsageError: unknown column, a type without an order or not accepted by the transform, a column twice.
     """
     fields: list[SortField] = []
     chosen = list(entries)
@@ -70,7 +70,7 @@ def _field(text: str, schema: Schema, former: Mapping[int, tuple[str, ...]]) -> 
 def _words(text: str) -> tuple[str, SortDirection, NullOrder]:
     """An entry's column or transform, its direction, and where its nulls are."""
     match = _ENTRY.match(text)
-    assert match is not None  # it matches any text
+    assert match is not None  # matches any text
     direction = _DIRECTIONS[(match[2] or "asc").lower()]
     return match[1], direction, _NULLS[(match[3] or _DEFAULT_NULLS[direction]).lower()]
 
@@ -80,7 +80,7 @@ def _what(field: SortField) -> tuple[int, str]:
 
 
 def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
-    """The table's sort order for ``wanted``: one that it had, or a new one."""
+    """The table's sort order for ``wanted``: a former one if possible, or a new one."""
     for order in orders:
         if same_order(order, wanted):
             return order
@@ -90,21 +90,21 @@ def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
 
 
 def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Schema) -> SortOrder | None:
-    """What is left of an order whose columns were dropped, see ``next_order``; None where none was.
+    """What remains of an order whose columns were dropped, see ``next_order``; None if none was dropped.
 
-    Iceberg's libraries for Java and Python refuse to drop such a column, and to commit once others have.
+    Iceberg's Java and Python libraries refuse to drop such a column, and to commit once another program has.
     """
     left = [field for field in order.fields if field.source_id in schema.field_ids]
     return None if len(left) == len(order.fields) else next_order(SortOrder(*left), orders)
 
 
 def same_order(one: SortOrder, other: SortOrder) -> bool:
-    """Whether both put rows in the same order."""
+    """Whether both sort rows in the same way."""
     return one.fields == other.fields
 
 
 def sort_texts(order: SortOrder, schema: Schema) -> list[str]:
-    """The entries of an order, in the form of ``sort_by``.
+    """The entries of an order, in the form used by ``sort_by``.
 
     >>> from pyiceberg.types import NestedField, StringType
     >>> schema = Schema(NestedField(1, "town", StringType()))

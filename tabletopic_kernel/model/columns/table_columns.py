@@ -26,12 +26,12 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 
 
 def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None = None) -> Schema:
-    """The schema of a new table: the columns ``value``, then the ``_kafka_*`` columns that are switched on.
+    """The schema of a new table: the columns ``value``, then the enabled ``_kafka_*`` columns.
 
-    ``key``: the type of keys that name their schema, None as long as it is not known.
+    ``key``: the type of keys that name their schema; None while unknown.
 
     Raises:
-        UsageError: a value field has the name of a metadata column that is switched on.
+        UsageError: a value field has the name of an enabled metadata column.
     """
     if clash := clashing_names(value, settings):
         raise UsageError(
@@ -51,14 +51,14 @@ def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
 
 
 def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) -> list[NestedField]:
-    """The ``_kafka_*`` columns of a table, placeholders for ids; ``key`` as for ``table_schema``."""
+    """The ``_kafka_*`` columns of a table, with placeholder ids; ``key`` as for ``table_schema``."""
     columns = []
     if "key" in settings.metadata_columns:
         kinds = {"raw": BinaryType(), "string": StringType(), "by_schema_id": key, "none": None}
         if (kind := kinds[settings.key_format]) is not None:
             columns.append(_key_column(kind))
     if "header" in settings.metadata_columns:
-        headers = MapType(1, StringType(), 2, BinaryType(), value_required=False)  # Kafka has null values
+        headers = MapType(1, StringType(), 2, BinaryType(), value_required=False)  # Kafka allows null values
         columns.append(
             NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
         )
@@ -73,8 +73,8 @@ def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) ->
 
 
 def key_type(decoded: Schema) -> IcebergType:
-    """The type of the ``_kafka_key`` column for keys that are decoded to ``decoded``."""
-    alone = [column.name for column in decoded.fields] == [VALUE]  # a key that is no record
+    """The type of the ``_kafka_key`` column for keys decoded to ``decoded``."""
+    alone = [column.name for column in decoded.fields] == [VALUE]  # the key is not a record
     return decoded.fields[0].field_type if alone else decoded.as_struct()
 
 

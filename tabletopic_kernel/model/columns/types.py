@@ -1,13 +1,13 @@
 """Iceberg types: as text, compared, with field ids; and the meaning of a field's numbers.
 
 A ``long`` of Debezium's may count milliseconds (``io.debezium.time.Timestamp``) or microseconds
-(``io.debezium.time.MicroTimestamp``), and an ``ALTER TABLE`` in the source makes the one the other. Both are
-longs, so the name of Connect's schema stands in the column's doc, and a field of another one is no field of
-this column. That is so for numbers and bytes alone: a text says itself what it is.
+(``io.debezium.time.MicroTimestamp``), and an ``ALTER TABLE`` in the source turns one into the other. Both are
+longs, so the column's doc has the name of Connect's schema, and a field with another name does not belong to
+the column. This applies only to numbers and bytes: a text has its meaning in itself.
 
 Source: Confluent's AvroData (``connect.name``, ``connect.parameters``) and JsonSchemaData (``title`` beside
-``connect.type``). Their ProtobufData leaves the name out; who writes it, writes it where that converter has
-``connect.type``: into the ``params`` of the field's option ``confluent.field_meta``.
+``connect.type``). Their ProtobufData omits the name; writers that add it put it where that converter has
+``connect.type``: in the ``params`` of the field's option ``confluent.field_meta``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def suffix(kind: IcebergType) -> str:
 
 
 def spell(kind: IcebergType) -> str:
-    """A type as text for messages: without field ids and docs.
+    """A type as text for messages: without field ids or docs.
 
     >>> from pyiceberg.types import NestedField
     >>> spell(StructType(NestedField(3, "width", IntegerType(), required=True)))
@@ -70,15 +70,15 @@ def widens(narrow: IcebergType, wide: IcebergType) -> bool:
     return (type(narrow), type(wide)) in {(IntegerType, LongType), (FloatType, DoubleType)}
 
 
-# Digits that every value has room in.
+# Decimal digits that hold every value.
 _DIGITS: Final[dict[type[IcebergType], int]] = {IntegerType: 10, LongType: 19}
 
 
 def holds(wide: IcebergType, narrow: IcebergType) -> bool:
     """Whether a column of ``wide`` can hold every value of ``narrow`` unchanged.
 
-    These are more pairs than ``widens`` has: a column of integers cannot become one of doubles, but a double
-    has room for every 32-bit integer.
+    This covers more pairs than ``widens``: a column of integers cannot become one of doubles, but a double
+    can hold every 32-bit integer.
 
     >>> holds(DoubleType(), IntegerType()), holds(DoubleType(), LongType())
     (True, False)
@@ -132,7 +132,7 @@ _NUMBERS: Final = frozenset(("int", "long", "float", "double", "bytes", "fixed")
 
 
 def meaning_in(doc: str | None) -> str | None:
-    """The meaning of a column's values, from its doc.
+    """The meaning of a column's values, according to its doc.
 
     >>> meaning_in("of the order; connect.name io.debezium.time.Timestamp")
     'io.debezium.time.Timestamp'
@@ -142,7 +142,7 @@ def meaning_in(doc: str | None) -> str | None:
 
 
 def doc_with_meaning(doc: str | None, meaning: str | None) -> str | None:
-    """The doc of a field whose values have a meaning.
+    """The doc of a field, with the meaning of its values.
 
     >>> doc_with_meaning(None, "io.debezium.time.Date")
     'connect.name io.debezium.time.Date'
@@ -154,25 +154,25 @@ def doc_with_meaning(doc: str | None, meaning: str | None) -> str | None:
 
 
 def without_meaning(doc: str | None) -> str | None:
-    """The doc of a field, without the meaning of its values."""
+    """The doc of a field without the meaning of its values."""
     return _NOTE.sub("", doc) or None if doc else None
 
 
 def needs_meaning(kind: IcebergType) -> bool:
-    """Whether values of a type, or in its lists and maps, need a declared meaning: numbers and bytes do."""
+    """Whether values of a type, or in its lists and maps, need a declared meaning: for numbers and bytes."""
     while isinstance(kind, ListType | MapType):
         kind = kind.element_type if isinstance(kind, ListType) else kind.value_type
     return isinstance(kind, IntegerType | LongType | FloatType | DoubleType | BinaryType | FixedType)
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Whether two columns' docs declare different meanings; a doc without one is compatible with all."""
+    """Whether two columns' docs declare different meanings; a doc without one is compatible with any."""
     meanings = meaning_in(one), meaning_in(other)
     return None not in meanings and meanings[0] != meanings[1]
 
 
 def short_name(meaning: str) -> str:
-    """For the name of a column.
+    """The meaning as part of a column's name.
 
     >>> short_name("io.debezium.time.MicroTimestamp"), short_name("connect.data.Decimal scale 4")
     ('MicroTimestamp', 'Decimal_scale_4')
@@ -196,7 +196,7 @@ def avro_meaning(kind: Any) -> str | None:
 
 
 def json_meaning(schema: Any) -> str | None:
-    """The same for a JSON Schema by Connect."""
+    """The same for a JSON Schema written by Connect."""
     if not isinstance(schema, dict):
         return None
     for keyword in ("oneOf", "anyOf"):
@@ -207,7 +207,7 @@ def json_meaning(schema: Any) -> str | None:
         return json_meaning(schema.get("items"))
     if "connect.type" not in schema:
         return None
-    if schema.get("type") in ("integer", "number"):  # a Decimal that is a number needs no scale
+    if schema.get("type") in ("integer", "number"):  # a Decimal as a number needs no scale
         return _with_scale(schema.get("title"), None)
     return _named(schema, schema.get("title")) if schema["connect.type"] == "bytes" else None
 

@@ -1,6 +1,6 @@
 """The data of the dashboard's plots: columns of equal length, by time in ms since 1970.
 
-``None`` means not known at that moment.
+``None`` means unknown at that time.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ OTHERS = "others"
 
 
 def window(history: History, window_ms: int, now_ms: int) -> tuple[int, list[tuple[int, Bucket]]]:
-    """(length of a bucket in ms, [(start, bucket)]) of the last ``window_ms``, oldest first."""
+    """(bucket length in ms, [(start, bucket)]) for the last ``window_ms``, oldest first."""
     tier = history.tier_for(window_ms)
     items = tier.items()
     return tier.step_ms, items[bisect_left(items, now_ms - window_ms, key=lambda item: item[0]) :]
 
 
 def largest(lags: dict[int, int], most: int) -> list[int]:
-    """The partitions with their own line: all, or those with the greatest lag, by number.
+    """The partitions with their own line: all, or those with the highest lag, by number.
 
     >>> largest({0: 5, 1: 9, 2: 7}, 2)
     [1, 2]
@@ -34,9 +34,9 @@ def largest(lags: dict[int, int], most: int) -> list[int]:
 
 
 def commit_lag(history: History, window_ms: int, now_ms: int, partitions: Sequence[int]) -> Columns:
-    """Lag in records of ``partitions`` (column ``p<number>``), of the others together, and in all.
+    """Lag in records of ``partitions`` (column ``p<number>``), of the others together, and in total.
 
-    Only moments at which both are known; the ledger stands still between two commits.
+    Only times at which both are known; the ledger is constant between two commits.
     """
     step_ms, items = window(history, window_ms, now_ms)
     columns: Columns = {"at": [], **{f"p{p}": [] for p in partitions}, OTHERS: [], "all": [], "seconds": []}
@@ -48,7 +48,7 @@ def commit_lag(history: History, window_ms: int, now_ms: int, partitions: Sequen
         if bucket.end_offsets is None:
             continue
         arrivals.add(bucket.end_ms, bucket.end_offsets)
-        if ledger is None:  # it was no table topic yet
+        if ledger is None:  # it was not a table topic yet
             continue
         lags = lag_of(bucket.end_offsets, ledger)
         columns["at"].append(start_ms + step_ms)
@@ -72,7 +72,7 @@ def _next(ledger: array[int] | None, partition: int) -> int:
 
 
 def _ledger_before(history: History, items: list[tuple[int, Bucket]]) -> array[int] | None:
-    """The ledger as it was when the window begins: of the newest bucket before it, in any tier."""
+    """The ledger at the start of the window: from the newest bucket before it, in any tier."""
     first_ms = items[0][0] if items else 0
     known = [
         (bucket.next_ms, bucket.next_offsets)
@@ -84,7 +84,7 @@ def _ledger_before(history: History, items: list[tuple[int, Bucket]]) -> array[i
 
 
 def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], at_ms: int) -> float | None:
-    """Commit lag in seconds at a past moment: an upper bound of the oldest waiting record's age.
+    """Commit lag in seconds at a past time: an upper bound of the oldest waiting record's age.
 
     >>> lag_seconds_at([3, 0], [4_000, None], 10_000), lag_seconds_at([1], [None], 10_000)
     (6.0, None)
@@ -96,11 +96,11 @@ def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], 
 
 
 def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms: int) -> Columns:
-    """Rows and bytes committed per second, averaged over two commits or more: else it is all spikes.
+    """Rows and bytes committed per second, averaged over at least two commits, as otherwise it is all spikes.
 
-    Column ``at`` is when a stretch ends; stretches without a commit are 0. The rows of a stretch came in the
-    time between the last commit before it and the last one in it, where that is less than the stretch: else
-    the figure would fall whenever a commit comes a moment later than the others.
+    Column ``at`` is the end of a stretch; stretches without a commit are 0. A stretch's rows arrived between
+    the last commit before it and the last one in it; that time counts if it is shorter than the stretch.
+    Otherwise the figure would drop whenever a commit is slightly late.
     """
     step_ms, items = window(history, window_ms, now_ms)
     by_start = dict(items)
@@ -118,7 +118,7 @@ def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms
         before_ms = going.last_commit_ms if going and going.commits else before_ms
         rows += (coming.rows if coming else 0) - (going.rows if going else 0)
         bytes_ += (coming.bytes if coming else 0) - (going.bytes if going else 0)
-        if len(starts) > span > index + 1:  # too few for an average, and it is only the window's edge
+        if len(starts) > span > index + 1:  # too few for an average: the window's edge
             continue
         seconds = min(index + 1, span) * step_ms / 1000
         if last_ms is not None and before_ms is not None and last_ms > before_ms:
@@ -167,7 +167,7 @@ def since_commit(history: History, window_ms: int, now_ms: int) -> Columns:
 
 
 def schema_versions(changes: Sequence[SchemaChange], first_ms: int) -> Columns:
-    """The schema versions that changed the table, and those that were refused, by time."""
+    """The schema versions that changed the table, and the rejected ones, by time."""
     recent = [one for one in changes if one.at_ms >= first_ms]
     return {
         "at": [one.at_ms for one in recent],
@@ -187,7 +187,7 @@ def _commit_before(history: History, at_ms: int) -> int | None:
 
 
 def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: int, each: int) -> list[int]:
-    """Moments at which the end offsets would complete the plots: ``each`` a window, gaps only."""
+    """Times at which end offsets would complete the plots: ``each`` per window, gaps only."""
     wanted: set[int] = set()
     for window_ms in windows_ms:
         tier = history.tier_for(window_ms)
@@ -201,10 +201,10 @@ def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: in
 
 
 def retention_left_s(oldest_ms: int | None, retention_ms: int | None, now_ms: int) -> float | None:
-    """Seconds until the oldest record that is not in the table may be deleted; None where none is.
+    """Seconds until the oldest record that is not in the table may be deleted; None if there is none.
 
-    ``retention_ms`` is the topic's ``retention.ms``, negative for ever. The broker deletes whole segments,
-    so that it may take longer, never less. 0: it may be gone already.
+    ``retention_ms`` is the topic's ``retention.ms``, negative for ever. The broker deletes whole segments, so
+    it may take longer, never less. 0: it may already be deleted.
 
     >>> retention_left_s(1_000, 60_000, 31_000), retention_left_s(1_000, -1, 31_000)
     (30.0, None)
@@ -215,7 +215,7 @@ def retention_left_s(oldest_ms: int | None, retention_ms: int | None, now_ms: in
 
 
 def largest_topics(record: Record, names: Sequence[str], most: int) -> list[str]:
-    """The topics with their own line: those with the greatest lag, by name."""
+    """The topics with their own line: those with the highest lag, by name."""
     lag = {name: record.topic(name).lag_records or 0 for name in names}
     return sorted(sorted(names, key=lambda name: (-lag[name], name))[:most])
 
@@ -223,7 +223,7 @@ def largest_topics(record: Record, names: Sequence[str], most: int) -> list[str]
 def lag_by_topic(
     record: Record, names: Sequence[str], lines: Sequence[str], window_ms: int, now_ms: int
 ) -> Columns:
-    """Lag in records of ``lines`` (column ``t<index>``) and of all other topics together."""
+    """Lag in records of ``lines`` (column ``t<index>``), and of all other topics together."""
     columns: Columns = {"at": [], **{f"t{index}": [] for index in range(len(lines))}, OTHERS: []}
     tiers = {name: record.topics[name].history.tier_for(window_ms) for name in names if name in record.topics}
     if not tiers:

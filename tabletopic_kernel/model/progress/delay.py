@@ -7,9 +7,9 @@ from enum import StrEnum
 from tabletopic_kernel.model.commit_cycle import State
 
 AT_WORK = frozenset({State.RUNNING, State.STAGED, State.COMMITTING})
-# A table is one interval behind by design, and a little more while a batch is staged and committed.
+# A table is one interval behind by design, plus a little while a batch is staged and committed.
 _INTERVALS = 3
-# Hosts tell where they are every two seconds; of shorter intervals it cannot be told.
+# Hosts report progress every two seconds; shorter intervals cannot be judged.
 _LEAST_MS = 3_000
 
 
@@ -35,13 +35,13 @@ _REASONS = {
 def delay_of(
     state: str, lag_seconds: float | None, commit_interval_ms: int, turn_wait_ms: int | None
 ) -> Delay | None:
-    """Why a topic is late; None: it is not, or its state says more.
+    """Why a topic is late; None if it is not, or if its state says more.
 
     Args:
-        state: the coordinator's, or another word where nobody runs the topic.
-        lag_seconds: age of the oldest record that is not in the table; None: unknown.
-        commit_interval_ms: of the topic.
-        turn_wait_ms: how long its batch has waited for a turn; None: it does not wait.
+        state: the coordinator's, or another word if nobody runs the topic.
+        lag_seconds: age of the oldest record that is not in the table; None if unknown.
+        commit_interval_ms: the topic's setting.
+        turn_wait_ms: how long its batch has waited for a turn; None if it does not wait.
 
     >>> delay_of("running", 29.0, 10_000, None), delay_of("running", 31.0, 10_000, None).value
     (None, 'behind')

@@ -1,4 +1,4 @@
-"""Events of the control topic, and the progress record that they carry.
+"""Events of the control topic, and the progress record that they contain.
 
 They inform people, dashboards and audits; nothing correct depends on them (I6).
 Longer than other modules, as each kind of event is declared here once.
@@ -41,21 +41,21 @@ class Progress(_Model):
     commits: int = 0
     rows: int = 0
     files: int = 0
-    # How often commits of this host found that another program had changed the table.
+    # How often this host's commits found that another program had changed the table.
     foreign_changes: int = 0
     staged_rows: int = 0
     rows_per_second: float = 0.0
     last_commit_ms: int | None = None
     commit_interval_ms: int = 0
-    # How long the topic's batch has waited for its turn among those of its host; None: it does not wait.
+    # How long the topic's batch has waited for its turn on the host; None if it does not wait.
     turn_wait_ms: int | None = None
-    # Records that became no row since the table began, by reason; letters that wait in the dead-letter table.
+    # Records rejected since the table was created, by reason; and dead letters now in the dead-letter table.
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Records that asked for no row: tombstones of change events, and what a projection's WHERE leaves out.
+    # Records that ask for no row: tombstones of change events, and those a projection's WHERE leaves out.
     passed_over: dict[str, int] = Field(default_factory=dict)
-    # Offsets that were skipped since the table began, as retention took their records, by partition.
+    # Offsets skipped since the table was created, as retention deleted their records, by partition.
     lost: dict[int, int] = Field(default_factory=dict)
 
 
@@ -261,7 +261,7 @@ class HostHeartbeat(_Event):
     topics: list[str]
     started_ms: int
     version: str
-    # Resident memory of the host's process and those below it; None: the system does not say.
+    # Resident memory of the host's process and its descendants; None if the system does not report it.
     memory_bytes: int | None = None
 
 
@@ -289,11 +289,11 @@ ControlEvent = Annotated[
 ]
 EVENT_ADAPTER: TypeAdapter[ControlEvent] = TypeAdapter(ControlEvent)
 
-# What is written again and again, and is no news.
+# Written again and again, and not news.
 HEARTBEATS = frozenset({"Heartbeat", "HostHeartbeat"})
 _MARKS = tuple(f'"type":"{kind}"'.encode() for kind in sorted(HEARTBEATS))
 
-# Fields that hold texts of any program; the others hold names and figures.
+# Fields with text from any program; the others contain names and figures.
 _TEXTS = frozenset({"reason", "error", "message", "changes", "refused"})
 
 
@@ -305,18 +305,18 @@ def event_json(event: ControlEvent) -> str:
 def is_heartbeat(raw: bytes) -> bool:
     """Whether an event's JSON is one of ``HEARTBEATS``: most are, and parsing costs a hundred times as much.
 
-    Quotes inside text are escaped, so that nothing else looks like this.
+    Quotes inside text are escaped, so nothing else can match.
     """
     return any(mark in raw for mark in _MARKS)
 
 
 def event_of_json(text: str) -> ControlEvent:
-    """The event of a JSON text, masked (its writer may not have). Raises pydantic's ValidationError."""
+    """The event in a JSON text, masked (its writer may not have). Raises pydantic's ValidationError."""
     return redacted(EVENT_ADAPTER.validate_json(text), text)
 
 
 def redacted(event: ControlEvent, text: str) -> ControlEvent:
-    """The event with JSON ``text``, masked; returned unchanged if there is nothing to mask, as for most."""
+    """The event with JSON ``text``, masked; unchanged if there is nothing to mask, as in most."""
     if redact(text) == text:
         return event
     return EVENT_ADAPTER.validate_python(_redacted(event.model_dump(), is_text=False))

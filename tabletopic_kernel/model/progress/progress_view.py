@@ -1,9 +1,9 @@
 """The progress record: a fold of control-topic events, broker offsets and table metadata.
 
-Longer than other modules, as it is one fold, a case for each event.
+Longer than other modules, as it is one fold, with a case for each event.
 
-Everything here is a pure fold: readings in, a bounded record out. Events may come in any order (the newest
-are read first, so that a page shows something at once), each once.
+Everything here is a pure fold: readings in, a bounded record out. Events may come in any order, each once
+(the newest are read first, so that a page shows something at once).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tabletopic_kernel.model.progress.events import ControlEvent, Progress
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 
-# A host that has not been heard of for this long is gone: three heartbeats.
+# A host without a heartbeat for this long is gone: three heartbeats.
 FRESH_MS = 7_000
-# A state beside the coordinator's: the topic is enabled and nobody runs it.
+# A state in addition to the coordinator's: the topic is enabled and nobody runs it.
 NO_HOST = "no_host"
-_KEPT = 100  # of each kind of note: newest ones
+_KEPT = 100  # of each kind of note: the newest
 
 
 @dataclass(frozen=True, order=True)
 class Commit:
-    """A snapshot with rows. ``seconds`` is how long the commit took."""
+    """A snapshot with rows. ``seconds`` is the duration of the commit."""
 
     at_ms: int
     snapshot_id: int
@@ -41,9 +41,9 @@ class Commit:
 
 @dataclass(frozen=True, order=True)
 class SchemaChange:
-    """The table's columns changed, or a schema was refused: each difference in words, and the cause.
+    """The table's columns changed, or a schema was rejected: each difference in words, and the cause.
 
-    ``version`` is the cause's in its subject; None where no registered schema caused it.
+    ``version`` is the cause's in its subject; None if no registered schema was the cause.
     """
 
     at_ms: int
@@ -80,14 +80,14 @@ T = TypeVar("T", Commit, SchemaChange, Note, DeadLetterSample)
 
 @dataclass(frozen=True)
 class HostReport:
-    """A progress record reported by a host, with its time."""
+    """A progress record as reported by a host, with its time."""
 
     progress: Progress
     host: str
     at_ms: int
 
     def is_newer_than(self, other: HostReport | None) -> bool:
-        """Of two at the same moment the one that is further counts, so that order does not matter."""
+        """Of two at the same time the one further ahead counts, so order does not matter."""
         return other is None or self._key > other._key
 
     @property
@@ -100,8 +100,8 @@ class TopicRecord:
     """Everything known about one topic. Times in ms since 1970."""
 
     topic: str
-    reported: HostReport | None = None  # the newest word of a host
-    owned: HostReport | None = None  # the newest of a host that had hold of the table
+    reported: HostReport | None = None  # the newest report of a host
+    owned: HostReport | None = None  # the newest report of a host that owned the table
     stopped_ms: int = UNKNOWN
     last_commit_ms: int = UNKNOWN
     end_offsets: dict[int, int] | None = None
@@ -111,7 +111,7 @@ class TopicRecord:
     changes: list[SchemaChange] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     dead_letters: list[DeadLetterSample] = field(default_factory=list)
-    first_commit: int | None = None  # number of the first commit that an event tells of
+    first_commit: int | None = None  # number of the first commit that has an event
     version: int = 0  # rises with every change
 
     @property
@@ -135,12 +135,12 @@ class TopicRecord:
 
     @property
     def lag_records(self) -> int | None:
-        """Their sum; None while it is unknown."""
+        """Records that are not in the table yet, in total; None while unknown."""
         unknown = self.end_offsets is None or self.progress is None
         return None if unknown else sum(self.lag_by_partition.values())
 
     def lag_seconds(self, now_ms: int) -> float | None:
-        """Age of the oldest record that is not in the table; 0 where there is none, None if unknown."""
+        """Age of the oldest record that is not in the table; 0 if there is none, None if unknown."""
         if self.lag_records is None:
             return None
         if self.lag_records == 0:
@@ -148,7 +148,7 @@ class TopicRecord:
         return None if self.oldest_ms is None else max(0.0, (now_ms - self.oldest_ms) / 1000)
 
     def delay(self, state: str, now_ms: int) -> Delay | None:
-        """Why the topic is late though it runs."""
+        """Why the topic is late although it runs."""
         progress = self.progress
         if progress is None:
             return None
@@ -177,7 +177,7 @@ class Record:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicRecord] = {}
-        self.hosts: dict[str, events.HostHeartbeat] = {}  # the newest of each live one
+        self.hosts: dict[str, events.HostHeartbeat] = {}  # the newest heartbeat of each live one
 
     def topic(self, name: str) -> TopicRecord:
         """The record of a topic, made if it is missing."""
@@ -187,7 +187,7 @@ class Record:
         return record
 
     def fold(self, folded: Iterable[ControlEvent]) -> None:
-        """Take events into account."""
+        """Apply events."""
         for event in folded:
             if isinstance(event, events.HostHeartbeat):
                 self._fold_host(event)
@@ -204,7 +204,7 @@ class Record:
         self.hosts = {name: host for name, host in self.hosts.items() if newest_ms - host.at_ms <= FRESH_MS}
 
     def read_from_table(self, progress: Progress) -> None:
-        """Progress from the table itself, for a topic that no host reports (I6); not a sign of life."""
+        """Apply progress from the table itself, for a topic that no host reports (I6); not a sign of life."""
         topic = self.topic(progress.topic)
         report = HostReport(progress, "", topic.reported.at_ms if topic.reported else 0)
         if topic.reported is None or topic.reported.host == "":
@@ -214,7 +214,7 @@ class Record:
         topic.version += 1
 
     def observe_ends(self, at_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
-        """Current end offsets by topic and partition, from the broker."""
+        """Apply current end offsets by topic and partition, from the broker."""
         for name, offsets in ends.items():
             topic = self.topic(name)
             if topic.end_offsets != offsets:
@@ -226,7 +226,7 @@ class Record:
                 topic.history.lag(at_ms, topic.lag_records or 0, None)
 
     def observe_oldest(self, at_ms: int, oldest: Mapping[str, int | None]) -> None:
-        """Timestamp of the oldest uncommitted record, by topic; None if it could not be read."""
+        """Apply the timestamp of the oldest uncommitted record, by topic; None if it could not be read."""
         for name, oldest_ms in oldest.items():
             topic = self.topic(name)
             topic.oldest_ms = oldest_ms
@@ -234,14 +234,14 @@ class Record:
                 topic.history.lag(at_ms, lag, topic.lag_seconds(at_ms))
 
     def recall_ends(self, name: str, samples: Mapping[int, Mapping[int, int]]) -> None:
-        """Past end offsets, by moment, from the topic's timestamps."""
+        """Apply past end offsets, by time, from the topic's timestamps."""
         topic = self.topic(name)
         for at_ms, offsets in samples.items():
             topic.history.ends(at_ms, pack(offsets))
         topic.version += 1
 
     def recall_commits(self, name: str, commits: Iterable[tuple[Commit, Mapping[int, int]]]) -> None:
-        """Commits, with the ledger after each, from snapshots whose events have expired."""
+        """Apply commits, with the ledger after each, from snapshots whose events have expired."""
         topic = self.topic(name)
         for commit, next_offsets in commits:
             _commit(topic, commit)
@@ -255,7 +255,7 @@ class Record:
 
 
 def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - one branch for each kind
-    # Longer than other functions, as it is a case for each event.
+    # Longer than other functions, as it has a case for each event.
     match event:
         case events.Heartbeat():
             _heard(topic, event)
@@ -312,7 +312,7 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             _note(topic, event, "released the topic")
         case events.Paused() | events.Resumed():
             _note(topic, event, "")
-        case _:  # CommitRequested, FilesStaged: the commit that follows tells more
+        case _:  # CommitRequested, FilesStaged: the commit that follows says more
             pass
 
 
@@ -336,7 +336,7 @@ def _note(topic: TopicRecord, event: ControlEvent, text: str) -> None:
 
 
 def _keep(kept: list[T], item: T) -> None:
-    """Keep the newest, sorted by time."""
+    """Keep the newest ones, sorted by time."""
     insort(kept, item)
     if len(kept) > _KEPT:
         del kept[0]

@@ -1,7 +1,7 @@
 """A table topic's history in time buckets: fine for the last minutes, coarse for the last days.
 
-Bounded: a topic has at most ``sum(size for _, size in TIERS)`` buckets, however long it runs. What is put
-in may come in any order: gauges keep their newest value, counts are added up.
+Bounded: a topic has at most ``sum(size for _, size in TIERS)`` buckets, however long it runs. Values may
+arrive in any order: gauges keep their newest value, counts are added up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNKNOWN = -1
 def pack(offsets: Mapping[int, int]) -> array[int]:
     """Offsets by partition in a tenth of a dictionary's memory.
 
-    The index is the partition, as Kafka numbers them from 0 without holes; UNKNOWN where one is absent.
+    The index is the partition, as Kafka numbers them from 0 without gaps; UNKNOWN for missing ones.
 
     >>> pack({0: 7, 2: 9}).tolist()
     [7, -1, 9]
@@ -34,7 +34,7 @@ def pack(offsets: Mapping[int, int]) -> array[int]:
 class Bucket:
     """One time bucket: the last value of gauges, the sum of counts.
 
-    ``next_offsets`` is the ledger, ``end_offsets`` the topic's; the lag was measured then.
+    ``next_offsets`` is the ledger's, ``end_offsets`` the topic's; the lag was measured at that time.
     """
 
     next_offsets: array[int] | None = None
@@ -61,7 +61,7 @@ class Tier:
     newest: int = UNKNOWN
 
     def at(self, at_ms: int) -> Bucket | None:
-        """The bucket of a moment, created if missing; None if it is too old to be kept."""
+        """The bucket for a time, created if missing; None if it is too old to be kept."""
         number = at_ms // self.step_ms
         if number > self.newest:
             first_kept = number - self.size + 1
@@ -92,26 +92,26 @@ class History:
                 yield bucket
 
     def ledger(self, at_ms: int, next_offsets: array[int]) -> None:
-        """The ledger as it was at a moment."""
+        """Record the ledger at a time."""
         for bucket in self._at(at_ms):
             if _is_newer(at_ms, next_offsets, bucket.next_ms, bucket.next_offsets):
                 bucket.next_offsets, bucket.next_ms = next_offsets, at_ms
 
     def ends(self, at_ms: int, end_offsets: array[int]) -> None:
-        """The topic's end offsets as they were at a moment."""
+        """Record the topic's end offsets at a time."""
         for bucket in self._at(at_ms):
             if _is_newer(at_ms, end_offsets, bucket.end_ms, bucket.end_offsets):
                 bucket.end_offsets, bucket.end_ms = end_offsets, at_ms
 
     def lag(self, at_ms: int, lag_records: int, lag_seconds: float | None) -> None:
-        """The commit lag measured at a moment; the seconds may be unknown."""
+        """Record the commit lag measured at a time; the seconds may be unknown."""
         for bucket in self._at(at_ms):
             if at_ms >= bucket.lag_ms:
                 bucket.lag_records, bucket.lag_ms = lag_records, at_ms
                 bucket.lag_seconds = bucket.lag_seconds if lag_seconds is None else lag_seconds
 
     def commit(self, at_ms: int, rows: int, files: int, size_bytes: int) -> None:
-        """A commit."""
+        """Record a commit."""
         for bucket in self._at(at_ms):
             bucket.rows += rows
             bucket.files += files
@@ -120,17 +120,17 @@ class History:
             bucket.last_commit_ms = max(bucket.last_commit_ms, at_ms)
 
     def tier_for(self, window_ms: int) -> Tier:
-        """The finest tier that reaches so far back; the coarsest if none does."""
+        """The finest tier that reaches back that far; the coarsest if none does."""
         return next((tier for tier in self.tiers if tier.step_ms * tier.size >= window_ms), self.tiers[-1])
 
 
 def _is_newer(at_ms: int, new: array[int], old_ms: int, old: array[int] | None) -> bool:
-    """Of two gauges at the same moment the greater one counts, so that order does not matter."""
+    """Of two gauges at the same time the greater one counts, so order does not matter."""
     return at_ms > old_ms or (at_ms == old_ms and (old is None or new.tolist() > old.tolist()))
 
 
 def lag_of(end_offsets: array[int], next_offsets: array[int] | None) -> list[int]:
-    """Records that are not in the table yet, by partition; an unknown ledger is 0, as nothing is in.
+    """Records that are not in the table yet, by partition; an unknown ledger counts as 0, an empty table.
 
     >>> lag_of(pack({0: 10, 1: 5}), pack({0: 7}))
     [3, 5]
@@ -150,18 +150,18 @@ class ArrivalCurve:
         self._ends: dict[int, list[int]] = {}
 
     def add(self, at_ms: int, end_offsets: array[int]) -> None:
-        """A sample; later ones must be later in time."""
+        """Add a sample; each must be later than the one before."""
         for partition, end in enumerate(end_offsets):
             ends = self._ends.setdefault(partition, [])
             times = self._times.setdefault(partition, [])
-            if ends and ends[-1] == end:  # nothing arrived: the record after it is younger still
+            if ends and ends[-1] == end:  # nothing arrived: the next record is even younger
                 times[-1] = at_ms
             elif end != UNKNOWN:
                 ends.append(end)
                 times.append(at_ms)
 
     def arrived_after_ms(self, partition: int, offset: int) -> int | None:
-        """The last moment at which ``offset`` did not exist yet; None if the samples begin later."""
+        """The last time at which ``offset`` did not exist yet; None if the samples begin later."""
         ends = self._ends.get(partition, [])
         index = bisect_right(ends, offset) - 1
         return self._times[partition][index] if index >= 0 else None

@@ -1,4 +1,4 @@
-"""What the executors of a Spark cluster could not reach, according to the settings."""
+"""What a Spark cluster's executors could not reach, according to the settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STORES = ("s3.endpoint", "gcs.service.host", "adls.blob-storage-authority")
 
 
 def local_warehouse(catalog: Mapping[str, str]) -> str | None:
-    """The warehouse if it is a folder of a machine; None for object stores, and where a catalog chooses.
+    """The warehouse if it is a local folder; None for object stores, and if the catalog chooses.
 
     >>> local_warehouse({"warehouse": "file:/lake"}), local_warehouse({"warehouse": "s3://lake"})
     ('file:/lake', None)
@@ -23,7 +23,7 @@ def local_warehouse(catalog: Mapping[str, str]) -> str | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` or a URL is of the machine that reads it.
+    """Whether ``host:port`` or a URL refers to the machine that reads it.
 
     >>> is_loopback("127.0.0.1:9092"), is_loopback("http://localhost"), is_loopback("[::1]:9092")
     (True, True, True)

@@ -17,7 +17,7 @@ from tabletopic_kernel.model.settings.sections import Settings, flatten_properti
 
 SettingPath = tuple[str, ...]
 
-# Iceberg's property names have hyphens; the name of a variable cannot, so in these sections _ stands for -.
+# Iceberg's property names have hyphens; names of variables cannot, so in these sections _ means -.
 _HYPHENATED = frozenset({"catalog", "catalogs", "table_properties"})
 
 
@@ -33,7 +33,7 @@ class Value:
 class Properties:
     """Properties of another program: any dotted key."""
 
-    underscore: str  # what _ in the name of an environment variable stands for
+    underscore: str  # the meaning of _ in the name of an environment variable
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def node_at(path: SettingPath) -> Node | None:
 
 
 def dotted(path: SettingPath) -> str:
-    """The path as a TOML key: ``topics."web.clicks".start``; only a topic's name is put in quotes."""
+    """The path as a TOML key: ``topics."web.clicks".start``; only a topic's name is quoted."""
     return ".".join(f'"{part}"' if "." in part and part is not path[-1] else part for part in path)
 
 
@@ -104,7 +104,7 @@ def dotted(path: SettingPath) -> str:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value and its path. A named section is a leaf of its own, with value None: it may be empty."""
+    """A value and its path. A named section is also a leaf, with value None, as it may be empty."""
 
     path: SettingPath
     value: object
@@ -119,7 +119,7 @@ class Misplaced:
 
 
 def leaves(table: object, node: Node = TREE, path: SettingPath = ()) -> Iterator[Leaf | Misplaced]:
-    """Take a nested table apart, as TOML gives it; misplaced keys come back as values too.
+    """Flatten a nested table from TOML; misplaced keys are returned as values too.
 
     None, which TOML does not have, is an option that was not given.
     """
@@ -158,11 +158,11 @@ def _property_leaves(table: Mapping[str, Any], path: SettingPath) -> Iterator[Le
 def _named_leaves(
     table: object, item: Section | Properties, path: SettingPath, name: str
 ) -> Iterator[Leaf | Misplaced]:
-    """A named section. ``[topics.web.clicks]`` is topic web.clicks: TOML nests where we mean a dot."""
+    """Flatten a named section. ``[topics.web.clicks]`` is topic web.clicks: TOML nests, we mean a dot."""
     if not isinstance(table, Mapping):
         yield from leaves(table, item, (*path, name))
         return
-    if isinstance(item, Properties):  # whose names have the dots
+    if isinstance(item, Properties):  # their names contain the dots
         yield Leaf((*path, name), None)
         yield from _property_leaves(table, (*path, name))
         return
@@ -179,9 +179,9 @@ def _named_leaves(
 
 
 def variable_path(words: Sequence[str], node: Node = TREE) -> SettingPath | None:
-    """The path that the parts between ``__`` of a variable's name stand for; None where there is none.
+    """The path for the parts between ``__`` in a variable's name; None if there is none.
 
-    Parts in capitals are lower-cased, others kept as written, so that a topic ``Orders`` has a name too.
+    Parts in capitals are lower-cased, others kept as written, to support a topic named ``Orders``.
 
     >>> variable_path("CATALOG__S3__ACCESS_KEY_ID".split("__"))
     ('catalog', 's3.access-key-id')
@@ -201,7 +201,7 @@ def variable_path(words: Sequence[str], node: Node = TREE) -> SettingPath | None
             rest = variable_path(words[1:], fields[head]) if head in fields else None
             return None if rest is None else (head, *rest)
         case Named(item):
-            # The shortest name that leaves a setting: what follows table_properties is all its own.
+            # The shortest name that leaves a setting: everything after table_properties belongs to it.
             for n in range(1, len(parts)):
                 if (rest := variable_path(words[n:], item)) is not None:
                     return (".".join(parts[:n]), *rest)
@@ -209,7 +209,7 @@ def variable_path(words: Sequence[str], node: Node = TREE) -> SettingPath | None
 
 
 def variable_name(section: str, key: str) -> str:
-    """The variable of a property, without the prefix that all have; ``variable_path`` reads it.
+    """The variable for a property, without the common prefix; ``variable_path`` reads it.
 
     >>> variable_name("catalog", "s3.secret-access-key")
     'CATALOG__S3__SECRET_ACCESS_KEY'
@@ -238,7 +238,7 @@ def variable_forms(node: Node = TREE) -> list[str]:
 
 
 def nearest_variables(words: Sequence[str], node: Node = TREE) -> list[str]:
-    """Names of variables that a wrong one may mean, best first.
+    """Names of variables that a misspelt one may mean, best first.
 
     >>> nearest_variables(["KAFKA_BOOTSTRAP_SERVERS"])
     ['KAFKA__BOOTSTRAP__SERVERS']
@@ -265,7 +265,7 @@ def nearest_variables(words: Sequence[str], node: Node = TREE) -> list[str]:
 
 def _nearest_in_section(words: Sequence[str], fields: Mapping[str, Node]) -> list[str]:
     head = words[0].lower() if words else ""
-    # One _ where two are meant: KAFKA_SASL_USERNAME.
+    # One _ instead of two: KAFKA_SASL_USERNAME.
     guesses: list[tuple[str, Sequence[str]]] = [
         (name, [words[0][len(name) + 1 :], *words[1:]])
         for name, inner in fields.items()

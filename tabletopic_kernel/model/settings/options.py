@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-# The unit is part of the value here (5s, 64MB), so it is no part of the name.
+# The unit is part of the value here (5s, 64MB), so not of the name.
 _OPTION_NAMES = {
     "commit_interval_ms": "--commit-interval",
     "time_travel_ms": "--time-travel",
@@ -34,9 +34,9 @@ _METAVARS = {
 
 @dataclass(frozen=True)
 class SettingOption:
-    """One field of ``TopicSettings`` as an option; its value is text, which the model reads.
+    """One field of ``TopicSettings`` as an option; its value is text, which the model parses.
 
-    ``several``: it may be given more than once. ``offered``: there is something to choose.
+    ``several``: it may be repeated. ``offered``: there is something to choose.
     """
 
     field: str
@@ -87,7 +87,7 @@ def _duration(milliseconds: int) -> str:
 
 
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of ``TopicSettings`` from options as typed; those that were not given are left out.
+    """Fields of ``TopicSettings`` from options as typed; missing options are left out.
 
     Raises:
         UsageError: a table property without a value.
@@ -108,7 +108,7 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-# What a table is made of, or where it began: another value is another table.
+# They define the table, or where it began: another value means another table.
 FIXED_SETTINGS = (
     "catalog",
     "namespace",
@@ -122,7 +122,7 @@ FIXED_SETTINGS = (
 
 
 def validated(settings: Mapping[str, Any]) -> TopicSettings:
-    """The settings; raises SettingsError, which names the keys that are wrong."""
+    """The settings; raises SettingsError, which names the invalid keys."""
     try:
         return TopicSettings.model_validate(settings)
     except ValidationError as error:

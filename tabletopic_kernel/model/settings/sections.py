@@ -24,21 +24,21 @@ from tabletopic_kernel.model.redact import mask_property
 
 DEFAULT_CATALOG_NAME = "lake"
 
-# 15 digits: more do not fit any limit, and 400 do not fit a float.
+# 15 digits: more exceed every limit, and 400 do not fit a float.
 _DURATION = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$")
 _DURATION_MS = {"ms": 1, "s": 1000, None: 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"^\s*(\d{1,15}(?:\.\d+)?)\s*([kmgt]i?b?|b)?\s*$", re.IGNORECASE)
 _SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-# A file system splits paths at slashes, SQL and catalogs split names at dots, and a file's name has 255 bytes
-# at most; the dead-letter table's is longer than its table's.
+# A file system splits paths at slashes, SQL and catalogs split names at dots, and a file's name has at most
+# 255 bytes; the dead-letter table's name is longer than its table's.
 _NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
 _NAME_BYTES = 200
-_LAST_START_MS = 253_402_300_799_999  # the year 9999 ends
+_LAST_START_MS = 253_402_300_799_999  # the end of the year 9999
 _TIME_TRAVEL_MS = 5 * 86_400_000
-# With these a commit takes about one and a half times as long as one to a new table (docs/performance.md).
+# With these a commit takes about one and a half times as long as to a new table (docs/performance.md).
 _MAX_SNAPSHOTS = 500
-# A first part of names in SQL, of Spark's properties and of variables, which have no case; and the names that
-# DuckDB and Spark have for catalogs of their own.
+# First parts of names in SQL, in Spark's properties and in variables, which have no case; and the names that
+# DuckDB and Spark use for their own catalogs.
 _CATALOG_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _TAKEN_CATALOG_NAMES = frozenset({"memory", "system", "temp", "spark_catalog"})
 # The comma between two items, not the one inside bucket(16, user_id).
@@ -67,8 +67,8 @@ def parse_size_bytes(value: object) -> object:
 
 
 def parse_start(value: object) -> object:
-    """``earliest``, ``latest``, epoch milliseconds or an ISO 8601 time (UTC where it has no zone)."""
-    if isinstance(value, date):  # TOML has times of its own; a datetime is a date
+    """``earliest``, ``latest``, epoch milliseconds or an ISO 8601 time (UTC if it has no zone)."""
+    if isinstance(value, date):  # TOML has its own times; a datetime is a date
         value = value.isoformat()
     if isinstance(value, str):
         value = _start_of_text(value.strip())
@@ -146,7 +146,7 @@ class TopicSettings(_Model):
     table: str | None = Field(None, min_length=1, description="table name; default: derived from the topic's")
     # 100 ms: below, a commit takes longer than the interval. 1 h: above, lag is no longer a stream's.
     commit_interval_ms: DurationMs = Field(5_000, ge=100, le=3_600_000, description="time between commits")
-    # 1 MiB: smaller commits only make small files. 16 GiB: a commit must fit on a disk.
+    # 1 MiB: smaller commits only create small files. 16 GiB: a commit must fit on a disk.
     commit_bytes: SizeBytes = Field(
         256 * 1024**2, ge=1024**2, le=16 * 1024**3, description="commit earlier once this much is staged"
     )
@@ -213,7 +213,7 @@ class TopicSettings(_Model):
         description="a record that cannot become a row: keep it in the dead-letter table, skip and count it, "
         "or stop the topic",
     )
-    # 0: the first refused record in 1,000 stops the topic. 1: nothing is ever more than all.
+    # 0: the first rejected record in 1,000 stops the topic. 1: the share never exceeds all.
     max_refused_share: float = Field(
         0.5,
         ge=0,
@@ -236,7 +236,7 @@ class TopicSettings(_Model):
         description="whether the topic's owner compacts small files and expires old snapshots; auto: unless "
         "the catalog does so itself, as S3 Tables do",
     )
-    # 1 min: below, a query that runs may lose its files. 10 years: more is for ever.
+    # 1 min: below, a running query may lose its files. 10 years: more is for ever.
     time_travel_ms: DurationMs | None = Field(
         None,
         ge=60_000,
@@ -246,7 +246,7 @@ class TopicSettings(_Model):
     keep_snapshots: int = Field(
         20, ge=1, le=100_000, description="number of newest snapshots that are kept regardless of their age"
     )
-    # 0: for ever as many as time_travel_ms says. A million: such metadata is a GB.
+    # 0: no limit besides time_travel_ms. A million: such metadata is a GB.
     max_snapshots: int | None = Field(
         None,
         ge=0,
@@ -258,9 +258,9 @@ class TopicSettings(_Model):
 
     @property
     def snapshot_limit(self) -> int | None:
-        """Snapshots that ``time_travel_ms`` keeps at most; None: any number.
+        """The maximum number of snapshots that ``time_travel_ms`` keeps; None for no limit.
 
-        What was set counts: the limit, else the time.
+        An explicit setting counts: the limit, else the time.
         """
         if self.max_snapshots is not None:
             return self.max_snapshots or None
@@ -268,11 +268,11 @@ class TopicSettings(_Model):
 
     @property
     def snapshots_kept_ms(self) -> int:
-        """How long snapshots are kept, including the default."""
+        """How long snapshots are kept, default included."""
         return _TIME_TRAVEL_MS if self.time_travel_ms is None else self.time_travel_ms
 
     def subject_of(self, topic: str) -> str:
-        """The registry's subject where the newest schema of the topic's values is looked for."""
+        """The registry's subject for the newest schema of the topic's values."""
         return self.value_subject or f"{topic}-value"
 
     @property
@@ -283,7 +283,7 @@ class TopicSettings(_Model):
     @field_validator("namespace", "table")
     @classmethod
     def _can_be_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        """Folders are called as tables and namespaces are."""
+        """Folders are named like tables and namespaces."""
         parts = [] if value is None else [value] if info.field_name == "table" else value.split(".")
         for part in parts:
             if not part or _NO_NAME.search(part) or len(part.encode()) > _NAME_BYTES:
@@ -296,7 +296,7 @@ class TopicSettings(_Model):
     @field_validator("partition_by", "sort_by", "metadata_columns", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
-        """Text from the environment or command line is a comma-separated list; empty is none."""
+        """Text from the environment or command line is a comma-separated list; empty means none."""
         if not isinstance(value, str):
             return value
         return tuple(item.strip() for item in _ITEM_COMMA.split(value) if item.strip())
@@ -307,7 +307,7 @@ class SparkSettings(_Model):
 
     master: str = Field("local[*]", min_length=1, description="spark.master")
     conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
-    # Settings cannot tell: whoever runs the cluster says so. A host tries the files all the same.
+    # Settings cannot reveal this: whoever runs the cluster sets it. A host still tests the files.
     shared_files: bool = Field(
         False, description="executors of a cluster see this machine's folders, at the same paths"
     )
@@ -317,7 +317,7 @@ class SparkSettings(_Model):
 
     @property
     def effective_master(self) -> str:
-        """The master in force: a property of ``conf`` goes before ``master``."""
+        """The effective master: a property of ``conf`` takes precedence over ``master``."""
         return self.conf.get("spark.master", self.master)
 
     @property
@@ -381,11 +381,11 @@ class Settings(_Model):
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")
 
 
-GLUE_REGISTRY = "default-registry"  # that of AWS, where the settings name none
+GLUE_REGISTRY = "default-registry"  # AWS's default, if the settings name none
 
 
 def is_glue(registry: Mapping[str, str]) -> bool:
-    """Whether a ``[registry]`` section is AWS Glue's.
+    """Whether a ``[registry]`` section means AWS Glue.
 
     >>> is_glue({"type": "glue"}), is_glue({"url": "http://r"})
     (True, False)
@@ -394,7 +394,7 @@ def is_glue(registry: Mapping[str, str]) -> bool:
 
 
 def registry_place(registry: Mapping[str, str]) -> str:
-    """The registry's URL as it is set, login and all; Glue's has none, so its name and region.
+    """The registry's URL as set, including a login; Glue has none, so its name and region.
 
     >>> registry_place({"type": "glue", "glue.registry-name": "prod", "glue.region": "eu-west-1"})
     'AWS Glue schema registry prod in eu-west-1'
@@ -406,7 +406,7 @@ def registry_place(registry: Mapping[str, str]) -> str:
 
 
 def names_registry(registry: Mapping[str, str]) -> bool:
-    """Whether a ``[registry]`` section names a registry, so that the embedded one is not wanted."""
+    """Whether a ``[registry]`` section names a registry, so the embedded one is not needed."""
     return "url" in registry or is_glue(registry)
 
 
@@ -441,16 +441,16 @@ class DesiredTopic(_Model):
     # Who wrote it and when, for people; no rule reads them.
     requested_by: str = ""
     requested_at_ms: int = 0
-    # When somebody last asked for a commit before it is due; a host acts on a newer one than it knows.
+    # When a commit was last requested before it was due; a host acts only on a newer request.
     commit_asked_ms: int = 0
-    # As long as no later wish replaces this one, hosts remember it; each acts on it once.
+    # Hosts remember it until a later message replaces this one; each acts on it once.
     replay: ReplayRequest | None = None
-    maintenance: MaintenanceRequest | None = None  # likewise
+    maintenance: MaintenanceRequest | None = None  # the same
 
     def to_json(self) -> bytes:
         """The message's value.
 
-        Without what is not set: an older host cannot read a setting that it does not know.
+        Without unset fields: an older host rejects a setting it does not know.
         """
         return self.model_dump_json(exclude_none=True).encode()
 
@@ -461,9 +461,9 @@ class DesiredTopic(_Model):
 
 
 def default_table_name(topic: str) -> str:
-    """The table name of a topic: every run of characters other than letters, digits and _ is one _.
+    """The table name of a topic: every run of characters other than letters, digits and _ becomes one _.
 
-    A name ends after 200 characters, as a folder's name must.
+    A name is cut off at 200 characters, as it names a folder.
 
     >>> default_table_name("web.clicks-v2")
     'web_clicks_v2'
@@ -472,12 +472,12 @@ def default_table_name(topic: str) -> str:
 
 
 def table_identifier(topic: str, settings: TopicSettings) -> tuple[str, ...]:
-    """Namespace parts and table name, as PyIceberg takes them."""
+    """Namespace parts and table name, in PyIceberg's form."""
     return (*settings.namespace.split("."), settings.table or default_table_name(topic))
 
 
 def in_sql(identifier: Sequence[str], catalog: str | None) -> str:
-    """The dotted name of a table, with its catalog in front unless that is ``[catalog]``.
+    """The dotted name of a table, prefixed with its catalog unless that is ``[catalog]``.
 
     >>> in_sql(("sales", "orders"), None), in_sql(("sales", "orders"), "prod")
     ('sales.orders', 'prod.sales.orders')
@@ -486,12 +486,12 @@ def in_sql(identifier: Sequence[str], catalog: str | None) -> str:
 
 
 def table_name(topic: str, settings: TopicSettings) -> str:
-    """The dotted name of a topic's table, as a query names it."""
+    """The dotted name of a topic's table, as in a query."""
     return in_sql(table_identifier(topic, settings), settings.catalog)
 
 
 def flatten_properties(nested: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """TOML's ``bootstrap.servers = "x"`` is a nested table; properties want the dotted key back.
+    """Turn nested tables back into dotted keys: TOML nests ``bootstrap.servers = "x"``.
 
     Raises ValueError for a value that has no text form.
 

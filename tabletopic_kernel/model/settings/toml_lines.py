@@ -25,10 +25,10 @@ def toml_lines(text: str) -> dict[str, int]:
         try:
             parsed = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
-            continue  # goes on in the next line
+            continue  # continues in the next line
         header = statement.lstrip().startswith("[")
         statement = ""
-        for path in _key_paths(parsed) if parsed else ():  # comments and blank lines are no statement
+        for path in _key_paths(parsed) if parsed else ():  # comments and blank lines are not statements
             start = () if header else table
             for end in range(1, len(path) + 1):
                 lines.setdefault(".".join((*start, *path[:end])), first)
@@ -47,7 +47,7 @@ def _key_paths(parsed: object) -> Iterator[tuple[str, ...]]:
 
 
 def toml_syntax_error(name: str, message: str, text: str) -> str:
-    """One line about a document that ``tomllib`` refused with ``message``: file, line, what."""
+    """One line about a document that ``tomllib`` rejected with ``message``: file, line, what."""
     position = _POSITION.search(message)
     what = _POSITION.sub("", message)
     if position and position["line"]:
