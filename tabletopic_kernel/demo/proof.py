@@ -1,8 +1,8 @@
 """The queries and checks of the demo: actual and expected results.
 
-Everything found comes from DuckDB over the Iceberg table, from the table's own metadata, or from the broker;
-everything expected from the generator, which counted while it made the events. What the table tells of its
-own past stands beside it: commits from its snapshots, schemas from its metadata.
+Actual results come from DuckDB over the Iceberg table, from the table's own metadata, or from the broker;
+expected ones from the generator, which counted the events as it made them. The table's own record of its past
+is shown beside them: commits from its snapshots, schemas from its metadata.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """One question's rows beside those it must have."""
+    """One question's rows beside the expected ones."""
 
     name: str
     title: str
@@ -49,7 +49,7 @@ class Answer:
         return self.found == self.expected
 
     def differences(self) -> list[str]:
-        """One line for each row that is not as it must be."""
+        """One line for each row that differs from the expected one."""
         pairs = zip_longest(self.found, self.expected)
         return [
             f"row {number}: {_words(found)}, must be {_words(expected)}"
@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Check:
-    """One figure that must be another one."""
+    """One figure that must equal another."""
 
     name: str
     title: str
@@ -85,7 +85,7 @@ class Partition:
 
     @property
     def ok(self) -> bool:
-        """Whether the table has read to the end and has each record once."""
+        """Whether the table has read to the end and contains each record once."""
         return self.ledger == self.end_offset == self.rows == self.distinct
 
 
@@ -121,7 +121,7 @@ GROUP BY number"""
 
 
 def files(table: Table) -> int:
-    """Data files that the table has, or had before they were compacted: any of its snapshots reads them."""
+    """Data files of the table, including those before compaction: all that any of its snapshots reads."""
     io = table.io
     manifests = manifests_of(io, table.metadata.snapshots).values()
     return len({path for _, paths in live_files(io, manifests) for path in paths})
@@ -130,7 +130,7 @@ def files(table: Table) -> int:
 def checks(
     ask: Ask, table: str, sent: int, parts: Sequence[Partition], files_of_table: int, files_on_disk: int
 ) -> list[Check]:
-    """The proof: each record once, nothing unread, nothing left over by the kill."""
+    """The proof: each record once, nothing unread, nothing left behind by the kill."""
     [(rows, records, event_ids)] = ask(
         f"""\
 SELECT count(*),
@@ -173,12 +173,12 @@ class Commit:
 
     @property
     def next_offsets_sum(self) -> int:
-        """How many records the table has read, over all partitions."""
+        """The number of records the table has read, over all partitions."""
         return sum(self.next_offsets.values())
 
     @property
     def waited_s(self) -> tuple[float, float] | None:
-        """From being sent to being in the table: the shortest and the longest wait among its rows."""
+        """Seconds from sending to being in the table: the shortest and the longest among its rows."""
         if self.oldest_ms is None or self.newest_ms is None:
             return None
         return (self.at_ms - self.newest_ms) / 1000, (self.at_ms - self.oldest_ms) / 1000
@@ -186,9 +186,9 @@ class Commit:
 
 @dataclass(frozen=True)
 class SchemaStep:
-    """One schema of the table: what changed, and the registered schemas that it came to cover.
+    """One schema of the table: what changed, and the registered schemas that it now covers.
 
-    ``fields`` counts those inside of structs too.
+    ``fields`` also counts those inside structs.
     """
 
     schema_id: int
@@ -198,7 +198,7 @@ class SchemaStep:
 
 
 def commits(metadata: TableMetadata) -> list[Commit]:
-    """Every snapshot that carries a ledger, oldest first."""
+    """Every snapshot with a ledger, oldest first."""
     return [
         Commit(
             one.snapshot_id,

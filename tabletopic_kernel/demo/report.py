@@ -23,7 +23,7 @@ from tabletopic_kernel.demo.screen import marked
 
 @dataclass
 class Story:
-    """What happened. Times in seconds since the stream began; None for what did not happen."""
+    """What happened. Times in seconds since the stream began; None if it did not happen."""
 
     first_commit_s: float | None = None
     sent_s: float | None = None
@@ -36,10 +36,10 @@ class Story:
 
 @dataclass
 class Outcome:
-    """Filled scene by scene. ``seconds`` has the time of every scene.
+    """Filled scene by scene. ``seconds`` has the duration of each scene.
 
-    ``peak_memory_bytes`` is of all processes together; ``peak_rss_bytes`` counts a page that several
-    processes share for each of them.
+    ``peak_memory_bytes`` covers all processes together; ``peak_rss_bytes`` counts a shared page once per
+    process.
     """
 
     events: int
@@ -57,12 +57,12 @@ class Outcome:
 
     @property
     def comparisons(self) -> list[Answer | Check]:
-        """All that must agree."""
+        """Everything that must match."""
         return [*self.answers, *self.checks]
 
     @property
     def ok(self) -> bool:
-        """Whether everything was compared and agrees; nothing compared is not good."""
+        """Whether everything was compared and matches; no comparison at all is a failure."""
         return bool(self.answers and self.checks) and all(one.ok for one in self.comparisons)
 
     @property
@@ -71,7 +71,7 @@ class Outcome:
         return sum(self.seconds.values())
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary that says of every comparison whether it holds."""
+        """A plain dictionary that also says whether each comparison holds."""
         plain = asdict(self)
         for name in ("answers", "partitions", "checks"):
             for made, one in zip(plain[name], getattr(self, name), strict=True):
@@ -86,7 +86,7 @@ _NONE = "-"
 
 
 def grid(*columns: str, left: Sequence[str] = (), wraps: Sequence[str] = ()) -> Table:
-    """An empty table with these headings; numbers, so to the right, except those in ``left``."""
+    """An empty table with these headings; columns of numbers, right-aligned, except those in ``left``."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
@@ -112,8 +112,8 @@ def size(count: float) -> str:
 
 
 def commit_table(commits: Sequence[Commit]) -> Table:
-    """A row for each snapshot; a new epoch is marked, for that is a host taking the table."""
-    # A snapshot id is cut off where the terminal is narrow; it is the least of the news.
+    """A row per snapshot; a new epoch is marked, as it means that a host took over the table."""
+    # In a narrow terminal the snapshot id is cut off: it matters least.
     table = grid(
         "time", "snapshot", "epoch", "rows", "files", "size", "ledger", "sent → table", wraps=("snapshot",)
     )
@@ -135,7 +135,7 @@ def commit_table(commits: Sequence[Commit]) -> Table:
 
 
 def schema_table(steps: Sequence[SchemaStep]) -> Table:
-    """A row for each schema of the table."""
+    """A row per schema of the table."""
     texts = ("what changed", "because of")
     table = grid("schema", *texts, left=texts, wraps=texts)
     for step in steps:
@@ -154,7 +154,7 @@ def short_change(change: str) -> str:
 
 
 def answer_block(answer: Answer) -> Group:
-    """The question, ✓ or ✗, and its first rows; where it is wrong, what it must be."""
+    """The question, ✓ or ✗, and its first rows; on ✗, the expected ones too."""
     title = f"{marked('✓' if answer.ok else '✗')} [bold]{escape(answer.title)}[/]"
     table = grid(*answer.columns, left=answer.columns[:1])
     for row in answer.found[:_MOST_ROWS]:
@@ -168,7 +168,7 @@ def _more(count: int) -> list[str]:
 
 
 def partition_table(parts: Sequence[Partition]) -> Table:
-    """A row for each partition and a last one with the sums."""
+    """A row per partition, and a last one with the sums."""
     table = grid("", "partition", "Kafka's end offset", "table's ledger", "rows", "distinct offsets")
     for part in parts:
         ledger = _NONE if part.ledger is None else f"{part.ledger:,}"
@@ -184,7 +184,7 @@ def partition_table(parts: Sequence[Partition]) -> Table:
 
 
 def check_table(checks: Sequence[Check]) -> Table:
-    """A row for each check; both figures, so that ✗ says how far off it is."""
+    """A row per check, with both figures, so that ✗ shows the difference."""
     table = Table.grid(padding=(0, 2))
     for wraps in (False, False, True):
         table.add_column(no_wrap=not wraps, overflow="fold")
@@ -210,7 +210,7 @@ def _cell(value: Any) -> str:
 def _figure(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, dict):  # one figure for each partition
+    if isinstance(value, dict):  # one figure per partition
         return " + ".join(map(_figure, value.values()))
     return _NONE if value is None else str(value)
 

@@ -71,11 +71,11 @@ def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> i
 
 def _interrupted(screen: Screen, signal_number: int) -> int:
     screen.step("!", "interrupted: everything the demo started has been stopped")
-    return 128 + signal_number  # as shells tell it
+    return 128 + signal_number  # as in shells
 
 
 class Demo:
-    """One performance."""
+    """One run of the demo."""
 
     def __init__(self, script: Script, servers: DemoServers, screen: Screen) -> None:
         self._script = script
@@ -84,7 +84,7 @@ class Demo:
         self.outcome = Outcome(script.events)
 
     def play(self) -> Outcome:
-        """All scenes.
+        """Play all scenes.
 
         Raises:
             TableTopicError: what a scene raises.
@@ -123,7 +123,7 @@ class Demo:
             with self._scene("stream", "3. Events flow, and a host is killed", STREAM):
                 tallies = scene.play(workbench.servers, StreamView(self._screen))
             self.outcome.story = scene.story
-        # The rest needs no host: let it leave beside the questions.
+        # The rest needs no host: let it leave while the queries run.
         for host in self._servers.hosts:
             host.ask_to_stop()
         self._events = scene.events
@@ -153,7 +153,7 @@ class Demo:
         return scene
 
     def _prove(self, workbench: Workbench, tallies: Tallies) -> None:
-        """Scenes 4 to 7: what the table says, and whether it is true."""
+        """Scenes 4 to 7: what the table contains, and whether it is correct."""
         screen, outcome = self._screen, self.outcome
         identifier = table_identifier(TOPIC, workbench.desired_topic(TOPIC).settings)
         table = TopicTable.load(workbench.catalog, identifier, TOPIC)

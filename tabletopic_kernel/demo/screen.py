@@ -29,19 +29,19 @@ class Screen:
         self.console.width = min(self.console.width, _WIDTH)
 
     def title(self, title: str, text: str) -> None:
-        """What this is."""
+        """Print the title and what this is."""
         self.console.print(f"\n[bold]{title}[/]")
         self.text(text)
 
     def section(self, title: str, text: str = "") -> None:
-        """A heading, and what is to be seen below it and why."""
+        """Print a heading, and what will appear below it and why."""
         self.console.print()
         self.console.print(Rule(f"[bold]{title}[/]", align="left", style="dim"))
         if text:
             self.text(text)
 
     def text(self, text: str) -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         for line in textwrap.wrap(" ".join(text.split()), self.console.width - 1):
             self.console.print(line, style="dim", markup=False)
 
@@ -50,11 +50,11 @@ class Screen:
         self._line(f"  {marked(mark)} ", text if seconds is None else f"{text} ({seconds:.1f} s)")
 
     def moment(self, seconds: float, mark: str, text: str) -> None:
-        """One line of the stream's story, with the time since it began."""
+        """Print one line of the stream's story, with the time since it began."""
         self._line(f"  [dim]{seconds:5.1f} s[/]  {marked(mark)} ", text)
 
     def show(self, page: RenderableType) -> None:
-        """A table or another page."""
+        """Print a table or another page."""
         with self.console.capture() as made:
             self.console.print(page)
         lines = made.get().splitlines()
@@ -64,7 +64,7 @@ class Screen:
         self.console.file.flush()
 
     def _line(self, head: str, text: str) -> None:
-        """Text whose further lines stand under the first one's; ``head`` has markup, ``text`` has none."""
+        """Text with a hanging indent after ``head``, which has markup; ``text`` has none."""
         indent = Text.from_markup(head).cell_len
         lines = textwrap.wrap(text, self.console.width - indent - 1) or [""]
         for number, line in enumerate(lines):
@@ -78,7 +78,7 @@ def marked(mark: str) -> str:
 
 
 class StreamView:
-    """The story of the stream as lines: what happens, and every few seconds how far it is."""
+    """The story of the stream as lines: events, and the progress every few seconds."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -87,15 +87,15 @@ class StreamView:
 
     @property
     def seconds(self) -> float:
-        """Since the stream began."""
+        """Seconds since the stream began."""
         return time.monotonic() - self._began
 
     def say(self, mark: str, text: str) -> None:
-        """One line."""
+        """Print one line."""
         self._screen.moment(self.seconds, mark, text)
 
     def update(self, sent: int, status: TopicStatus | None, host: str) -> None:
-        """Show where things stand, if that was not shown lately."""
+        """Print the progress, unless it was printed recently."""
         if self.seconds - self._last_line >= _LINE_EVERY_S:
             self._last_line = self.seconds
             in_table = status.rows if status else 0

@@ -12,13 +12,13 @@ COMMIT_INTERVAL_MS = 2_000
 SEED = 7
 COMMITS_BEFORE_KILL = 3
 RESTART_AFTER_S = 1.0
-# Longest and shortest time of sending: long enough for a dozen commits and for a host to come back.
+# Minimum and maximum sending time: long enough for a dozen commits and for a host to come back.
 _SEND_S = 36.0
 _SEND_AT_LEAST_S = 10.0
 _USUAL_EVENTS = 100_000
 _FEWEST_EVENTS = 1_000
-# How long a wait may take before it is told as a failure. A machine that is busy with other things may take
-# ten times the usual.
+# How long a wait may take before it is reported as a failure. A machine that is busy with other things may
+# take ten times longer than usual.
 OWNED_LIMIT_S = 300.0
 CAUGHT_UP_LIMIT_S = 300.0
 
@@ -35,12 +35,12 @@ class Script:
 
     @property
     def hold_at(self) -> int:
-        """The rest waits for the first commit: else a slow machine would have sent everything before it."""
+        """The rest waits for the first commit: otherwise a slow machine would send everything before it."""
         return self.events // 10
 
     @property
     def switch_at(self) -> int:
-        """Half of them have version 1 of the schema, the others version 2."""
+        """Half of the events have version 1 of the schema, the others version 2."""
         return self.events // 2
 
     @property
@@ -50,7 +50,7 @@ class Script:
 
     @property
     def seconds(self) -> float:
-        """How long the sending takes."""
+        """The duration of sending."""
         return max(_SEND_AT_LEAST_S, min(1.0, self.events / _USUAL_EVENTS) * _SEND_S)
 
     @property

@@ -1,4 +1,4 @@
-"""The servers of the demo: a folder, its servers and hosts, all stopped together, and reports of the host."""
+"""The demo's servers: a folder, its servers and hosts, all stopped together, and reports of the host."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tabletopic_kernel.workbench.config import behind_hub
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 
-# A JVM whose Python is gone ends within a second or two.
+# A JVM whose Python process has ended exits within a second or two.
 _LEFT_LIMIT_S = 15.0
 
 
 class Interrupted(BaseException):
-    """A signal asked the demo to end. No ``Exception``: nobody on the way up should take it for an error."""
+    """A signal asked the demo to end. Not an ``Exception``: no caller should mistake it for an error."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -37,13 +37,13 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into ``Interrupted``, so that the way out is the same as after Ctrl-C."""
+    """Turn SIGTERM and SIGHUP into ``Interrupted``, so that cleanup is the same as after Ctrl-C."""
 
     def interrupt(number: int, _: types.FrameType | None) -> None:
         raise Interrupted(number)
 
     before: dict[int, object] = {}
-    with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's business
+    with contextlib.suppress(ValueError):  # not the main thread: signals are handled elsewhere
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -55,7 +55,7 @@ def interruptible() -> Iterator[None]:
 class DemoServers:
     """A state folder with everything that runs in it, from ``with`` to ``close`` or the end of the block.
 
-    Raises UsageError for a folder whose servers run already: they are not the demo's to stop.
+    Raises UsageError for a folder whose servers already run: the demo must not stop them.
     """
 
     def __init__(self, state_dir: Path | None, *, keep: bool) -> None:
@@ -83,9 +83,9 @@ class DemoServers:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for host in self.hosts if kind is not None else ():
-            host.kill()  # somebody waits: no time for a last commit
+            host.kill()  # the user is waiting: no time for a last commit
         self.close()
-        failed = kind is not None and issubclass(kind, Exception)  # then people want the logs
+        failed = kind is not None and issubclass(kind, Exception)  # then the logs are needed
         if self.temporary and not self.keep and not failed:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -97,13 +97,13 @@ class DemoServers:
         return info
 
     def start_host(self) -> HostProcess:
-        """One more host."""
+        """Start another host."""
         host = HostProcess(self.folder, len(self.hosts) + 1, self._watchdog)
         self.hosts.append(host)
         return host
 
     def close(self) -> None:
-        """End everything; the folder stays. Idempotent."""
+        """Stop everything; the folder stays. Idempotent."""
         if self._closed:
             return
         for host in self.hosts:
@@ -122,7 +122,7 @@ _REOPEN_S = 0.2
 
 
 class Monitor:
-    """Asks from threads of its own, with a workbench of its own, for as long as it is open."""
+    """Polls in its own threads, with its own workbench, while it is open."""
 
     def __init__(self, workbench: Workbench, topic: str, since_ms: int) -> None:
         self._workbench = workbench
@@ -156,19 +156,19 @@ class Monitor:
 
     def _ask(self) -> None:
         while not self._over.is_set():
-            with contextlib.suppress(TableTopicError):  # not on yet, or busy: the next answer will do
+            with contextlib.suppress(TableTopicError):  # not enabled yet, or busy: the next response will do
                 self._note(self._workbench.status(self._topic)[0])
             self._over.wait(_STATUS_EVERY_S)
 
     def _note(self, status: TopicStatus) -> None:
-        # A host that does not own the table yet (epoch 0) knows nothing of its rows.
+        # A host that does not own the table yet (epoch 0) does not know its rows.
         if self.status is None or status.epoch >= self.status.epoch:
             self.status = status
 
     def _listen(self) -> None:
         while not self._over.is_set():
             with contextlib.suppress(TableTopicError):
-                # Ends at once as long as no host has made the control topic.
+                # Ends at once as long as no host has created the control topic.
                 for event in self._workbench.events(self._topic, self._since_ms, self._going):
                     self._since_ms = event.at_ms + 1
                     self._events.put(event)

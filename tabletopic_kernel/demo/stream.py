@@ -34,12 +34,12 @@ from tabletopic_kernel.model.progress.events import (
 from tabletopic_kernel.workbench.workbench import Servers
 
 _LOOK_EVERY_S = 0.1
-# States that come and go with every commit.
+# States that alternate with every commit.
 _WORKING = frozenset({State.RUNNING, State.STAGED, State.COMMITTING})
 
 
 class StreamScene:
-    """Sends the events and plays the part of the trouble-maker meanwhile."""
+    """Sends the events, and causes the trouble meanwhile."""
 
     def __init__(
         self, script: Script, host: HostProcess, start_host: Callable[[], HostProcess], monitor: Monitor
@@ -56,12 +56,12 @@ class StreamScene:
         self._began_s = time.time()
 
     def wait_until_owned(self) -> int:
-        """Wait until a host owns the table; its epoch.
+        """Wait until a host owns the table; returns its epoch.
 
         Raises:
             StackError: the host ended.
             ActionNeededError: the host cannot run the topic.
-            RetryableError: not within the time.
+            RetryableError: not in time.
         """
         deadline = time.monotonic() + OWNED_LIMIT_S
         while time.monotonic() < deadline:
@@ -76,7 +76,7 @@ class StreamScene:
         )
 
     def play(self, servers: Servers, view: StreamView) -> Tallies:
-        """Send everything and wait until the table has it.
+        """Send everything and wait until the table contains it.
 
         Raises:
             TableTopicError: see ``wait_until_owned`` and ``produce``.
@@ -108,7 +108,7 @@ class StreamScene:
         return tallies
 
     def _hold(self) -> bool:
-        """Asked before each event: after the first ones, wait for the first commit; Spark starts slowly."""
+        """Called before each event: after the first ones, wait for the first commit; Spark starts slowly."""
         if self._sent >= self._script.hold_at and self._commits == 0:
             assert self._view is not None
             self._view.say(
@@ -123,7 +123,7 @@ class StreamScene:
         return False  # True would end the sending
 
     def _caught_up(self) -> bool:
-        """Whether the table has it all, and the second host the table: few events are sent before that."""
+        """Whether the table has caught up and the second host owns it: few events are sent before that."""
         status = self._monitor.status
         return (
             self.story.takeover_s is not None
@@ -133,7 +133,7 @@ class StreamScene:
         )
 
     def _advance(self, sent: int) -> None:
-        """Play what is due; called several times a second."""
+        """Execute what is due; called several times a second."""
         assert self._view is not None
         if self._sent < self._script.switch_at <= sent:
             self._view.say("·", "from here on the events have schema version 2")
@@ -142,7 +142,7 @@ class StreamScene:
         for event in self._news():
             self._tell(event)
         if self.story.killed_s is None:
-            # On a slow machine the first commits come late, and a kill is worth more after them.
+            # On a slow machine the first commits come late, and a kill proves more after them.
             if sent >= self._script.kill_at and (self._commits >= COMMITS_BEFORE_KILL or self.story.sent_s):
                 self._kill()
         elif self._host.ending and self._now() - self.story.killed_s >= RESTART_AFTER_S:
@@ -184,7 +184,7 @@ class StreamScene:
             self._view.say("!", f"a commit failed, retrying: {gist(event.reason)}")
 
     def _is_takeover(self, event: Enabled) -> bool:
-        """Whether this is the first time that the second host has the table."""
+        """Whether this is the first time that the second host owns the table."""
         killed_s, restarted = self.story.killed_s, not self._host.ending
         return killed_s is not None and restarted and self.story.takeover_s is None
 
@@ -224,7 +224,7 @@ class StreamScene:
 
 
 def gist(reason: str) -> str:
-    """One line of a reason that may be a whole stack trace, whose last line says what it was.
+    """One line for a reason that may be a whole stack trace, whose last line has the error.
 
     >>> gist("cannot do it"), gist("\\nTraceback (most recent call last):\\n  File x\\nValueError: no\\n")
     ('cannot do it', 'ValueError: no')

@@ -40,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Commands that do more than to run their operation and to print its result.
+# Commands that do more than run their operation and print its result.
 _OWN: dict[str, Own] = {
     "init": init,
     "up": up,
@@ -100,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our arrows still gets the words
+            stream.reconfigure(errors="replace")  # a terminal without our arrows still gets the text
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # As scripts start what they put into the background; who interrupts us all the same, means it.
+        # Scripts start background jobs with SIGINT ignored; whoever interrupts us nevertheless means it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _run(arguments)
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report_wrong_use(error)
         return WRONG_USE
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # who read the help has left
+        if isinstance(end.__context__, BrokenPipeError):  # the reader of the help has gone
             return BROKEN_PIPE
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:  # before a command began
@@ -130,5 +130,5 @@ def _report_wrong_use(error: typer.TyperException) -> None:
     context = getattr(error, "ctx", None)
     manual = f"{context.command_path if context else 'tabletopic'} --help"
     message = error.format_message().rstrip(".")
-    if message:  # else the program's name alone was given: its help is the answer
+    if message:  # otherwise only the program's name was given: its help is the response
         screen.error(f"{message} See `{manual}`" if message.endswith("?") else f"{message}; see `{manual}`")

@@ -1,6 +1,6 @@
 """What all commands share: the global options, the workbench, errors and exit codes."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEBUG_VARIABLE = "TABLETOPIC_DEBUG"
 FAILED, WRONG_USE = 1, 2
-# As shells tell a death by signal: 128 + SIGINT, 128 + SIGPIPE.
+# How shells report a death by signal: 128 + SIGINT, 128 + SIGPIPE.
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
 _HOSTS_WAIT_S = 3.0
@@ -44,12 +44,12 @@ class Call:
     debug: bool = False
 
     def under(self, other: Call) -> Call:
-        """With the options given after the command, which win."""
+        """With the options given after the command, which take precedence."""
         return Call(other.config or self.config, other.state_dir or self.state_dir, self.debug or other.debug)
 
     @cached_property
     def loaded(self) -> LoadedSettings:
-        """The settings in force."""
+        """The current settings."""
         from tabletopic_kernel.workbench.config import load_settings
 
         environ = dict(os.environ)
@@ -69,12 +69,12 @@ class Call:
         return Workbench(self.loaded.settings)
 
     def hosts(self) -> list[str] | None:
-        """Ids of the live hosts; None if the broker cannot tell at the moment."""
+        """Ids of the live hosts; None if the broker cannot tell at present."""
         deadline = time.monotonic() + _HOSTS_WAIT_S
         while True:
             try:
                 return self.workbench.hosts()
-            except StackError:  # it has ended, and does not come back by itself
+            except StackError:  # the broker has ended, and does not restart by itself
                 return None
             except RetryableError:  # a broker that has just started does not know its groups yet
                 if time.monotonic() > deadline:
@@ -82,7 +82,7 @@ class Call:
                 time.sleep(0.5)
 
     def note_missing_servers(self) -> None:
-        """A note next to the data if a server of the local stack is not running."""
+        """Print a note beside the data if a server of the local stack is not running."""
         if away := str(self.workbench.servers.away()):
             screen.note(away)
 
@@ -96,7 +96,7 @@ class Call:
         return LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers, **ports)
 
     def command(self, *words: str) -> str:
-        """Another command for the same cluster, for copying."""
+        """Another command for the same cluster, to copy."""
         options: list[str] = []
         if self.config is not None:
             options += ["--config", str(self.config)]
@@ -107,7 +107,7 @@ class Call:
 
 @contextlib.contextmanager
 def reporting_errors(*, debug: bool) -> Iterator[None]:
-    """An error within is one message on stderr and an exit code.
+    """Turn an error inside into one message on stderr and an exit code.
 
     Raises:
         typer.Exit: with the code.

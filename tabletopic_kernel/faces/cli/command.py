@@ -23,9 +23,9 @@ from tabletopic_kernel.model.settings.options import (
     setting_options,
 )
 
-# Values of a message that are set in bold.
+# Values in a message that are set in bold.
 _STRONG = frozenset({"topic", "table"})
-# A command's own way to run: the call, then the arguments of its operation by name.
+# A command's own implementation: called with the call, then the operation's arguments by name.
 Own = Callable[..., None]
 
 _TYPES: Mapping[Kind, Any] = {
@@ -74,15 +74,15 @@ class Command(TyperCommand):
     """A command whose help shows no value for switches."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Its parameters, as the help page takes them."""
+        """Its parameters, for the help page."""
         return _without_values(super().get_params(ctx))
 
 
 class Group(TyperGroup):
-    """The program itself, likewise."""
+    """The program itself, with the same help."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Its parameters, as the help page takes them."""
+        """Its parameters, for the help page."""
         return _without_values(super().get_params(ctx))
 
 
@@ -96,7 +96,7 @@ def _without_values(parameters: Any) -> Any:
 def add_command(app: typer.Typer, operation: Operation, own: Own | None = None) -> None:
     """Register an operation as a command; ``own`` runs instead of the operation.
 
-    The command gets the global options too, so that they may stand before or after its name.
+    The command gets the global options too, so they may precede or follow its name.
     """
     changeable = operation.settings == "changeable"
     parameters = [_parameter(one) for one in operation.arguments_of(CLI)]
@@ -148,7 +148,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
 
 
 def _sentence(text: str) -> str:
-    """A help text with its period; a default in brackets stands behind it."""
+    """A help text with its period; a default in brackets follows it."""
     sentence, brackets, default = text.partition("  (")
     return f"{sentence}{'' if sentence.endswith('?') or not sentence else '.'}{brackets}{default}"
 

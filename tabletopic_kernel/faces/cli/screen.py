@@ -1,6 +1,6 @@
 """Terminal output: consoles, tables, ages, sizes, events, JSON. Data on stdout, everything else on stderr.
 
-A grid is a table where there is room for it, else one value below the other.
+A grid is a table if there is room for it, otherwise one value below the other.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
     "trace",
 ]
 
-# Wide enough that nothing is cut where there is no terminal to fit into.
+# Wide enough that nothing is cut without a terminal to fit into.
 _PIPE_WIDTH = 1000
 _ENDLESS = 100_000
 _COPIED = 60
@@ -73,7 +73,7 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Formatted stdout; in a pipe without colours and added line breaks."""
+    """Formatted stdout; in a pipe without colours or added line breaks."""
     if sys.stdout.isatty():
         return _Console(highlight=False)
     return _Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
@@ -85,47 +85,47 @@ def side() -> Console:
 
 
 def error(message: str) -> None:
-    """One clear message about what went wrong."""
+    """Print one clear message about what went wrong."""
     with contextlib.suppress(OSError):  # nobody reads it any more
         side().print(f"[bold red]error:[/] {escape(redact(message))}")
 
 
 def note(message: str) -> None:
-    """A remark beside the data."""
+    """Print a remark beside the data."""
     with contextlib.suppress(OSError):
         side().print(escape(redact(message)), style="dim")
 
 
 def trace() -> None:
-    """The trace of the error that is being handled."""
+    """Print the traceback of the error being handled."""
     with contextlib.suppress(OSError):
         sys.stderr.write(redact(traceback.format_exc()))
 
 
 def show(*lines: str) -> None:
-    """Lines with rich's markup on stdout; what comes from outside must be escaped."""
+    """Print lines with rich's markup on stdout; text from outside must be escaped."""
     out = console()
     for line in lines:
         out.print(line, soft_wrap=True)
 
 
 def show_text(text: str) -> None:
-    """Text as it is on stdout."""
+    """Print text unchanged on stdout."""
     print(text, flush=True)  # noqa: T201
 
 
 def show_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)  # noqa: T201
 
 
 def show_json_line(value: object) -> None:
-    """One JSON document on one line of stdout."""
+    """Print one JSON document on one line of stdout."""
     print(json.dumps(value, ensure_ascii=False, default=str), flush=True)  # noqa: T201
 
 
 def grid(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table with these headings; those in ``right`` hold numbers."""
+    """An empty table with these headings; those in ``right`` contain numbers."""
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
@@ -135,17 +135,17 @@ def grid(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def natural_width(out: Console, table: Table) -> int:
-    """How wide the table would be if nothing had to be folded."""
+    """The table's width without any folding."""
     return out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
 
 
 def least_width(out: Console, table: Table) -> int:
-    """How wide the table must be so that no word has to be folded."""
+    """The minimum width at which no word is folded."""
     return out.measure(table, options=out.options.update(max_width=_ENDLESS)).minimum
 
 
 def facts(pairs: Mapping[str, str]) -> Table:
-    """Names and values, one pair a line; values are plain text."""
+    """Names and values, one pair per line; values are plain text."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -160,9 +160,9 @@ def plain(value: Any) -> str:
 
 
 def steps(commands: Mapping[str, str]) -> Table:
-    """Commands to copy, each with what it is for."""
+    """Commands to copy, each with its purpose."""
     table = Table.grid(padding=(0, 3))
-    # In one line, to be copied; what is longer than a narrow terminal has room for is folded.
+    # One line each, to be copied; a line longer than a narrow terminal is folded.
     table.add_column(style="cyan", min_width=min(_COPIED, 2 + max(map(len, commands), default=0)))
     table.add_column(style="dim")
     for line, purpose in commands.items():
@@ -174,7 +174,7 @@ _STYLES = {"good": "green", "warn": "yellow", "bad": "bold red"}
 
 
 def show_grid(found: Grid) -> None:
-    """The grid on stdout; in a pipe each row is one line, however long."""
+    """Print the grid on stdout; in a pipe each row is one line, however long."""
     if sys.stdout.isatty():
         out = console()
         out.print(laid_out(found, out))
@@ -183,7 +183,7 @@ def show_grid(found: Grid) -> None:
 
 
 def laid_out(found: Grid, out: Console) -> RenderableType:
-    """The grid as it fits into the console: folded at words, or its rows as blocks of name and value."""
+    """The grid, fitted into the console: folded at words, or its rows as blocks of name and value."""
     table = grid()
     table.show_header = found.headed
     for name in found.columns:

@@ -68,7 +68,7 @@ class TableTopicApp(ExtensionApp):
     ).tag(config=True)
 
     def initialize_settings(self) -> None:
-        """Make the backend; cheap, nothing is asked or started yet."""
+        """Make the backend; cheap, without requests, and nothing is started yet."""
         assert self.serverapp is not None
         base_url = self.serverapp.base_url
         in_force = SettingsInForce(self.settings_file, self.state_dir)
@@ -87,10 +87,10 @@ class TableTopicApp(ExtensionApp):
             warm_dashboard=self.warm_dashboard,
         )
         self.settings.update({BACKEND: self.backend, DASHBOARD: self.backend})
-        # Libraries put addresses with logins into their messages, and this log is a file in many places.
+        # Libraries include addresses with logins in their messages, and this log is often a file.
         for handler in {*logging.getLogger().handlers, *self.serverapp.log.handlers, *self.log.handlers}:
             handler.addFilter(without_secrets)
-        # `stop_extension` is not called on every way out.
+        # `stop_extension` is not called on every exit.
         atexit.register(self.backend.stop)
 
     def initialize_handlers(self) -> None:
@@ -104,7 +104,7 @@ class TableTopicApp(ExtensionApp):
         self._tell_kernels(serverapp.kernel_manager)
 
     def _keep_stack(self) -> None:
-        """See that the stack ends with this process, also when it is killed, where that is wanted."""
+        """If configured, make the stack end with this process, even if it is killed."""
         if self.stop_stack if self.stop_stack is not None else "JUPYTERHUB_API_TOKEN" in os.environ:
             try:
                 watchers.start_keeper(Path(self.backend.in_force.settings().state_dir))
@@ -112,9 +112,9 @@ class TableTopicApp(ExtensionApp):
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 
     def _tell_kernels(self, manager: Any) -> None:
-        """Pass the settings file and the state folder in force to each new kernel.
+        """Pass the current settings file and state folder to each new kernel.
 
-        Not by ``os.environ``, from which the server's own settings are read.
+        Not through ``os.environ``, from which the server's own settings are read.
         """
         start = manager.start_kernel
 
@@ -126,13 +126,13 @@ class TableTopicApp(ExtensionApp):
         manager.start_kernel = start_kernel
 
     async def stop_extension(self) -> None:
-        """Stop host and dashboard; the local stack stays, or stops afterwards: ``stop_stack``."""
+        """Stop host and dashboard; the local stack keeps running, or stops afterwards: ``stop_stack``."""
         self._still_here.stop()
         atexit.unregister(self.backend.stop)
         await self.backend.leave()
 
     def current_activity(self) -> dict[str, int] | None:
-        """A running host is work: the server does not shut down as idle."""
+        """A running host counts as activity: the server does not shut down as idle."""
         return {"headless host": 1} if self._is_busy() else None
 
     def _keep_alive(self) -> None:
@@ -147,5 +147,5 @@ class TableTopicApp(ExtensionApp):
 
 
 def _given(**options: Any) -> dict[str, Any]:
-    """Those that were set."""
+    """Those that are set."""
     return {name: value for name, value in options.items() if value}

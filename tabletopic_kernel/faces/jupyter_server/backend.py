@@ -1,4 +1,4 @@
-"""The backend of the handlers. Methods block, and any thread may call them; ``call`` finds one."""
+"""The handlers' backend. Methods block, and any thread may call them; ``call`` runs them in one."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 T = TypeVar("T")
-# More than a page asks at once; a broker that does not answer holds each for 10 s.
+# More than one page needs at once; a broker that does not respond blocks each for 10 s.
 _THREADS = 8
-# The first look loads the clients, 1 to 2 s; longer, and the page says what it waits for.
+# The first poll loads the clients, 1 to 2 s; if it takes longer, the page says what it waits for.
 _FIRST_LOOK_S = 5.0
-# After a change the next overview shall show it, but nobody waits for a slow broker.
+# The next overview should show a change, but nobody waits for a slow broker.
 _SEEN_S = 2.0
 _LEAVE_S = 5.0
 _QUICKSTART = "01_quickstart.ipynb"
-# Where a checkout has it, and where it is put for those who installed the package.
+# Its location in a checkout, and in an installed package.
 _QUICKSTART_PLACES = (f"notebooks/{_QUICKSTART}", "tabletopic_quickstart.ipynb")
 
 
@@ -44,10 +44,10 @@ class Backend:
     """The workbench of this Jupyter server, with the processes that belong to it.
 
     Args:
-        in_force: the settings in force.
+        in_force: the current settings.
         host: the headless host.
         dashboard: the dashboard's process.
-        overview_every_s: pause between two looks at all topics, while somebody watches.
+        overview_every_s: pause between two polls of all topics, while somebody watches.
         warm_host: start the host with the local stack, before a topic is enabled.
         warm_dashboard: start the dashboard as soon as a table has rows, before somebody opens it.
     """
@@ -73,7 +73,7 @@ class Backend:
         self._to_warm = warm_dashboard
         self._loading = False
         self._threads = ThreadPoolExecutor(_THREADS, "tabletopic")
-        # Operations that do more here than to run and to answer with their result.
+        # Operations that do more here than run and return their result.
         self._own: dict[str, Callable[..., Any]] = {
             "up": self._start_stack,
             "down": self._stop_stack,
@@ -90,7 +90,7 @@ class Backend:
         }
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of ``work``, done in a thread."""
+        """Run ``work`` in a thread; returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
 
     def stop(self) -> None:
@@ -102,17 +102,17 @@ class Backend:
         self.host.child.wait(_LEAVE_S)
 
     async def leave(self) -> None:
-        """``stop``, without holding up the event loop."""
+        """Like ``stop``, without blocking the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self.stop)
 
     def known(self) -> dict[str, Any] | None:
-        """The overview, if it was polled lately; never blocks."""
+        """The overview, if it was polled recently; never blocks."""
         kept = self._refresher.kept()
-        # Whether our own host lives is known at once.
+        # Whether our own host runs is known at once.
         return kept and {**kept, "host": self.host.status(kept["host"]["ids"])}
 
     def first_overview(self) -> dict[str, Any]:
-        """The overview, waited for, or one that says so where the servers are slow."""
+        """Wait for the overview; if the servers are slow, return one that says so."""
         found = self._refresher.wait(_FIRST_LOOK_S)
         return found or self._overview.waiting()
 
@@ -121,10 +121,10 @@ class Backend:
         if not self._loading and found["servers"]["state"] in ("starting", "ready"):
             self._loading = True
             threading.Thread(target=_load, name="loading", daemon=True).start()
-        # Not earlier: while Spark starts and the first rows come, there is nothing to see, and much to do.
+        # Not earlier: while Spark starts and the first rows arrive, there is nothing to see and much to do.
         if self._to_warm and any(row["commits"] for row in found["topics"]):
             self._to_warm = False
-            with contextlib.suppress(TableTopicError):  # who opens it is told
+            with contextlib.suppress(TableTopicError):  # whoever opens it gets the error
                 self.dashboard.warm()
         return found
 
@@ -158,7 +158,7 @@ class Backend:
         return TopicSettings.model_json_schema()
 
     def _enable(self, topic: str, settings: dict[str, Any]) -> Row:
-        """Enable a topic, see that a host runs, and answer with its row."""
+        """Enable a topic, ensure that a host runs, and return the topic's row."""
         desired = self._workbench.enable(topic, settings)
         self.host.start_if_alone(self._live_hosts())
         found = self._refresher.wait(_SEEN_S)
@@ -169,27 +169,27 @@ class Backend:
         return row_of_desired(desired, self._workbench.kafka_topics().get(topic, 0))
 
     def _replay(self, topic: str, where: str | None) -> dict[str, str]:
-        """Ask for it and do not wait: an event with this id reports the outcome."""
+        """Request a replay without waiting: an event with this id reports the outcome."""
         return {"replay_id": self._workbench.ask_for_replay(topic, where).id}
 
     def _compact(self, topic: str, where: str | None) -> dict[str, str]:
-        """As ``_replay``."""
+        """Like ``_replay``."""
         return {"request_id": self._workbench.ask_for_compaction(topic, where).id}
 
     def _expire(self, topic: str, orphans: bool) -> dict[str, str]:
-        """As ``_replay``."""
+        """Like ``_replay``."""
         return {"request_id": self._workbench.ask_for_maintenance(topic, "expire", orphans=orphans).id}
 
     def _start_stack(self) -> None:
-        """Begin to start the local stack."""
+        """Start the local stack without waiting."""
         self._servers.start(self._stack_started)
         self._refresher.wait(_SEEN_S)
 
     def _stack_started(self) -> None:
-        """The stack is up, or has failed: a host gets ready for the first topic."""
+        """The stack is up, or has failed: a host prepares for the first topic."""
         self._refresher.hurry()
         if self._warm_host and self._servers.doing.state == "idle":
-            with contextlib.suppress(TableTopicError):  # who enables a topic sees it
+            with contextlib.suppress(TableTopicError):  # whoever enables a topic sees it
                 self.host.start_if_alone()
             self._refresher.hurry()
 
@@ -209,12 +209,12 @@ class Backend:
         self._refresher.wait(_SEEN_S)
 
     def _send_sample(self, topic: str, count: int) -> None:
-        """Begin to send click events."""
+        """Start sending click events."""
         self._sample.send(topic, count)
         self._refresher.wait(_SEEN_S)
 
     async def quickstart(self, contents: Any) -> str:
-        """Path of the first notebook among the files of this server; it is put there unless it is."""
+        """The path of the first notebook among this server's files; copied there if missing."""
         for path in _QUICKSTART_PLACES:
             if await ensure_async(contents.file_exists(path)):
                 return path
@@ -236,7 +236,7 @@ class Backend:
         return self._workbench.topic(topic)
 
     def _check_known(self, topic: str) -> None:
-        """Tables outlive topics, so a topic is known if it is in Kafka or enabled."""
+        """Check that the topic is in Kafka or enabled, as tables outlive topics."""
         workbench = self._workbench
         if topic not in workbench.kafka_topics() and topic not in workbench.desired_topics():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it, or check the name")
@@ -251,7 +251,7 @@ def _load() -> None:
 
 
 def _without_long_numbers(value: Any) -> Any:
-    """Snapshot ids as text: JavaScript's numbers do not hold 64 bits."""
+    """Snapshot ids as text: JavaScript's numbers cannot hold 64 bits."""
     if isinstance(value, list):
         return [_without_long_numbers(one) for one in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """A child process of the Jupyter server, which ends with it.
 
-The server asks it to end when it stops itself; a server that is killed runs no code, so every command that is
-started here is also given our pid and watches its parent.
+The server asks it to end when the server itself stops; a killed server runs no code, so every command started
+here also gets our pid and watches its parent.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Child:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._lock = threading.Lock()  # guards the process and what is known of its end
+        self._lock = threading.Lock()  # guards the process and the knowledge of its end
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
         self._log: Path | None = None
 
     @property
     def pid(self) -> int | None:
-        """Its process, while it runs."""
+        """Its process id while it runs."""
         with self._lock:
             return self._process.pid if self._process and self._process.poll() is None else None
 
@@ -53,7 +53,8 @@ class Child:
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,
-                        # Ctrl-C in the server's terminal is answered by a question there: not for the child.
+                        # Ctrl-C in the server's terminal asks a question there: the child must not receive
+                        # it.
                         start_new_session=True,
                     )
             except OSError as error:
@@ -62,7 +63,7 @@ class Child:
             return True
 
     def stop(self, limit_s: float) -> None:
-        """Ask it to end, and wait; it is killed when it takes longer than ``limit_s``. Idempotent."""
+        """Ask it to end, and wait; it is killed after ``limit_s``. Idempotent."""
         with self._lock:
             process, self._asked = self._process, True
         if process is None or process.poll() is not None:
@@ -97,12 +98,12 @@ class Child:
             if process is None or self._asked or log is None or not process.poll():
                 return None
         code = process.returncode
-        if code < 0:  # who is killed has no last words: those in the log are its Spark's, of the loss
+        if code < 0:  # it left no message: the log's last lines are its Spark's, about the loss
             return f"{self._what} was killed by signal {-code}; see {log}"
         ending = redact(tail(log, _LOG_LINES).strip())
         return f"{self._what} ended with exit code {code}{f': {ending}' if ending else ''}; see {log}"
 
     def last_pid(self) -> int | None:
-        """The process that was started last, whether it runs or not."""
+        """Id of the process that was started last, whether it runs or not."""
         with self._lock:
             return self._process.pid if self._process else None

@@ -1,7 +1,7 @@
 """The dashboard's process, and its proxy for logged-in users.
 
-It is a process of its own, for in the server's each callback of a page would hold up everything else. It
-listens on a unix socket in a private folder: a port would be open to every user of the machine.
+A separate process, as in the server's each callback of a page would block everything else. It listens on a
+unix socket in a private folder: a port would be open to every user of the machine.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Dashboard:
 
     @property
     def socket(self) -> str | None:
-        """The socket of the process, if it runs; it may be about to listen."""
+        """The process's socket, if it runs; it may not listen yet."""
         folder = self._folder
         return str(folder / "socket") if folder and self.child.pid is not None else None
 
     def ensure(self) -> str:
-        """Start it unless it runs, wait until it answers, give its socket.
+        """Start it unless it runs, wait until it responds, and return its socket.
 
         Raises:
-            StackError: it does not start; the message has its last words.
+            StackError: it does not start; the message has its last output.
         """
         with self._lock:
             path = self.socket or self._start()
@@ -76,20 +76,20 @@ class Dashboard:
         return path
 
     def warm(self) -> None:
-        """Start it, unless it runs, without waiting, for a faster first page. Raises as ``ensure``."""
+        """Start it, unless it runs, without waiting, for a faster first page. Raises like ``ensure``."""
         with self._lock:
             if self.socket is None:
                 self._start()
 
     def stop(self) -> None:
-        """End it. Idempotent."""
+        """Stop it. Idempotent."""
         self.child.stop(_STOP_LIMIT_S)
         self._remove_folder()
 
     def _log(self) -> Path:
         try:
             return logs_folder(Path(self.in_force.settings().state_dir)) / "dashboard.out"
-        except TableTopicError:  # wrong settings: the dashboard itself says so
+        except TableTopicError:  # wrong settings: the dashboard itself reports them
             assert self._folder is not None
             return self._folder / "out"
 
@@ -123,7 +123,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
     """Proxies requests and websockets to the dashboard."""
 
     auth_resource = "tabletopic"
-    # `prepare` has asked for the login by then; said again where Jupyter's check of extensions looks for it.
+    # By then `prepare` has required the login; repeated where Jupyter's check of extensions expects it.
     get = authenticated(NamedLocalProxyHandler.get)
     head = authenticated(NamedLocalProxyHandler.head)
     post = authenticated(NamedLocalProxyHandler.post)
@@ -133,13 +133,13 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
     options = authenticated(NamedLocalProxyHandler.options)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # The dashboard knows its prefix, so paths go on whole; watching it is no activity.
+        # The dashboard knows its prefix, so paths are passed on whole; watching it is not activity.
         super().__init__(*args, **{**kwargs, "absolute_url": True, "update_last_activity": False})
         self.proxy_base = PATH
 
         def guarded(response: Any) -> None:
-            """With the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
-            # A Hub forbids every frame; this page is made for one, of the same origin.
+            """Add the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
+            # A Hub forbids all frames; this page is made for one, of the same origin.
             policy = self.content_security_policy.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
             response.headers["Content-Security-Policy"] = policy
             response.headers["X-Content-Type-Options"] = "nosniff"
@@ -147,9 +147,9 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         self.rewrite_response = guarded
 
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Login first, then a dashboard that answers."""
+        """Require the login, then a dashboard that responds."""
         await JupyterHandler.prepare(self)
-        if self._finished:  # sent to the login page
+        if self._finished:  # redirected to the login page
             return
         if not self.current_user:
             if self.request.method != "GET" or self.request.headers.get("Upgrade"):
@@ -174,7 +174,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         return headers
 
     def write_message(self, message: Any, binary: bool = False) -> Any:
-        """To the page; one that was just closed misses nothing."""
+        """Send to the page; one that was just closed misses nothing."""
         try:
             return super().write_message(message, binary)
         except WebSocketClosedError:

@@ -39,10 +39,10 @@ class Overview:
     sample: Sample
 
     def look(self, last: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The overview as the API gives it.
+        """The overview as the API returns it.
 
         Args:
-            last: the overview before: where the servers do not answer, its topics are shown on.
+            last: the previous overview: if the servers do not respond, its topics are still shown.
         """
         servers, figures, ids = self._servers(last)
         return {
@@ -65,9 +65,9 @@ class Overview:
         }
 
     def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:
-        """State of the servers, figures of the topics, ids of the live hosts."""
+        """The servers' state, the topics' figures, the live hosts' ids."""
         state, detail, workbench = self._reach(is_again=bool(last and last["servers"]["missing"]))
-        # A server that is started anew takes no topic away.
+        # A restarting server does not remove topics.
         figures, ids = _known(last) if state == "starting" else _EMPTY, list[str]()
         missing: tuple[str, ...] = ()
         if workbench is not None:
@@ -82,7 +82,7 @@ class Overview:
                 figures = {"topics": topics, **_sum(topics)}
             except TableTopicError as error:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
-            except Exception as error:  # there is no caller to tell but the page
+            except Exception as error:  # only the page can be told
                 _LOG.exception("overview")
                 message = redact(f"{type(error).__name__}: {error}")
                 detail = f"unexpected {message}; the Jupyter server's log has the trace"
@@ -95,9 +95,9 @@ class Overview:
         return doing.detail if away.names and doing.state == "failed" else away.message()
 
     def _reach(self, *, is_again: bool) -> tuple[str, str, Workbench | None]:
-        """What is known before a server is asked: state, detail, and the workbench to ask with.
+        """What is known before a server is queried: state, detail, and the workbench for the queries.
 
-        Where a server that ended starts again (``is_again``), the others answer, and what is away is told.
+        If a server that ended is restarting (``is_again``), the others respond, and the missing one is named.
         """
         doing = self.servers.doing
         if doing.state == "stopping" or (doing.state == "starting" and not is_again):
@@ -137,7 +137,7 @@ def _servers_json(
     own: bool,
     workbench: Workbench | None = None,
 ) -> dict[str, Any]:
-    """Addresses without the secrets that they may hold."""
+    """Addresses without the secrets they may contain."""
     kafka = workbench.servers.kafka if workbench else {}
     address = kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", "")
     registry = registry_place(workbench.servers.registry) if workbench else ""
@@ -155,7 +155,7 @@ def rows(workbench: Workbench) -> list[Row]:
     """All topics: the enabled ones first, each by name.
 
     Raises:
-        TableTopicError: a server does not answer.
+        TableTopicError: a server does not respond.
     """
     from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
@@ -172,7 +172,7 @@ def rows(workbench: Workbench) -> list[Row]:
 
 
 def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
-    """An enabled topic."""
+    """The row of an enabled topic."""
     return {
         "topic": status.topic,
         "enabled": True,
@@ -187,7 +187,7 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
         "schema_version": _newest(status.schema_versions),
         "rows_per_second": status.rows_per_second,
         "commits": status.commits,
-        # Text: JavaScript's numbers do not hold 64 bits.
+        # Text: JavaScript's numbers cannot hold 64 bits.
         "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
         "last_commit_ms": status.last_commit_ms,
         "dead_letters": status.dead_letters,
@@ -197,13 +197,13 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
 
 
 def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
-    """A topic that was just enabled: its status is not known yet."""
+    """The row of a topic that was just enabled: its status is not known yet."""
     known = {"enabled": True, "run": desired.run, "table": table_name(desired.topic, desired.settings)}
     return {**row_of_other(desired.topic, partitions), **known}
 
 
 def row_of_other(topic: str, partitions: int) -> Row:
-    """A topic that is not enabled."""
+    """The row of a topic that is not enabled."""
     nothing = dict.fromkeys(
         (
             "run",
@@ -234,7 +234,7 @@ def _newest(versions: list[dict[str, Any]]) -> str | None:
 
 
 def _sum(topics: list[Row]) -> Row:
-    """Records behind in all, and seconds of the topic that is furthest behind."""
+    """The total lag in records, and the seconds of the topic furthest behind."""
     seconds = [row["lag_seconds"] for row in topics if row["lag_seconds"] is not None]
     records = sum(row["lag_records"] or 0 for row in topics)
     return {"lag_records": records, "lag_seconds": max(seconds, default=None)}

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# It rests so many times as long as it looked: a hundred topics without a host are a hundred tables to read.
+# It rests for this multiple of a poll's duration: a hundred topics without a host are a hundred tables to
+# read.
 _REST = 3.0
 _LONGEST_REST_S = 5.0
 
@@ -16,9 +17,9 @@ class Refresher:
     """Caches the result of ``look``, refreshed while it is polled; one thread, which sleeps otherwise.
 
     Args:
-        look: makes the new from the last; may block, must not raise.
-        every_s: pause between two looks; longer after one that took long, as it may have been work.
-        idle_s: a look that nobody has asked for in this time is the last.
+        look: computes the new value from the last; may block, must not raise.
+        every_s: pause between two polls; longer after a slow one, as that may have been work.
+        idle_s: polling stops when nobody has asked for this long.
     """
 
     def __init__(
@@ -27,9 +28,9 @@ class Refresher:
         self._look = look
         self._every_s = every_s
         self._idle_s = idle_s
-        self._changed = threading.Condition()  # guards what follows
+        self._changed = threading.Condition()  # guards the following fields
         self._kept: dict[str, Any] | None = None
-        # Of the last look; times are monotonic, in seconds.
+        # Of the last poll; times are monotonic, in seconds.
         self._began = self._ended = float("-inf")
         self._asked_at = float("-inf")
         self._wanted_since = float("-inf")
@@ -40,7 +41,7 @@ class Refresher:
         """The cached result, if it is fresh enough; never blocks. Counts as a poll."""
         with self._changed:
             now = time.monotonic()
-            # While somebody asks it is the newest there is, even where the servers let a look wait for long.
+            # While somebody asks, it is the newest available, even if slow servers delay a poll.
             fresh = now - max(self._asked_at, self._ended) < self._idle_s
             self._ask()
             return self._kept if fresh else None
@@ -55,13 +56,13 @@ class Refresher:
             return self._kept if self._began >= asked else None
 
     def hurry(self) -> None:
-        """Something has changed: refresh as soon as possible, if it is polled at all."""
+        """Refresh as soon as possible after a change, if it is polled at all."""
         with self._changed:
             self._wanted_since = time.monotonic()
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the thread, after the look under way."""
+        """End the thread, after the poll in progress."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -82,7 +83,7 @@ class Refresher:
                 self._changed.notify_all()
 
     def _rest(self) -> bool:
-        """Sleep until a look is due; False when it is over."""
+        """Sleep until a poll is due; False when closed."""
 
         def due_in() -> float | None:
             now = time.monotonic()

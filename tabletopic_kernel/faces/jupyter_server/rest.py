@@ -1,8 +1,8 @@
 """The REST interface: a handler for each path of the operations, with a method for each of its verbs.
 
-Arguments are read and checked as their operations declare them, before anything is done. Then the backend
-does the work in a thread, and the answer is written: a second in the event loop is a second in which nothing
-else of JupyterLab answers.
+Arguments are parsed and validated by their operations' declarations before anything is done. Then the backend
+works in a thread, and the response is written: a second in the event loop is a second in which nothing else
+in JupyterLab responds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tabletopic_kernel.model.redact import redact
 
 T = TypeVar("T")
 BACKEND = "tabletopic_backend"
-# The first that fits: who has to act says which status it is.
+# The first match counts: the status depends on who has to act.
 _STATUS: tuple[tuple[type[TableTopicError], int], ...] = (
     (UnknownTopicError, 404),
     (UsageError, 400),
@@ -56,41 +56,41 @@ class Handler(ExtensionHandlerMixin, APIHandler):
 
     @property
     def _track_activity(self) -> bool:  # type: ignore[override]
-        """Polling is not activity, or an open page would keep an idle server from being culled."""
+        """Polling is not activity; otherwise an open page would keep an idle server from being culled."""
         return self.request.method not in ("GET", "HEAD")
 
     @property
     def backend(self) -> Backend:
-        """The server's."""
+        """The server's backend."""
         found: Backend = self.settings[BACKEND]
         return found
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do something that may block, in a thread."""
+        """Run work that may block in a thread."""
         return await self.backend.call(work, *arguments)
 
     def answer(self, body: Any, status: int = 200) -> None:
-        """Write JSON, what to do next in the sidebar's words."""
+        """Write JSON, with next steps in the sidebar's words."""
         self.set_status(status)
         self.finish(json.dumps(values_for_face(body, Face.SIDEBAR)))
 
     def nothing(self) -> None:
-        """Done, and there is nothing to say."""
+        """Respond without a body."""
         self.set_status(204)
         self.finish()
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """User errors and unavailable servers are not logged."""
+        """Do not log user errors and unavailable servers."""
         if not isinstance(value, TableTopicError) or status_of(value) == 500:
             super().log_exception(typ, value, tb)
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
-        """The status that the error deserves."""
+        """Send the status that fits the error."""
         error = (kwargs.get("exc_info") or (None, None))[1]
         super().send_error(status_of(error) if isinstance(error, TableTopicError) else status_code, **kwargs)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """The message, for people."""
+        """Write the message, for people."""
         error = (kwargs.get("exc_info") or (None, None))[1]
         if isinstance(error, TableTopicError):
             message = str(error)
@@ -102,7 +102,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
 
 
 def status_of(error: TableTopicError) -> int:
-    """The HTTP status according to who has to act."""
+    """The HTTP status, according to who has to act."""
     return next(status for kind, status in _STATUS if isinstance(error, kind))
 
 
@@ -115,13 +115,13 @@ _TYPES: Mapping[Kind, type] = {
 
 
 def path_names(path: str) -> list[str]:
-    """Names of the arguments that a route's path holds."""
+    """Names of the arguments in a route's path."""
     return re.findall(r"{(\w+)}", path)
 
 
 @cache
 def model_of(operation: Operation) -> type[BaseModel]:
-    """What a request carries beside its path: in the query if it reads, in the body if it changes."""
+    """What a request contains besides its path: in the query if it reads, in the body if it changes."""
     assert operation.route is not None, operation.name
     in_path = path_names(operation.route.path)
     fields: dict[str, Any] = {
@@ -149,7 +149,7 @@ def read_arguments(
     """The arguments of a request by name; no body counts as an empty object.
 
     Raises:
-        UsageError: it is no JSON, or not what the operation takes; the message names the key.
+        UsageError: it is not JSON, or not what the operation accepts; the message names the key.
     """
     assert operation.route is not None, operation.name
     model = model_of(operation)
@@ -171,12 +171,12 @@ def read_arguments(
 
 
 _API = "tabletopic/api/"
-# The way of an operation that does not end with a thread's result.
+# Implementations of operations that do not end with a thread's result.
 Answer = Callable[[Handler, dict[str, Any]], Awaitable[None]]
 
 
 async def _overview(handler: Handler, _: dict[str, Any]) -> None:
-    """From the cache; the first one waits for it."""
+    """Respond from the cache; the first request waits for it."""
     handler.answer(handler.backend.known() or await handler.call(handler.backend.first_overview))
 
 
@@ -194,7 +194,7 @@ _OWN: dict[str, Answer] = {"overview": _overview, "quickstart": _quickstart, "da
 
 
 def _answer_of(operation: Operation) -> Answer:
-    """Do the operation, then answer with its result, with what has begun, or with nothing."""
+    """Run the operation, then respond with its result, with what has begun, or without a body."""
     route = operation.route
     assert route is not None, operation.name
 

@@ -1,7 +1,7 @@
 """What the sidebar starts and stops: the local stack, a headless host, and sample events.
 
-The headless host is ``tabletopic serve`` as this server's child. It outlives kernels, and ends with the
-server: asked when that stops, else by itself when its parent is gone.
+The headless host is ``tabletopic serve`` as a child of this server. It outlives kernels and ends with the
+server: on request when that stops, otherwise by itself when its parent has ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Doing:
 
 
 class Servers:
-    """Starts and stops the local stack of the settings in force. One thing at a time; any thread may ask."""
+    """Starts and stops the local stack of the current settings. One action at a time; any thread may call."""
 
     def __init__(self, in_force: SettingsInForce) -> None:
         self._in_force = in_force
@@ -50,17 +50,17 @@ class Servers:
 
     @property
     def doing(self) -> Doing:
-        """What is under way."""
+        """What is in progress."""
         with self._lock:
             return self._doing
 
     def start(self, done: Callable[[], None]) -> None:
         """Start the stack in a thread; ``done`` is called at the end. Does nothing if it is starting.
 
-        As after ``tabletopic up --detach``, the servers go on when the Jupyter server has ended.
+        As after ``tabletopic up --detach``, the servers keep running after the Jupyter server has ended.
 
         Raises:
-            ActionNeededError: the stack is being stopped, or is not wanted.
+            ActionNeededError: the stack is being stopped, or is not needed.
             SettingsError: the settings are wrong.
         """
         settings = self._in_force.settings()
@@ -74,13 +74,13 @@ class Servers:
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
     def stop(self, end_host: Callable[[], None] = lambda: None) -> None:
-        """Stop the hosts, then the stack, and wait for their end; the data stay.
+        """Stop the hosts, then the stack, and wait for their end; the data stays.
 
         Args:
-            end_host: ends the host that is not one of ``serve --detach``.
+            end_host: stops the host that was not started by ``serve --detach``.
 
         Raises:
-            ActionNeededError: it is just being started.
+            ActionNeededError: the stack is just being started.
             StackError: it cannot be stopped.
         """
         from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
@@ -143,14 +143,14 @@ def _detail(step: Step) -> str:
 
 
 class Sample:
-    """Sends click events in another process, as making them would block the server."""
+    """Sends click events in another process, as generating them would block the server."""
 
     def __init__(self, in_force: SettingsInForce) -> None:
         self._in_force = in_force
         self._child = Child("the program that sends sample events")
 
     def send(self, topic: str, count: int) -> None:
-        """Begin to send ``count`` events to ``topic``, as fast as it goes; it is made unless it is there.
+        """Start sending ``count`` events to ``topic``, as fast as possible; the topic is created if missing.
 
         Raises:
             NoServersError: there is no broker.
@@ -164,21 +164,21 @@ class Sample:
             raise ActionNeededError("sample events are still being sent: try again in a moment")
 
     def state(self) -> dict[str, str]:
-        """``sending``, ``failed`` with why as ``detail``, or ``idle``."""
+        """``sending``, ``failed`` with the reason as ``detail``, or ``idle``."""
         if self._child.pid is not None:
             return {"state": "sending", "detail": "sample events are being sent"}
         obituary = self._child.obituary()
         return {"state": "failed" if obituary else "idle", "detail": obituary or ""}
 
 
-# It loads its libraries, joins the group and takes its topics; Spark may start later.
+# It loads its libraries, joins the group and takes over its topics; Spark may start later.
 _YOUNG_S = 20.0
 _SERVE = (sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve")
 
 
 @dataclass
 class HeadlessHost:
-    """At most one; ``command`` is what runs it. ``stop_limit_s`` is for the last commits."""
+    """At most one; ``command`` runs it. ``stop_limit_s`` is the time for its last commits."""
 
     in_force: SettingsInForce
     command: list[str] = field(default_factory=lambda: [*_SERVE])
@@ -188,11 +188,11 @@ class HeadlessHost:
 
     @property
     def is_young(self) -> bool:
-        """Whether it was started just now, and may not have said anything of its topics yet."""
+        """Whether it was started just now, and may not have reported its topics yet."""
         return self.child.pid is not None and time.monotonic() - self._started_s < _YOUNG_S
 
     def start(self) -> None:
-        """Start it unless it runs; it needs some seconds until it has joined.
+        """Start it unless it runs; it takes some seconds to join.
 
         Raises:
             NoServersError: there is no broker to work with.
@@ -205,10 +205,10 @@ class HeadlessHost:
             self._started_s = time.monotonic()
 
     def start_if_alone(self, ids: list[str] | None = None) -> None:
-        """Start it unless some host, here or elsewhere, is live. Raises as ``start``.
+        """Start it unless some host, here or elsewhere, is live. Raises like ``start``.
 
         Args:
-            ids: the live hosts, where they are known: a broker that has just started takes seconds to say.
+            ids: the live hosts, if known: a broker that has just started takes seconds to report them.
         """
         if self.child.pid is not None:
             return
@@ -219,7 +219,7 @@ class HeadlessHost:
         """Let it commit staged files and end; waits for that.
 
         Raises:
-            ActionNeededError: it is not this server's, so it must be ended where it runs.
+            ActionNeededError: it is not this server's host, so it must be stopped where it runs.
         """
         if self.child.pid is None:
             others = self._others(live_hosts(self.in_force.workbench()))
@@ -234,7 +234,7 @@ class HeadlessHost:
         obituary, pid = self.child.obituary(), self.child.pid
         others = self._others(ids)
         own = [one for one in ids if one not in others]
-        if obituary is not None:  # the group counts on it for some seconds more
+        if obituary is not None:  # the group still counts it for some seconds
             state, detail, ids = ("running" if others else "failed"), obituary, others
         elif pid is not None:
             state = "running" if ids else "starting"
@@ -246,18 +246,19 @@ class HeadlessHost:
         return {"state": state, "detail": detail, "ids": ids}
 
     def _others(self, ids: list[str]) -> list[str]:
-        """Those that are not our child, dead or alive; a host's id is machine-pid-something."""
+        """Hosts other than our child, dead or alive; a host's id is machine-pid-something."""
         pid = self.child.last_pid()
         ours = re.compile(rf"{re.escape(socket.gethostname())}-{pid}-\w+")
         return [one for one in ids if pid is None or not ours.fullmatch(one)]
 
 
 def live_hosts(workbench: Workbench) -> list[str]:
-    """Ids of the live hosts; none where the broker, having just started, does not know its groups yet."""
+    """Ids of the live hosts; none while the broker, having just started, does not know its groups yet."""
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC  # noqa: PLC0415 - loads the Kafka client
 
     try:
-        # Every host makes it. Without, none has ever run, and a new broker takes up to 10 s to say so.
+        # Every host creates it. Without it none has ever run, and a new broker takes up to 10 s to report
+        # that.
         if SETTINGS_TOPIC not in workbench.broker.topics():
             return []
         return workbench.hosts()

@@ -1,4 +1,4 @@
-"""The settings in force, and the one workbench made of them."""
+"""The current settings, and the one workbench made from them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class NoServersError(RetryableError):
 class SettingsInForce:
     """The settings of this Jupyter server; read again each time, as users may edit them.
 
-    ``settings_file`` and ``state_dir`` are empty where the usual rules hold: the nearest ``tabletopic.toml``
-    upwards of the folder in which the server was started, and the folder that it names.
+    ``settings_file`` and ``state_dir`` are empty if the usual rules apply: the nearest ``tabletopic.toml`` in
+    or above the folder in which the server was started, and the folder that it names.
     """
 
     settings_file: str = ""
@@ -34,10 +34,10 @@ class SettingsInForce:
     _workbench: Workbench | None = field(default=None, repr=False)
 
     def settings(self) -> Settings:
-        """The settings in force.
+        """The current settings.
 
         Raises:
-            SettingsError: a line for everything that is wrong.
+            SettingsError: a line for each mistake.
         """
         return self._load().settings
 
@@ -46,13 +46,13 @@ class SettingsInForce:
         return load_settings(overrides, environ={**os.environ, **self.environment()})
 
     def kernel_environment(self) -> dict[str, str]:
-        """Variables by which a kernel in any folder finds what is in force here, as it is now.
+        """Variables by which a kernel in any folder finds the current settings and servers.
 
-        Without them it would look upwards of its notebook's folder, and find other settings and servers.
+        Without them it would search upwards from its notebook's folder, and find others.
         """
         try:
             loaded = self._load()
-        except SettingsError:  # the kernel says so itself
+        except SettingsError:  # the kernel reports it itself
             return self.environment()
         found = {"TABLETOPIC_STATE_DIR": str(Path(loaded.settings.state_dir).absolute())}
         if loaded.file is not None:
@@ -60,7 +60,7 @@ class SettingsInForce:
         return found
 
     def environment(self) -> dict[str, str]:
-        """Variables by which a child finds the same settings."""
+        """Variables by which a child process finds the same settings."""
         given: dict[str, str] = {}
         if self.settings_file:
             given["TABLETOPIC_CONFIG"] = str(Path(self.settings_file).expanduser().absolute())
@@ -72,7 +72,7 @@ class SettingsInForce:
         """The workbench: the same object until settings or servers change. Takes some ms; any thread.
 
         Raises:
-            NoServersError: there is none.
+            NoServersError: there are no servers.
         """
         from tabletopic_kernel.workbench.workbench import Workbench, find_servers  # noqa: PLC0415
 
@@ -81,7 +81,7 @@ class SettingsInForce:
             servers = find_servers(settings)
         except SettingsError as error:
             with self._lock:
-                self._workbench = None  # its clients would go on looking for a broker that was stopped
+                self._workbench = None  # its clients would keep looking for a broker that was stopped
             raise NoServersError(str(error)) from error
         with self._lock:
             held = self._workbench
@@ -94,5 +94,5 @@ class SettingsInForce:
 
 
 def names_all_servers(settings: Settings) -> bool:
-    """Whether the settings name broker, registry and catalog, so that no local stack is wanted."""
+    """Whether the settings name broker, registry and catalog, so that no local stack is needed."""
     return len(own_servers(settings)) == len(SECTIONS)

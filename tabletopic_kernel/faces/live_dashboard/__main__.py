@@ -11,7 +11,7 @@ from tabletopic_kernel.model.errors import TableTopicError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve as the arguments say; 1 where that cannot be done."""
+    """Serve according to the arguments; returns 1 if that is impossible."""
     parser = argparse.ArgumentParser(
         prog="python -m tabletopic_kernel.faces.live_dashboard",
         description="The live dashboard of the table topics.",

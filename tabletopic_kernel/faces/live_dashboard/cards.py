@@ -1,4 +1,4 @@
-"""The cards of a topic's page that are text: each a function of the view.
+"""The text cards of a topic's page: each a function of the view.
 
 Longer than other modules, as the cards of one page are compared with each other.
 """
@@ -150,7 +150,7 @@ def _period(kept: Retention) -> str:
 
 
 def notes(view: View, name: str) -> str:
-    """Errors with the next step; the first step, if there is nothing yet."""
+    """Errors with their next steps; the first step, if there is no data yet."""
     # Longer than other functions, as it is a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
     notes = [note(text, "bad") for text in view.troubles.values()]

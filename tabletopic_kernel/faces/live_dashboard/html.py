@@ -1,4 +1,4 @@
-"""HTML helpers of the pages; everything from outside is escaped here."""
+"""HTML helpers for the pages; everything from outside is escaped here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     UNKNOWN: ("muted", "the broker is unreachable"),
     "off": ("muted", "not enabled"),
 }
-# How a line or a mark looks, in characters, for the key above a plot.
+# What a line or a mark looks like, in characters, for the key above a plot.
 _SAMPLES = {
     "solid": "━━",
     "dashed": "╍╍",
@@ -63,7 +63,7 @@ def state_html(state: str) -> str:
 
 @dataclass(frozen=True)
 class Html:
-    """HTML that is escaped already."""
+    """HTML that is already escaped."""
 
     text: str
 
@@ -84,9 +84,9 @@ def table(
     right: Iterable[str] = (),
     long: Iterable[str] = (),
 ) -> str:
-    """A table that scrolls where it does not fit; ``right`` names columns of numbers, ``long`` of texts.
+    """A table that scrolls if it does not fit; ``right`` names columns of numbers, ``long`` of texts.
 
-    ``name`` is what screen readers call it.
+    ``name`` is its label for screen readers.
     """
     kinds = {**dict.fromkeys(right, "right"), **dict.fromkeys(long, "long")}
 
@@ -107,7 +107,7 @@ def table(
 
 
 def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ()) -> str:
-    """Name, value and a remark of each figure, as tiles; those named in ``wide`` have room for long words."""
+    """Name, value and remark of each figure, as tiles; those in ``wide`` have room for long words."""
     tiles = "".join(
         ('<div class="wide">' if name in wide else "<div>")
         + f"<dt>{escape(name)}</dt><dd><span>{cell(value)}</span>"
@@ -119,7 +119,7 @@ def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ())
 
 
 def message_html(text: str) -> str:
-    """A message with what to do next in the dashboard's words; ``…`` between backquotes is code."""
+    """A message with next steps in the dashboard's words; text in backquotes is code."""
     pieces = for_face(text, Face.DASHBOARD).split("`")
     return "".join(f"<code>{escape(one)}</code>" if at % 2 else escape(one) for at, one in enumerate(pieces))
 
@@ -132,7 +132,7 @@ def note(text: Cell, kind: str = "") -> str:
 
 
 def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ()) -> str:
-    """A card's title and, in words, what its plot or table shows now: the plot's text alternative.
+    """A card's title and a summary of its plot or table: the plot's text alternative.
 
     ``key`` has (name, colour, dash or marker) of the plot's lines.
     """
@@ -140,7 +140,7 @@ def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ())
 
 
 def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
-    """Which line of a plot is which; nothing where there are none to tell apart."""
+    """Which line of a plot is which; empty if there is nothing to distinguish."""
     named = "".join(
         f'<span aria-hidden="true" style="color:{colour}">{_SAMPLES.get(shape, "━━")}</span> '
         f'<span class="name">{escape(name)}</span> '
@@ -150,7 +150,7 @@ def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
 
 
 def moment(at_ms: int, zone: tzinfo) -> Html:
-    """A moment as a clock in ``zone`` shows it."""
+    """A time as shown by a clock in ``zone``."""
     at = datetime.fromtimestamp(at_ms / 1000, zone)
     return Html(f'<time datetime="{at.isoformat(timespec="seconds")}">{at:%Y-%m-%d %H:%M:%S}</time>')
 
@@ -166,7 +166,7 @@ class Part:
         )
 
     def show(self, html: str) -> None:
-        """Show this."""
+        """Show this HTML."""
         if self.pane.object != html:
             self.pane.object = html
 

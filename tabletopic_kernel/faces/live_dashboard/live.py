@@ -1,6 +1,6 @@
 """The progress record of this process: maintained by a few threads, read by all sessions.
 
-The control topic tells what happens now, and the past from the newest to the oldest.
+The control topic is read for current events, and for the past from the newest to the oldest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Servers, Workbench, find_servers
 
 Take = Callable[[list[ControlEvent]], None]
-# Of the last minutes heartbeats count too: they tell who is alive and what is staged.
+# For the last minutes heartbeats count too: they show who is alive and what is staged.
 _RECENT_MS = 120_000
 _CHUNK = 20_000
 _READ_AGAIN_S = 1.0
@@ -37,14 +37,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Log:
-    """Offsets of the control topic: its first one, and where the part begins that is read at once."""
+    """Offsets of the control topic: its first one, and the start of the part that is read at once."""
 
     first: int
     recent: int
 
 
 def find_log(properties: Mapping[str, str]) -> Log:
-    """Where the control topic begins; raises RetryableError where it cannot be had."""
+    """Where the control topic begins; raises RetryableError if that is unavailable."""
     with _reader(properties) as reader:
         first, end = reader.bounds(CONTROL_TOPIC, 0)
         recent = reader.offset_at(CONTROL_TOPIC, 0, now_ms() - _RECENT_MS)
@@ -52,7 +52,7 @@ def find_log(properties: Mapping[str, str]) -> Log:
 
 
 def follow(properties: Mapping[str, str], log: Log, take: Take, over: threading.Event) -> None:
-    """Read what is recent and go on until ``over``, also over outages; ``take`` gets events in batches."""
+    """Read recent events and continue until ``over``, across outages; ``take`` gets events in batches."""
     offset = log.recent
     while not over.is_set():
         try:
@@ -75,7 +75,7 @@ def recall(
 ) -> None:
     """Read what ``follow`` does not, chunk by chunk from the newest to the oldest, without heartbeats.
 
-    ``report`` gets the share that is read, 0 to 1.
+    ``report`` gets the share already read, 0 to 1.
     """
     upper = log.recent
     while upper > log.first and not over.is_set():
@@ -93,13 +93,13 @@ def recall(
 
 
 def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:
-    """Events of the offsets from ``lower`` to before ``upper``, without heartbeats: commits say as much."""
+    """Events from offset ``lower`` to before ``upper``, without heartbeats: commits contain as much."""
     batches = reader.read_range(CONTROL_TOPIC, {0: lower}, {0: upper}, lambda: not over.is_set())
     return _events([one for batch in batches for one in batch if not is_heartbeat(one.value() or b"")])
 
 
 def _reader(properties: Mapping[str, str]) -> Reader:
-    # Small queues: the past is read once, and memory stays bounded while it is.
+    # Small queues: the past is read once, with bounded memory.
     small = {"queued_max_messages_kbytes": 8192, "fetch_error_backoff_ms": 200}
     return Reader(properties, "tabletopic-dashboard", **small)
 
@@ -109,7 +109,7 @@ def _events(messages: Sequence[Message]) -> list[ControlEvent]:
 
 
 _TICK_S = 1.0
-_IDLE_TICK_S = 5.0  # nobody looks; the end offsets are still wanted for the history
+_IDLE_TICK_S = 5.0  # nobody watches; the history still needs end offsets
 _AGAIN_S = 2.0
 LoadSettings = Callable[[], Settings]
 
@@ -124,18 +124,18 @@ class Live:
         self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
 
     def start(self) -> Live:
-        """Begin; returns at once."""
+        """Start; returns at once."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End all threads, which takes as long as a question that is under way."""
+        """End all threads, which takes as long as a request in progress."""
         self._stop.set()
         self._thread.join()
 
     @contextmanager
     def look(self) -> Iterator[View]:
-        """Everything as of now; nothing changes as long as the block is open, so keep it short."""
+        """Everything as of now; nothing changes while the block is open, so keep it short."""
         known = self.known
         with known.lock:
             yield View(
@@ -156,12 +156,12 @@ class Live:
             self.known.watched[topic] += 1
 
     def unwatch(self, topic: str) -> None:
-        """It was closed."""
+        """A page of this topic was closed."""
         with self.known.lock:
             self.known.watched[topic] -= 1
 
     def replay(self, topic: str) -> str:
-        """Let the topic's host replay its dead letters; waits, and returns the outcome as text."""
+        """Have the topic's host replay its dead letters; waits, and returns the outcome as text."""
         try:
             outcome = Workbench(self._load_settings()).replay(topic)
         except (TableTopicError, KafkaException) as error:
@@ -184,7 +184,7 @@ class Live:
             self._serve(workbench)
 
     def _serve(self, workbench: Workbench) -> None:
-        """One set of servers, until others are to be used."""
+        """Work with one set of servers, until the settings lead to others."""
         over = threading.Event()
         threads = [
             threading.Thread(target=task, args=(workbench, over), name=name, daemon=True)
@@ -204,7 +204,7 @@ class Live:
             thread.join()
 
     def _moved(self, servers: Servers) -> bool:
-        """Whether the settings lead to other servers now; not while they lead to none: they may come back."""
+        """Whether the settings now lead to other servers; not while they lead to none: they may come back."""
         try:
             found = find_servers(self._load_settings())
         except TableTopicError as error:
@@ -241,7 +241,7 @@ class Live:
         while not over.is_set():
             try:
                 if not polls.step(time.monotonic(), now_ms()):
-                    over.set()  # another cluster answers at this address
+                    over.set()  # another cluster responds at this address
                     return
                 self.known.trouble("broker", None)
             except (TableTopicError, KafkaException) as error:

@@ -1,4 +1,4 @@
-"""Figures in the page's colours; their data follow the record by sending only what changed."""
+"""Figures in the page's colours; their data follows the record by sending only changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bokeh.plotting import figure
 from tabletopic_kernel.faces.live_dashboard.theme import DASHES, Palette
 from tabletopic_kernel.model.progress.charts import Columns, Numbers
 
-# Bokeh's own formatters know UTC alone; people read their clock.
+# Bokeh's own formatters only support UTC; people read their own clock.
 _CLOCK = """
 const moment = new Date(%s), day = 86400000, pad = (n) => String(n).padStart(2, '0');
 const minutes = pad(moment.getHours()) + ':' + pad(moment.getMinutes());
@@ -54,9 +54,9 @@ HEIGHT_PX = 220
 
 @dataclass(frozen=True)
 class Change:
-    """How one state of a source's columns becomes the next: patches first, then rows at the end.
+    """How one state of a source's columns becomes the next: patches first, then rows appended.
 
-    ``rows`` is how many there are afterwards; older ones roll over. ``replace``: nothing of it is kept.
+    ``rows`` is the number of rows afterwards; older ones roll over. ``replace``: nothing is kept.
     """
 
     patches: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Change:
 
 
 def change(old: Mapping[str, list[float]], new: Mapping[str, list[float]]) -> Change:
-    """What must be sent so that ``old`` becomes ``new``; rows are known by their column ``at``."""
+    """What must be sent to turn ``old`` into ``new``; rows are identified by their column ``at``."""
     before, after = old["at"], new["at"]
     rows = len(after)
     dropped = before.index(after[0]) if after and after[0] in before else len(before)
@@ -91,7 +91,7 @@ def change(old: Mapping[str, list[float]], new: Mapping[str, list[float]]) -> Ch
 
 
 def follow(source: ColumnDataSource, columns: Columns) -> None:
-    """Bring a source in step with its columns; sends nothing where nothing changed."""
+    """Update a source to its columns; sends nothing if nothing changed."""
     new = {name: [nan if one is None else float(one) for one in values] for name, values in columns.items()}
     found = change({name: list(values) for name, values in source.data.items()}, new)
     if found.replace:
@@ -108,8 +108,8 @@ def follow(source: ColumnDataSource, columns: Columns) -> None:
 class Plot:
     """A figure over time, the source behind it, and (name, colour, dash or marker) of each line.
 
-    A page makes its figures once: models that are made while it is open can reach the browser after what
-    refers to them. So lines that come later have their places from the beginning, and get names.
+    A page creates its figures once: models created while it is open can reach the browser after what refers
+    to them. So places for later lines exist from the beginning, and get their names later.
     """
 
     figure: Any
@@ -123,7 +123,7 @@ class Plot:
         follow(self.source, columns)
 
     def show_lines(self, at: Numbers, lines: Mapping[str, Numbers]) -> None:
-        """Draw these lines by name, one in each place; places beyond them stay empty."""
+        """Draw these lines by name, one per place; extra places stay empty."""
         places = [name for name in self.source.data if name != "at"]
         unknown: Numbers = [None] * len(at)
         values = [*lines.values(), *([unknown] * (len(places) - len(lines)))]
@@ -138,12 +138,12 @@ class Plot:
 
 
 def recent(window_ms: int) -> DataRange1d:
-    """A time axis that shows the last ``window_ms`` of what is drawn; plots that share it move together."""
+    """A time axis for the last ``window_ms`` of the plotted data; plots that share it move together."""
     return DataRange1d(follow="end", follow_interval=window_ms, range_padding=0.01)
 
 
 def fixed(first_ms: int, last_ms: int) -> Range1d:
-    """A time axis from one moment to another."""
+    """A time axis between two times."""
     return Range1d(start=first_ms, end=last_ms)
 
 
@@ -163,12 +163,12 @@ def time_plot(
     Args:
         colours: the page's.
         y_title: what the axis shows, with its unit.
-        columns: (column, what it is called) of each line.
-        time_axis: what it shows, of ``recent`` or ``fixed``.
-        title: what screen readers call it; the text that people see stands above it.
+        columns: (column, label) of each line.
+        time_axis: from ``recent`` or ``fixed``.
+        title: for screen readers; the visible title is above the plot.
         kind: ``line`` or ``dots``.
         unit: ``count`` or ``bytes``, for the ticks.
-        height_px: of the whole figure.
+        height_px: height of the whole figure.
     """
     fig = figure(
         height=height_px,
@@ -210,7 +210,7 @@ def time_plot(
 
 
 def _line(index: int, colours: Palette, kind: str) -> tuple[str, str]:
-    """Colour of a line, and its dash or marker: they differ in both."""
+    """Colour of a line, and its dash or marker: lines differ in both."""
     colour = colours.series[index % len(colours.series)]
     return colour, ("circle", "x")[index % 2] if kind == "dots" else DASHES[index % len(DASHES)]
 
@@ -235,7 +235,7 @@ def _colour(fig: Any, colours: Palette) -> None:
 
 
 def lines_plot(colours: Palette, y_title: str, places: int, **more: Any) -> Plot:
-    """A plot with places for so many lines; see ``Plot.show_lines`` and ``time_plot``."""
+    """A plot with places for this many lines; see ``Plot.show_lines`` and ``time_plot``."""
     plot = time_plot(colours, y_title, [(f"line{at}", "") for at in range(places)], **more)
     plot.key = []
     return plot

@@ -24,7 +24,7 @@ _UNHEARD_S = 15.0
 _AGAIN_S = 30.0
 _HEALTH_S = 15.0  # reads all manifests of the head
 _METADATA_S = 1.0  # a table with thousands of snapshots takes a while to read
-_SAMPLES = 40  # moments of a window whose end offsets are looked up in the topic's own timestamps
+_SAMPLES = 40  # times per window whose end offsets are looked up by the topic's own timestamps
 
 
 class _Every:
@@ -34,7 +34,7 @@ class _Every:
         self._next: dict[str, float] = {}
 
     def due(self, what: str, seconds: float, now: float) -> bool:
-        """Whether it is; counts as done then."""
+        """Whether it is due; if so, counts as done."""
         if now < self._next.get(what, 0.0):
             return False
         self._next[what] = now + seconds
@@ -42,7 +42,7 @@ class _Every:
 
 
 class BrokerPolls:
-    """Questions to the broker. One thread alone uses it."""
+    """Queries of the broker. Only one thread uses it."""
 
     def __init__(self, workbench: Workbench, known: Known) -> None:
         self._workbench = workbench
@@ -52,9 +52,9 @@ class BrokerPolls:
         self._recalled: set[str] = set()
 
     def step(self, now: float, now_ms: int) -> bool:
-        """Ask what is due; False when this is no longer the cluster that it was.
+        """Run the queries that are due; False if this is no longer the same cluster.
 
-        Raises RetryableError or KafkaException when the broker does not answer.
+        Raises RetryableError or KafkaException if the broker does not respond.
         """
         broker, known = self._workbench.broker, self._known
         if self._every.due("cluster", _CLUSTER_S, now):
@@ -99,7 +99,7 @@ class BrokerPolls:
             self._known.record.observe_oldest(now_ms, {topic: oldest.get(topic) for topic in behind})
 
     def _ask_details(self, topic: str, ends: Mapping[int, int], now: float, now_ms: int) -> None:
-        """Query what only the page of a topic shows."""
+        """Query what only a topic's page shows."""
         if self._every.due(f"retention {topic}", _RETENTION_S, now):
             config = self._workbench.broker.topic_config(topic)
             found = Retention(
@@ -114,7 +114,7 @@ class BrokerPolls:
             self._recall_ends(topic, list(ends), now_ms)
 
     def _recall_ends(self, topic: str, partitions: list[int], now_ms: int) -> None:
-        """The end offsets of before this process began, so that the lag of then can be drawn."""
+        """Look up end offsets from before this process began, to draw the lag of that time."""
         with self._known.lock:
             history = self._known.record.topic(topic).history
             moments = moments_without_ends(history, list(WINDOWS_MS.values()), now_ms, _SAMPLES)
@@ -122,14 +122,14 @@ class BrokerPolls:
         for at_ms in reversed(moments):
             try:
                 samples[at_ms] = self._workbench.broker.offsets_at(topic, partitions, at_ms)
-            except UsageError:  # the topic is gone meanwhile
+            except UsageError:  # the topic was deleted in the meantime
                 return
         with self._known.lock:
             self._known.record.recall_ends(topic, samples)
 
 
 class TablePolls:
-    """Questions to the catalogs, for topics whose page is open or that no host tells of."""
+    """Queries of the catalogs, for topics with an open page or without a reporting host."""
 
     def __init__(self, workbench: Workbench, known: Known) -> None:
         self._workbench = workbench
@@ -140,7 +140,7 @@ class TablePolls:
         self._recalled: set[str] = set()
 
     def step(self, now: float, now_ms: int) -> None:
-        """Ask what is due. Raises the error of a catalog that does not answer, after all were asked."""
+        """Run the queries that are due. Raises the error of an unresponsive catalog after all were tried."""
         errors: dict[str | None, TableTopicError] = {}
         self._ask_unheard(now, now_ms, errors)
         for topic in self._known.watched_topics():
@@ -154,7 +154,7 @@ class TablePolls:
     def _ask(
         self, desired: DesiredTopic, errors: dict[str | None, TableTopicError], ask: Callable[[], None]
     ) -> None:
-        """Ask a catalog of a topic, unless it has not answered just now."""
+        """Query a catalog about a topic, unless it has just failed to respond."""
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs half a second
 
         name = desired.settings.catalog
@@ -167,7 +167,7 @@ class TablePolls:
             errors[name] = error
 
     def _catalog(self, name: str | None) -> Catalog:
-        """A catalog of this thread's own."""
+        """A catalog object of this thread's own."""
         if name not in self._catalogs:
             self._catalogs[name] = self._workbench.open_catalog(name)
         return self._catalogs[name]
@@ -177,7 +177,7 @@ class TablePolls:
         known = self._known
         with known.lock:
             if known.history_read < 1.0:
-                return  # an event may still tell of them
+                return  # an event may still report them
             desired_topics = dict(known.desired_topics or {})
             topics = [known.record.topic(name) for name in desired_topics]
             unknown = [one.topic for one in topics if one.progress is None]
@@ -206,7 +206,7 @@ class TablePolls:
             recall = known.history_read >= 1.0 and topic not in self._recalled
             first = known.record.topic(topic).first_commit
         changed = self._shown.get(topic, -1) != newest
-        # Others commit too, and no event tells of it.
+        # Others commit too, and no event reports that.
         if not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
             return
         if not self._every.due(f"table {topic}", _METADATA_S, now):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.faces.live_dashboard.live import LoadSettings
 
 _WATCH_PARENT_S = 1.0
-# A browser tab whose connection breaks for a moment finds its page again.
+# A browser tab whose connection breaks briefly finds its page again.
 _KEEP_UNUSED_MS = 60_000
 
 
@@ -46,18 +46,18 @@ def serve(
 
     Args:
         place: where to listen.
-        ready: told the URL, or the socket's path, as soon as it answers.
-        parent_pid: ends with this process, however that one ends.
-        load: reads the settings; without, the nearest file's and the environment's.
+        ready: called with the URL, or the socket's path, as soon as it responds.
+        parent_pid: end with this process, however that one ends.
+        load: reads the settings; by default the nearest file's and the environment's.
 
     Raises:
-        UsageError: the port or the socket cannot be had.
+        UsageError: the port or the socket is unavailable.
     """
-    os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is asked of the internet
+    os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is loaded from the internet
     import panel as pn  # noqa: PLC0415 - two seconds
     from tornado.ioloop import IOLoop  # noqa: PLC0415 - the same
 
-    # The pages too: the first one is to be there as soon as the others.
+    # Load the pages too: the first one should be as fast as the others.
     from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415, F401 - the same
     from tabletopic_kernel.faces.live_dashboard import session  # noqa: PLC0415 - the same
 
@@ -89,11 +89,11 @@ def serve(
 
 
 def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
-    """A server of the pages at ``place``; raises UsageError where that is taken."""
+    """A server of the pages at ``place``; raises UsageError if that is in use."""
     from panel.io.server import get_server  # noqa: PLC0415 - two seconds
 
-    # Whoever reaches the socket was let through by its owner, the proxy before it checks login and origin.
-    # On a port, a page of another site must not read along.
+    # Whoever reaches the socket was admitted by its owner, the proxy, which checks login and origin. On a
+    # port, pages of other sites must not read along.
     more: dict[str, Any] = (
         {"unix_socket": place.unix_socket, "allow_websocket_origin": ["*"]}
         if place.unix_socket
@@ -108,7 +108,7 @@ def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
             f"cannot listen at {place.unix_socket or f'127.0.0.1:{place.port}'}: {error.strerror}; "
             "choose another with --port, or 0 for a free one"
         ) from error
-    if not place.unix_socket:  # else the proxy says who may frame the pages
+    if not place.unix_socket:  # otherwise the proxy says who may frame the pages
         server._tornado.add_transform(_Guarded)
     return server
 
@@ -135,7 +135,7 @@ def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any
 
 
 def _end_with(parent_pid: int, stop: Callable[[], None]) -> None:
-    """Call ``stop`` when the process is gone; a pid that is used again is another process."""
+    """Call ``stop`` when the process has ended; a reused pid counts as another process."""
     import psutil  # noqa: PLC0415 - the other ways to start need none
 
     with contextlib.suppress(psutil.NoSuchProcess):

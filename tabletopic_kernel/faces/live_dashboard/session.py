@@ -14,18 +14,18 @@ from tabletopic_kernel.faces.live_dashboard.live import Live, LoadSettings
 from tabletopic_kernel.faces.live_dashboard.theme import MADE, first_look, palette
 from tabletopic_kernel.workbench.config import load_settings
 
-# A commit is to be seen within 2 s of its event; all topics together cost more to look at than one.
+# A commit should be visible within 2 s of its event; all topics together cost more to poll than one.
 _LOOK_AT_TOPIC_MS, _LOOK_AT_ALL_MS = 500, 1_000
-# Figures take half a second to make: that is done while the browser, which has its answer, loads the scripts.
+# Figures take half a second to create: that happens while the browser, which has its response, loads scripts.
 _AFTER_ANSWER_MS = 20
 _live: Live | None = None
 _live_lock = threading.Lock()
 
 
 def live(load: LoadSettings | None = None) -> Live:
-    """The process's one reader, started when first asked for.
+    """The process's one reader, started on first use.
 
-    ``load`` reads the settings, now and whenever servers have to be found again; without, the nearest
+    ``load`` reads the settings, now and whenever servers have to be found again; by default the nearest
     file's and the environment's.
     """
     global _live  # noqa: PLW0603 - one for each process: every session looks at the same record
@@ -36,14 +36,14 @@ def live(load: LoadSettings | None = None) -> Live:
 
 
 def argument(name: str) -> str:
-    """An argument of the page's URL; empty where it is missing."""
+    """An argument of the page's URL; empty if missing."""
     given = pn.state.session_args.get(name, [b""])[0]
     return str(given.decode("utf-8", "replace"))
 
 
 def open_page() -> Any:
-    """This session's page: of the topic that the URL names, else the overview."""
-    # Not at the top: pages import Panel, and what they show is wanted without it too.
+    """This session's page: of the topic in the URL, or the overview."""
+    # Imported late: pages import Panel, but their content is used without it too.
     from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415
 
     name, theme = argument("topic"), argument("theme")
@@ -51,7 +51,7 @@ def open_page() -> Any:
     here: Any = pn.state.curdoc
 
     def link(other: str) -> str:
-        """Where the page of a topic is, or (empty) the overview."""
+        """The address of a topic's page, or (empty) of the overview."""
         arguments = {"topic": other, "theme": theme if theme == colours.name else ""}
         return "?" + urlencode({key: value for key, value in arguments.items() if value})
 
@@ -84,7 +84,7 @@ def open_page() -> Any:
 
 
 def _set_zone(page: Any) -> None:
-    """The browser's time zone, which it tells a moment after the page is open."""
+    """Use the browser's time zone, which arrives shortly after the page is open."""
     zone = pn.state.browser_info.timezone if pn.state.browser_info else None
     if zone and hasattr(page, "zone") and str(page.zone) != zone:
         with contextlib.suppress(ZoneInfoNotFoundError, ValueError):

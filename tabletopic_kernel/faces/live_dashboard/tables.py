@@ -1,4 +1,4 @@
-"""Figures from the metadata of a table, for the pages; reads no data."""
+"""Figures from a table's metadata, for the pages; reads no data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def facts_of(table: Table, catalog: str | None = None) -> TableFacts:
 
 
 def commits_of(table: Table, before: int | None) -> list[tuple[Commit, Offsets]]:
-    """Commits of records that the snapshots tell of, numbered below ``before`` (None: all of them).
+    """Commits of records found in the snapshots, numbered below ``before`` (None: all of them).
 
     Each with the ledger after it.
     """

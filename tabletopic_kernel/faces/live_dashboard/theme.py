@@ -1,6 +1,6 @@
 """Colours and type of the pages, light and dark, and what a page shows immediately.
 
-That is its beginning as plain HTML, before four megabytes of scripts are there.
+The latter is its beginning as plain HTML, before four megabytes of scripts are loaded.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Palette:
-    """One theme. ``series`` are colours that people with any kind of colour vision tell apart.
+    """One theme. ``series`` are colours distinguishable with any kind of colour vision.
 
-    Text has a contrast of 4.5 : 1 or more on ``page`` and on ``card``, lines one of 3 : 1.
+    Text has a contrast of at least 4.5 : 1 on ``page`` and on ``card``, lines of at least 3 : 1.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Palette:
     series: tuple[str, ...]
 
 
-# After Okabe and Ito; each theme has those that stand out on its background.
+# After Okabe and Ito; each theme has the colours that stand out on its background.
 LIGHT = Palette(
     name="default",
     page="#f4f5f7",
@@ -56,12 +56,12 @@ DARK = Palette(
     bad="#ff8f85",
     series=("#56b4e9", "#e69f00", "#2fc49b", "#e58fc1", "#f0e442", "#ff8a5c", "#b3a5ff", "#bdbdbd"),
 )
-# Beyond colour: lines differ by their dashes too.
+# In addition to colour, lines differ by their dashes.
 DASHES = ("solid", "solid", "dashed", "dashed", "dotted", "dotted", "dotdash", "dashdot")
 
 
 def palette(name: str) -> Palette:
-    """The theme of this name; light for any other."""
+    """The theme with this name; light for any other."""
     return DARK if name == DARK.name else LIGHT
 
 
@@ -76,7 +76,7 @@ body {{ padding: 0 12px 24px 12px; }}
 
 
 def part_css(colours: Palette) -> str:
-    """Style of our own HTML inside a component, which no style of the page reaches."""
+    """Style of our own HTML inside a component, which the page's styles do not reach."""
     return f"""
 :host {{ color: {colours.text}; font-family: inherit; font-size: 14px; line-height: 1.4; }}
 h1 {{ font-size: 20px; margin: 12px 0 0 0; }}
@@ -115,7 +115,7 @@ code {{ background: {colours.page}; padding: 1px 4px; border-radius: 3px; }}
 
 
 def card_styles(colours: Palette, width_px: int | None) -> dict[str, str]:
-    """Inline style of a card; with ``width_px`` it stands beside others as long as each has so much."""
+    """Inline style of a card; with ``width_px`` cards stand side by side while each has that much room."""
     card = {
         "background": colours.card,
         "border": f"1px solid {colours.grid}",
@@ -129,7 +129,7 @@ def card_styles(colours: Palette, width_px: int | None) -> dict[str, str]:
 
 
 def table_css(colours: Palette) -> str:
-    """Style of the table of topics, beside ``part_css``."""
+    """Style of the table of topics, in addition to ``part_css``."""
     return f"""
 .scroll {{ max-height: 560px; background: {colours.card}; border: 1px solid {colours.grid};
   border-radius: 6px; }}
@@ -151,11 +151,11 @@ tbody tr:not(.below):hover > * {{ background: {colours.page}; }}
 """
 
 
-# Class of the page's outermost component, as soon as that has its content.
+# Class of the page's outermost component once that has its content.
 MADE = "made"
-# Scripts and their styles come last, as a browser paints nothing below those that it still waits for.
-# The beginning has the style of a component, and is taken away when the components are there: were it hidden,
-# whoever looks for a text would find it twice.
+# Scripts and their styles come last, as a browser paints nothing below those it still waits for. The
+# beginning has a component's style, and is removed when the components exist: if it were only hidden, a text
+# search would find everything twice.
 _TEMPLATE = """
 {% block title %}{{ page_title | e }}{% endblock %}
 {% block css_resources %}
@@ -185,14 +185,14 @@ new MutationObserver((_, watch) => {
 
 
 def first_look(document: Any, title: str, opening: str, colours: Palette) -> None:
-    """Let the page of a Bokeh document have this title, which is text, and begin with this HTML."""
+    """Give the page of a Bokeh document this title, which is text, and let it begin with this HTML."""
     document.template = _TEMPLATE
     document.template_variables.update(
         page_title=title,
         opening=opening,
         page_style=page_css(colours),
         part_style=part_css(colours),
-        apple_icon="",  # Panel would have the browser ask for the page again, as an icon
-        # Panel looks for it beside the page, where a server with one page at its root has none.
+        apple_icon="",  # Panel would have the browser request the page again, as an icon
+        # Panel expects it beside the page, where a server with one page at its root has none.
         app_favicon="static/extensions/panel/images/favicon.ico",
     )

@@ -1,6 +1,6 @@
-"""The input of a page: the progress record and related state, at one moment.
+"""The input of a page: the progress record and related state, at one point in time.
 
-What is known of broker, tables and control topic is written by a few threads and read by every page.
+A few threads write what is known about broker, tables and control topic, and every page reads it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, Topi
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 
-if TYPE_CHECKING:  # PyIceberg costs half a second
+if TYPE_CHECKING:  # PyIceberg takes half a second
     from tabletopic_kernel.table.health import TableHealth
 
-UNKNOWN = "unknown"  # a state: nobody who could tell can be asked
+UNKNOWN = "unknown"  # a state: nobody who knows can be asked
 
 
 @dataclass(frozen=True)
 class SnapshotFacts:
-    """One snapshot of a table. ``records`` is how far the ledger is, all partitions together."""
+    """One snapshot of a table. ``records`` is the ledger's progress, over all partitions."""
 
     snapshot_id: int
     at_ms: int
@@ -36,14 +36,14 @@ class SnapshotFacts:
     added_files: int
     added_bytes: int
     total_rows: int
-    commit_number: int | None  # None: somebody else made the snapshot
+    commit_number: int | None  # None: another program's snapshot
     epoch: int | None
     records: int | None
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a table's metadata says; ``snapshots`` newest first, cut to the last ones."""
+    """Figures from a table's metadata; ``snapshots`` newest first, only the last ones."""
 
     table: str
     rows: int
@@ -66,8 +66,8 @@ class Retention:
 class View:
     """Everything that pages show. The record is shared: hold its owner's lock.
 
-    ``desired_topics`` None: not known yet. ``troubles``: what does not answer, by name, with what to do next.
-    ``history_read``: share of the control topic that is read, 0 to 1.
+    ``desired_topics`` None: not known yet. ``troubles``: what does not respond, by name, with the next step.
+    ``history_read``: share of the control topic already read, 0 to 1.
     """
 
     record: Record
@@ -85,7 +85,7 @@ class View:
         return (self.desired_topics or {}).get(topic)
 
     def topic(self, name: str) -> TopicRecord:
-        """The record of a topic, empty where nothing is known."""
+        """The record of a topic, empty if nothing is known."""
         return self.record.topics.get(name) or TopicRecord(name)
 
     def state(self, name: str) -> str:
@@ -123,7 +123,7 @@ class Known:
     watched: Counter[str] = field(default_factory=Counter)  # sessions by topic; "" is the overview
 
     def trouble(self, what: str, error: Exception | None) -> None:
-        """Something does not respond, or (None) responds again."""
+        """Note that something does not respond, or (None) responds again."""
         with self.lock:
             if error is None:
                 self.troubles.pop(what, None)
@@ -143,7 +143,7 @@ class Known:
             self.record.fold(events)
 
     def read(self, share: float) -> None:
-        """The share of the control topic's history that is read."""
+        """Set the share of the control topic's history already read."""
         with self.lock:
             self.history_read = share
 
@@ -159,5 +159,5 @@ class Known:
 
 
 def words(error: Exception) -> str:
-    """What an error of ours, or of the broker's client, says."""
+    """The text of an error of ours, or of the broker's client."""
     return redact(error.args[0].str() if isinstance(error, KafkaException) else str(error))

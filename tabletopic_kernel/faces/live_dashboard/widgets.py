@@ -35,7 +35,7 @@ class ReplayBox:
         self.panel = pn.Column(self.button, self._said.pane, margin=0, sizing_mode="stretch_width")
 
     def show(self, waiting: int) -> None:
-        """``waiting`` dead letters are in the table."""
+        """Show that ``waiting`` dead letters are in the table."""
         running = self._under_way is not None and not self._under_way.done()
         self.button.visible = self._replay is not None and (waiting > 0 or running)
         self.button.disabled = running
@@ -85,7 +85,7 @@ class TopicTable(JSComponent):
             self.changes = changed
 
     def _send_all(self, _: object = None) -> None:
-        """Also on the browser's request: it shows the table now, or got a change of an unknown topic."""
+        """Also at the browser's request: it shows the table now, or got a change for an unknown topic."""
         self.all = {"rows": list(self._shown.values()), "turn": self.all["turn"] + 1}
 
 

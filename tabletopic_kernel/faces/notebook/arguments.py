@@ -1,5 +1,4 @@
-"""Arguments of magics by argparse, made from operations; errors are one line, and help does not end the
-kernel.
+"""Arguments of magics by argparse, derived from operations; errors are one line, and help keeps the kernel.
 
 Each word of ``%topic`` is an operation, under its own name.
 """
@@ -27,19 +26,19 @@ class Parser(argparse.ArgumentParser):
     """Reports errors as UsageError."""
 
     def error(self, message: str) -> Never:
-        """Raise it in one line."""
+        """Raise the error in one line."""
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def parse(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | None:
-    """The arguments of a line; None if it asked for help, which is printed then.
+    """The arguments of a line; None if it asked for help, which is then printed.
 
     Raises:
         UsageError: with what is wrong.
     """
     try:
         words = shlex.split(line)
-    except ValueError as error:  # a quotation that is not closed
+    except ValueError as error:  # an unclosed quotation
         raise UsageError(f"{error} in: {line}") from None
     try:
         return parser.parse_args(words)
@@ -48,7 +47,7 @@ def parse(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | No
 
 
 def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None:
-    """Give a parser the arguments of an operation; completion finds what names them by ``names``."""
+    """Add an operation's arguments to a parser; completion finds what names them by ``names``."""
     for argument in operation.arguments_of(MAGIC):
         names = [argument.name] if argument.positional else argument.spellings
         action = parser.add_argument(*names, **_about(argument))
@@ -78,7 +77,7 @@ def _about(argument: Argument) -> dict[str, Any]:
 
 
 def _lower(text: str) -> str:
-    """A help text as argparse's own begin; a name keeps its capital."""
+    """A help text in argparse's own style; a name keeps its capital."""
     first = text.split(" ", 1)[0]
     return text if first[1:] != first[1:].lower() else text[:1].lower() + text[1:]
 
@@ -96,7 +95,7 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-# Numbers of magics count something, so they begin at 1.
+# Numbers in magics are counts, so they begin at 1.
 _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.NUMBER: _count,
     Kind.PAIR: _count,
@@ -134,7 +133,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
-    """Options for the settings; without ``fixed`` those that cannot change are not shown."""
+    """Add options for the settings; without ``fixed``, those that cannot change are not shown."""
     origin = "from tabletopic.toml" if fixed else "as they are"
     group = parser.add_argument_group(f"settings of the table topic (those not given: {origin})")
     for one in setting_options():

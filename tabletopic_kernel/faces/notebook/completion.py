@@ -20,7 +20,7 @@ from tabletopic_kernel.model.errors import TableTopicError
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-_KEEP_S = 10.0  # names are asked of the broker and the catalog; a person types several keys a second
+_KEEP_S = 10.0  # names come from the broker and the catalog; a user types several keys a second
 _TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*)[\w.]*$", re.IGNORECASE)
 
 
@@ -43,14 +43,14 @@ class _Kept:
 
 
 def make_matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResult]:
-    """The matcher to put into the completer's ``custom_matchers``."""
+    """The matcher for the completer's ``custom_matchers``."""
     topics = _Kept(lambda: list(session.workbench.kafka_topics()))
     tables = _Kept(lambda: _table_names(session))
 
     def matcher(context: CompletionContext) -> SimpleMatcherResult:
         words = candidates(context.full_text, context.text_until_cursor, topics.names, tables.names)
         token = context.token
-        # The token may begin behind a dash or in the middle of a name with dots or dashes.
+        # The token may begin after a dash or inside a name with dots or dashes.
         typed = re.split(r"\s", context.text_until_cursor)[-1]
         cut = len(typed) - len(token) if typed.endswith(token) else 0
         found = [SimpleCompletion(text=word[cut:]) for word in words or () if word.startswith(typed)]
@@ -84,13 +84,13 @@ def candidates(
 
 
 def _names_first(found: list[str], begins_option: bool) -> list[str]:
-    """Options only where one is begun or nothing else fits: the completer would sort them to the front."""
+    """Options only if one is begun or nothing else fits: the completer would sort them to the front."""
     names = [word for word in found if not word.startswith("-")]
     return found if begins_option or not names else names
 
 
 def _lake_options(words: list[str]) -> list[str] | None:
-    """Options where only options stand so far; behind them begins the SQL."""
+    """Options while only options precede the cursor; after them the SQL begins."""
     actions = [one for one in make_lake_parser()._actions if one.nargs != 0]
     takes_value = {option: one for one in actions for option in one.option_strings}
     if words[-1] in takes_value:
@@ -140,7 +140,7 @@ def _table_names(session: Session) -> list[str]:
     short = [name.removeprefix("default.") for name in names if name.startswith("default.")]
     others: list[str] = []
     for catalog in workbench.servers.catalogs:
-        with suppress(TableTopicError):  # one that does not answer takes no names of the others away
+        with suppress(TableTopicError):  # an unresponsive catalog must not hide the others' names
             others += [f"{catalog}.{name}" for name in _names_in(workbench.open_catalog(catalog))]
     return [*names, *short, *others]
 

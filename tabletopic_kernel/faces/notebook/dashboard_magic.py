@@ -19,7 +19,7 @@ _PATH = "tabletopic/dashboard"
 
 
 class DashboardFrame:
-    """A frame on the dashboard of this Jupyter server; what is saved in the notebook is the address."""
+    """A frame on the dashboard of this Jupyter server; the notebook saves only the address."""
 
     def __init__(self, url: str, height: int) -> None:
         self.url = url
@@ -36,7 +36,7 @@ class DashboardFrame:
 
 
 def base_url() -> str:
-    """Where the Jupyter server's pages begin, as a path with slashes around.
+    """The base path of the Jupyter server's pages, with slashes around.
 
     Raises:
         ActionNeededError: there is no Jupyter server with our extension.

@@ -1,8 +1,8 @@
 """Output of cells: results, progress bars, one-line errors, tracebacks without secrets.
 
-An error or interrupt is one line that says what to do next, no traceback. Where a cell has one, what a server
-quoted stands in the errors that led to ours. Under the rows of ``%%lake`` stands how fresh the tables are
-that they came from.
+An error or interrupt is one line that says what to do next, without a traceback. Where a cell has a
+traceback, text quoted from a server is in the errors that led to ours. Below the rows of ``%%lake`` is the
+freshness of the tables they came from.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
-    """Let a magic raise errors for notebooks: usage errors as IPython's, others by name."""
+    """Make a magic raise errors for notebooks: usage errors as IPython's, others by name."""
 
     @functools.wraps(magic)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -48,11 +48,11 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
             raise CellUsageError(for_face(str(error), Face.NOTEBOOK)) from None
         except TableTopicError as error:
             raise _without_traceback(error) from None
-        except Exception as error:  # of a library: the cell's output keeps what it says
+        except Exception as error:  # of a library: the cell's output keeps its text
             error.args = tuple(redact(one) if isinstance(one, str) else one for one in error.args)
             raise
         except KeyboardInterrupt as interrupt:
-            # It is raised on, as the cells behind it must not run; where it hit us is of no interest.
+            # Raised again, as the following cells must not run; where it hit us is irrelevant.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
 
     return run
@@ -64,22 +64,22 @@ def _without_traceback(error: TableTopicError) -> TableTopicError:
 
 
 def _shown_as(error: E, text: str) -> E:
-    # IPython's own way for an exception to say how it looks.
+    # IPython's own way for an exception to define its appearance.
     error._render_traceback_ = lambda *_: [text]  # type: ignore[attr-defined]
     return error
 
 
-# The one method through which IPython's and ipykernel's shells make each of their traces, ``%tb`` too.
+# The one method through which IPython's and ipykernel's shells create all tracebacks, including ``%tb``.
 _METHOD = "structured_traceback"
-# How a shell shows an error, and how it hands over what it shows: to a notebook with the error's text.
+# How a shell shows an error, and how it passes on what it shows: to a notebook with the error's text.
 _SHOW, _SEND = "showtraceback", "_showtraceback"
-# How a kernel answers who sent a cell, which quotes the error once more: whoever runs notebooks by a program
-# prints that.
+# How a kernel replies to the sender of a cell, which quotes the error once more: programs that run notebooks
+# print that.
 _ANSWER = "do_execute"
 
 
 def hide_secrets(shell: InteractiveShell) -> None:
-    """Mask secrets of the settings in this shell's tracebacks from now on."""
+    """From now on, mask secrets of the settings in this shell's tracebacks."""
     make, show, send = shell.InteractiveTB.structured_traceback, shell.showtraceback, shell._showtraceback
 
     def masked(*arguments: Any, **named: Any) -> list[str]:
@@ -88,11 +88,11 @@ def hide_secrets(shell: InteractiveShell) -> None:
     def shown(exc_tuple: Any = None, *arguments: Any, **named: Any) -> None:
         try:
             kind, error, trace = shell._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
-        except ValueError:  # there is none
+        except ValueError:  # there is no exception
             error = None
         if error is None or hasattr(error, "_render_traceback_") or not _has_group(error):
             show(exc_tuple, *arguments, **named)
-        else:  # IPython would print it past all of its methods
+        else:  # IPython would print it bypassing all of its methods
             shell._showtraceback(kind, error, traceback.format_exception(kind, error, trace))
 
     def sent(kind: Any, error: Any, lines: list[str]) -> None:
@@ -118,14 +118,14 @@ def hide_secrets(shell: InteractiveShell) -> None:
 
 
 def _has_group(error: BaseException | None) -> bool:
-    """Whether a group of errors is one of those that led to this one."""
+    """Whether one of the errors that led to this one is a group."""
     if error is None or isinstance(error, BaseExceptionGroup):
         return error is not None
     return _has_group(error.__cause__) or _has_group(error.__context__)
 
 
 def show_secrets(shell: InteractiveShell) -> None:
-    """Leave tracebacks alone again."""
+    """Stop masking tracebacks."""
     vars(shell.InteractiveTB).pop(_METHOD, None)
     for name in (_SHOW, _SEND):
         vars(shell).pop(name, None)
@@ -148,8 +148,8 @@ class Place:
 class Bar:
     """Progress towards ``total`` records, by tqdm: a widget, a line of a terminal, or text in one place.
 
-    Without ipywidgets tqdm would write each step to the cell's error stream; then its text is shown in a
-    place that is updated.
+    Without ipywidgets tqdm would write each step to the cell's error stream; then its text is shown in an
+    updated display instead.
     """
 
     def __init__(self, name: str, total: int, shell: InteractiveShell | None) -> None:
@@ -167,7 +167,7 @@ class Bar:
             self._bar = tqdm(total=total, desc=name, unit=" records", leave=False)
 
     def to(self, done: int) -> None:
-        """Show that so many records are done."""
+        """Show that this many records are done."""
         if self._place is not None:
             self._place.update(self._text(done))
         else:
@@ -194,7 +194,7 @@ Form = Literal["df", "arrow", "polars"]
 
 
 class LakeResult:
-    """Rows of a query; ``df()``, ``arrow()`` and ``polars()`` give them in other forms."""
+    """Rows of a query; ``df()``, ``arrow()`` and ``polars()`` return them in other forms."""
 
     def __init__(self, answer: Answer, shown_rows: int) -> None:
         self._answer = answer
@@ -209,15 +209,15 @@ class LakeResult:
         return self._answer.rows.to_pandas()
 
     def polars(self) -> Any:
-        """The rows as a Polars DataFrame; raises ActionNeededError where Polars is not installed."""
+        """The rows as a Polars DataFrame; raises ActionNeededError if Polars is not installed."""
         try:
-            polars = importlib.import_module("polars")  # people bring it themselves
+            polars = importlib.import_module("polars")  # users install it themselves
         except ImportError:
             raise ActionNeededError("polars is not installed: pip install polars") from None
         return polars.from_arrow(self._answer.rows)
 
     def to(self, form: Form) -> Any:
-        """The rows in the form of that name."""
+        """The rows in the form with that name."""
         return {"df": self.df, "arrow": self.arrow, "polars": self.polars}[form]()
 
     def __len__(self) -> int:
@@ -230,7 +230,7 @@ class LakeResult:
         return self._grid().html()
 
     def freshness(self) -> list[str]:
-        """For each table that was read, its snapshot and its age; scanned bytes, if they are billed."""
+        """Snapshot and age of each table that was read; scanned bytes, if they are billed."""
         scanned = self._answer.scanned_bytes
         read = [
             f"{read.table}: no snapshot yet"
@@ -250,13 +250,13 @@ class LakeResult:
         return Grid(names, shown, "", [self._shown_count(), *self.freshness()], numbers)
 
     def count(self) -> str:
-        """How many rows there are, in words."""
+        """The number of rows, in words."""
         return f"{len(self):,} row{'' if len(self) == 1 else 's'}"
 
     def _shown_count(self) -> str:
         rows = len(self)
         if rows > self._shown_rows or self._answer.truncated:
-            # Of a query that was not read to its end one more is known to be there.
+            # Of a query that was not read to its end, one more row is known to exist.
             all_of = f"at least {rows + 1:,}" if self._answer.truncated else f"{rows:,}"
             shown = min(rows, self._shown_rows)
             return f"the first {shown:,} of {all_of} rows; name << SELECT … keeps them all"

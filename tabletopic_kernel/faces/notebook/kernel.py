@@ -1,8 +1,7 @@
-"""``%load_ext tabletopic_kernel``: the magics and their completion in a shell; and the kernel that starts
-with them.
+"""``%load_ext tabletopic_kernel``: the magics and their completion; and the kernel that starts with them.
 
-The kernel "Table Topic (PySpark)" has ``spark``, ``workbench`` and ``lake`` besides, made when first used.
-Its kernelspec starts IPython's kernel with ``--ext tabletopic_kernel.faces.notebook.kernel``.
+The kernel "Table Topic (PySpark)" also has ``spark``, ``workbench`` and ``lake``, created on first use. Its
+kernelspec starts IPython's kernel with ``--ext tabletopic_kernel.faces.notebook.kernel``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _loaded: dict[InteractiveShell, tuple[Session, Any]] = {}
 
 
 def load(shell: InteractiveShell) -> Session:
-    """Register the magics in a shell; a second time changes nothing."""
+    """Register the magics in a shell; repeating it changes nothing."""
     if shell in _loaded:
         return _loaded[shell][0]
     session = Session(shell.user_ns)
@@ -60,14 +59,14 @@ def unload(shell: InteractiveShell) -> None:
 
 
 class Lazy:
-    """A placeholder until its first use; then the variable holds the object itself."""
+    """A placeholder until its first use; then the variable is the object itself."""
 
     def __init__(self, name: str, namespace: dict[str, Any], make: Callable[[], Any], hint: str) -> None:
         # Under names that no attribute of the object has.
         self.__dict__["_lazy"] = (name, namespace, make, hint)
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith(("_repr_", "_ipython_")):  # looked at, not used
+        if attribute.startswith(("_repr_", "_ipython_")):  # displayed, not used
             raise AttributeError(attribute)
         name, namespace, make, _ = self.__dict__["_lazy"]
         made = make()
@@ -80,15 +79,15 @@ class Lazy:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Load the magics and put the objects into the namespace."""
+    """Load the magics and add the objects to the namespace."""
     session = load(shell)
     for name, (make, hint) in _objects(session).items():
         shell.user_ns.setdefault(name, Lazy(name, shell.user_ns, make, hint))
-        shell.user_ns_hidden[name] = shell.user_ns[name]  # no variables of the person's: %who leaves them out
+        shell.user_ns_hidden[name] = shell.user_ns[name]  # not the user's variables: %who omits them
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take the magics away; the objects stay."""
+    """Remove the magics; the objects stay."""
     unload(shell)
 
 
@@ -110,5 +109,5 @@ def _objects(session: Session) -> dict[str, tuple[Callable[[], Any], str]]:
 
 
 def _workbench(session: Session) -> Workbench:
-    """Asked for when an object is used: settings and servers may come later than the kernel."""
+    """Called when an object is used: settings and servers may come later than the kernel."""
     return session.workbench

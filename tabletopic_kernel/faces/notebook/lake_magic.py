@@ -41,10 +41,10 @@ the rows says how fresh the tables are.
 
 
 def make_parser() -> Parser:
-    """The parser of the options of ``%lake``."""
+    """The parser for the options of ``%lake``."""
     parser = Parser(
         "%%lake",
-        # argparse fills in the usage, and the description only where it names the program.
+        # argparse fills in the usage, and the description only if it names the program.
         "%%%%lake [options] [result <<] SQL",
         _MANUAL,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -115,12 +115,12 @@ def _as_of(at: str | None, variables: Mapping[str, Any]) -> Any:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The options at the beginning of a line, and what is left: SQL may hold what looks like options."""
+    """The options at the beginning of a line, and the rest: SQL may contain what looks like options."""
     end = 0
     while match := _OPTION.match(line, end):
         end = match.end()
     if line[end:].lstrip().startswith("-") and not line[end:].lstrip().startswith("-- "):
-        return line, ""  # a word that is none: let the parser say so
+        return line, ""  # not an option: the parser reports it
     return line[:end], line[end:].strip()
 
 

@@ -1,7 +1,7 @@
 """What the magics of one shell share: the workbench and the host in the kernel.
 
-The host's table topics run in threads of the kernel, as long as that lives. Nothing of it prints: text of a
-thread would land in whichever cell is running. A kernel that is killed loses nothing; the next host begins at
+The host's table topics run in threads of the kernel, as long as that lives. They print nothing: a thread's
+output would appear in whichever cell is running. A killed kernel loses nothing; the next host resumes from
 the ledger.
 """
 
@@ -36,7 +36,7 @@ class KernelHost:
         self._lock = threading.RLock()
         self._host: Host | None = None
         self._handler: logging.Handler | None = None
-        self.error: Exception | None = None  # what ended the last host, if it was one
+        self.error: Exception | None = None  # the error that ended the last host, if any
 
     @property
     def running(self) -> Host | None:
@@ -48,7 +48,7 @@ class KernelHost:
             return self._host
 
     def start(self, workbench: Workbench) -> Host:
-        """Become a host unless this process is one; returns at once, Spark starts beside it."""
+        """Become a host unless this process is one; returns at once, Spark starts in parallel."""
         with self._lock:
             if (host := self.running) is not None:
                 return host
@@ -79,8 +79,8 @@ class KernelHost:
     def _stop_with_the_kernel(self, host: Host) -> None:
         """Wait for the end of the main thread, then let the host commit.
 
-        Python waits for this thread, which is no daemon. Functions of ``atexit`` come too late: no thread
-        can be started any more then (Python 3.12), and closing topics takes threads.
+        Python waits for this thread, which is no daemon. ``atexit`` functions come too late: by then no
+        thread can be started (Python 3.12), and closing topics takes threads.
         """
         main = threading.main_thread()
         while main.is_alive() and not host.has_ended:
@@ -90,7 +90,7 @@ class KernelHost:
 
 
 def _start_spark(workbench: Workbench) -> None:
-    """While the host joins the group; what goes wrong the topics tell when they need it."""
+    """Start Spark while the host joins the group; topics report errors when they need it."""
     from tabletopic_kernel.local.java.jvm import make_later  # noqa: PLC0415 - heavy
 
     try:
@@ -102,10 +102,10 @@ def _start_spark(workbench: Workbench) -> None:
 
 
 def others(live: list[str]) -> list[str]:
-    """Those of the live hosts' ids that are not leftovers of a dead process on this machine.
+    """Live hosts' ids, except leftovers of a dead process on this machine.
 
-    The group misses a host that was killed only after some seconds; until then a kernel that is started
-    anew would believe that somebody runs its topics.
+    The group notices a killed host only after some seconds; until then a restarted kernel would believe that
+    another host runs its topics.
     """
     return [one for one in live if not _is_dead(one)]
 
@@ -118,7 +118,7 @@ def _is_dead(host_id: str) -> bool:
 
 
 class Session:
-    """One for each shell. A ``workbench`` that a person made in a cell is the one that counts."""
+    """One per shell. A ``workbench`` that the user created in a cell takes precedence."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
@@ -128,7 +128,7 @@ class Session:
 
     @property
     def workbench(self) -> Workbench:
-        """The workbench of the settings and servers as they are now.
+        """The workbench for the current settings and servers.
 
         Raises:
             SettingsError: no servers, or a wrong setting.
@@ -144,15 +144,15 @@ class Session:
         with self._lock:
             made = self._made
             stale = made is None or made.settings != settings or made.servers != find_servers(settings)
-            if made is None or stale:  # a stack that was started anew may have other ports
+            if made is None or stale:  # a restarted stack may have other ports
                 made = self._made = Workbench(settings)
             return made
 
     def hosts(self) -> list[str]:
-        """Ids of the hosts that live, this kernel's too; none where the broker knows no groups yet."""
+        """Ids of the live hosts, this kernel's too; none while the broker knows no groups yet."""
         try:
             return others(self.workbench.hosts())
-        except RetryableError:  # so it is on a new broker, until somebody joins the first group
+        except RetryableError:  # as on a new broker, until a member joins the first group
             return []
 
     def ensure_host(self) -> Host | None:
@@ -166,7 +166,7 @@ class Session:
         """Start the servers that the settings do not name; they outlive the kernel.
 
         Raises:
-            UsageError: the settings name servers for all of them.
+            UsageError: the settings name all servers.
             StackError: they do not start; the message says why.
         """
         from pathlib import Path  # noqa: PLC0415
@@ -186,7 +186,7 @@ class Session:
         stack.up(die_with_parent=False)
 
     def stop_stack(self) -> None:
-        """Stop the host here, those in the background and the embedded servers; the data stay."""
+        """Stop the host here, background hosts and the embedded servers; the data stays."""
         from pathlib import Path  # noqa: PLC0415
 
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
@@ -196,7 +196,7 @@ class Session:
         LocalStack(Path(load_settings().settings.state_dir)).down()
 
     def stop_hosts(self) -> list[int]:
-        """Stop the host here and those in the background of this machine; returns the pids of these."""
+        """Stop the host here and this machine's background hosts; returns the pids of the latter."""
         from pathlib import Path  # noqa: PLC0415
 
         from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415

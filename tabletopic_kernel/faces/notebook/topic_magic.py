@@ -62,11 +62,11 @@ class TopicMagics(Magics):
             return _here(self._list())
         own: Callable[..., Grid | None] | None = getattr(self, f"_{operation.name}", None)
         grid = own(**values) if own else self._perform(operation, values)
-        # The texts of a record stay as they are.
+        # The texts of a record stay unchanged.
         return grid if grid is None or operation.name == "peek" else _here(grid)
 
     def _perform(self, operation: Operation, values: dict[str, Any]) -> Grid:
-        """Run an operation that this face adds nothing to but its own host."""
+        """Run an operation to which this face adds only its own host."""
         assert operation.run is not None, operation.name
         assert operation.render is not None, operation.name
         result = operation.run(self._session.workbench, **values)
@@ -122,7 +122,7 @@ class TopicMagics(Magics):
         return status_facts(found[0]) if name else status_table(found, [self._host_note()])
 
     def _watch(self, topic: str | None, timeout: float | None) -> None:
-        """Update one display until the cell is interrupted, across outages of the broker."""
+        """Update one display until the cell is interrupted, across broker outages."""
         ends = time.monotonic() + (timeout or float("inf"))
         place = Place(_here(self._status_grid(topic)))
         try:
@@ -233,7 +233,7 @@ def _lines(*lines: str) -> Grid:
 
 
 def _here(grid: Grid) -> Grid:
-    """What to do next in a notebook's words."""
+    """The grid with next steps in a notebook's words."""
     return grid.with_texts(partial(for_face, face=Face.NOTEBOOK))
 
 

@@ -1,4 +1,4 @@
-"""One table of operations, from which all faces are made.
+"""One table of operations, from which all faces are derived.
 
 To add one: a method of the workbench, a line in this table, and a label in TypeScript if it gets a button.
 """
@@ -6,7 +6,7 @@ To add one: a method of the workbench, a line in this table, and a label in Type
 from tabletopic_kernel.faces.operations import compact, expire, inspection, servers, topics
 from tabletopic_kernel.faces.operations.operation import Operation
 
-# In the order in which help lists them.
+# In the order of the help.
 OPERATIONS: tuple[Operation, ...] = (
     *servers.SERVERS,
     *topics.OPERATIONS,

@@ -1,6 +1,6 @@
 """The operation that compacts small files of a table, and its plan."""
 
-# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _WHERE = Argument(
     "where", "Only files that may contain rows matching this condition", metavar="SQL", faces=TYPED | REST
 )
-_MOST_GROUPS = 20  # that people are shown
+_MOST_GROUPS = 20  # displayed at most
 
 
 def _compact(

@@ -1,6 +1,6 @@
 """The operation that expires old snapshots of a table, and its plan."""
 
-# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _expire(workbench: Workbench, topic: str, orphans: bool, dry_run: bool, time
 
 
 def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
-    """What an expiry did, or what it would do: a line or two for each table."""
+    """What an expiry did, or would do: a line or two per table."""
     from tabletopic_kernel.faces.render.words import clock, event_text, size
     from tabletopic_kernel.table.expiry import ExpiryPlan
 

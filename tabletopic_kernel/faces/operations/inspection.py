@@ -1,9 +1,9 @@
 """Read-only operations: status, wait, events, hosts, peek, schema, history, health, logs, query.
 
-Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
+Longer than other modules, as it is a table: an entry is data, with what it needs beside it.
 """
 
-# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ QUERY = Operation(
         JSON,
         Argument("as_csv", "CSV on standard output", Kind.FLAG, False, ("--csv",), faces=CLI),
     ),
-    changes=True,  # Spark writes
+    changes=True,  # Spark can write
     returns="a list of rows as objects; decimals are numbers with all their digits, times ISO 8601, NaN "
     "is null",
     panel="Table topics",

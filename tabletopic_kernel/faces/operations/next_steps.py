@@ -1,9 +1,9 @@
 """Next steps in messages, translated for each face.
 
-A message names an action as the command line spells it, between backquotes: "start one with
-`tabletopic serve`". This spelling is a template: events and errors carry it as it is, also to other
-processes, and each face renders its own words for the action with ``for_face``. Anything else between
-backquotes stays, and so does what is said to be for a terminal: "`tabletopic doctor` in a terminal".
+A message names an action as the command line spells it, in backquotes: "start one with `tabletopic serve`".
+This spelling is a template: events and errors contain it unchanged, also for other processes, and each face
+renders its own words for the action with ``for_face``. Anything else in backquotes stays, and so do commands
+marked for a terminal: "`tabletopic doctor` in a terminal".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Face(StrEnum):
-    """Who shows a message. The command line shows messages as they are."""
+    """Who shows a message. The command line shows messages unchanged."""
 
     NOTEBOOK = "notebook"
     SIDEBAR = "sidebar"
@@ -34,12 +34,12 @@ class Face(StrEnum):
 _COMMAND = re.compile(r"`tabletopic ([a-z][a-z-]*)((?: [^`]*)?)`(?! in a terminal)")
 
 _MAGICS: Mapping[str, str] = {one.name: one.magic for one in OPERATIONS if one.magic}
-# What the sidebar writes on its buttons and in a topic's menu.
+# The labels on the sidebar's buttons and in a topic's menu.
 BUTTONS: Mapping[str, str] = {one.name: one.button for one in OPERATIONS if one.button}
 
 
 def for_face(text: str, face: Face) -> str:
-    """The message with its actions in the words of the face.
+    """The message with its actions in the face's words.
 
     >>> for_face("start one with `tabletopic serve`", Face.NOTEBOOK)
     'start one with `%topic host start`'

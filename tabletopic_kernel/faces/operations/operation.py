@@ -1,7 +1,7 @@
 """An operation of the product: its name, arguments, result, and whether it changes anything.
 
-Each face makes its own from it: the program a command, ``%topic`` a word, the Jupyter server a route. A face
-has a function of its own only where it does more than to run the operation and to render the result.
+Each face derives its own form: the program a command, ``%topic`` a word, the Jupyter server a route. A face
+has a function of its own only where it does more than run the operation and render the result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 from typing import Any, Literal
 
-# Keeps every face from loading what a person did not ask for: functions of operations import late.
+# Keeps faces from loading what nobody uses: functions of operations import late.
 Run = Callable[..., Any]
 
 
@@ -24,12 +24,12 @@ class Faces(Flag):
 
 
 CLI, MAGIC, REST = Faces.CLI, Faces.MAGIC, Faces.REST
-TYPED = CLI | MAGIC  # where people type; spellings and texts are alike
+TYPED = CLI | MAGIC  # where people type; spellings and texts are the same
 ALL = CLI | MAGIC | REST
 
 
 class Kind(Enum):
-    """The type of an argument's value, as the operation gets it."""
+    """The type of an argument's value, as passed to the operation."""
 
     TEXT = "text"
     NUMBER = "whole number"
@@ -46,18 +46,18 @@ class Argument:
     """One argument of an operation.
 
     Attributes:
-        name: as Python and REST have it.
-        help: a sentence without its period; where it names a default, that is in brackets at the end.
+        name: in Python and REST.
+        help: a sentence without its period; a default is in brackets at the end.
         options: spellings where people type it; empty: ``--name``. Not for a positional one.
-        positional: it is named by its place, not by an option.
-        required: it must be given; without it, ``default`` counts.
-        metavar: what stands for the value in the help.
-        choices: the texts that it may be.
+        positional: identified by position, not by an option.
+        required: it must be given; otherwise ``default`` applies.
+        metavar: placeholder for the value in the help.
+        choices: the allowed texts.
         least, most: limits of a number.
         names: what completes it.
         pattern: a regular expression that a text must match.
-        faces: where it is offered; the same name may be there twice, for faces that differ.
-        hidden: it is for programs of ours, and no help shows it.
+        faces: where it is offered; a name may occur twice, for faces that differ.
+        hidden: only for our own programs; no help shows it.
     """
 
     name: str
@@ -89,14 +89,14 @@ class Route:
     """The operation in the REST interface.
 
     Attributes:
-        verb: of HTTP, in lower case.
-        path: below ``tabletopic/api/``; ``{topic}`` stands for the argument of that name.
-        status: of a success.
-        answer: gives the type of the body; None where there is no more to say than the status.
+        verb: HTTP's, in lower case.
+        path: below ``tabletopic/api/``; ``{topic}`` is the argument with that name.
+        status: for a success.
+        answer: returns the type of the body; None if the status says everything.
         key: the body is an object with the result under this key.
-        message: body of an operation that has only begun, with the arguments as ``{name}``.
-        checks_topic: the operation knows tables whose topics are gone; the route does not.
-        notes: what its description has beside the summary.
+        message: body for an operation that has only begun, with the arguments as ``{name}``.
+        checks_topic: the operation supports tables whose topics were deleted; the route does not.
+        notes: added to the summary in its description.
     """
 
     verb: Literal["get", "put", "post", "delete"]
@@ -111,9 +111,9 @@ class Route:
 
 @dataclass(frozen=True)
 class Message:
-    """A result in words. ``{name}`` stands for a value, and backquotes enclose a command to go on with.
+    """A result in words. ``{name}`` is replaced by a value, and backquotes enclose the next command.
 
-    Values are texts of others: a face escapes them, and may make them stand out.
+    Values are text from outside: a face escapes them, and may highlight them.
     """
 
     template: str
@@ -135,25 +135,26 @@ class Operation:
     """One operation.
 
     Attributes:
-        name: the command's, too.
+        name: also the command's.
         summary: what it does, in a sentence without its period.
-        run: called with the workbench and the arguments by name; None where every face has its own way.
-        arguments: those of all faces, in the order in which help lists them.
-        settings: whether the settings of a table topic are arguments as well: all, or those that can change.
-        changes: whether anything is different afterwards.
-        wants_host: it is in vain while no host runs: faces with a host of their own start it.
-        render: makes of a result and the arguments what people see: a ``Grid``, or a ``Message`` a line.
-        empty: what to say of an empty result instead.
-        to_json: what programs get of a result.
+        run: called with the workbench and the arguments by name; None if every face has its own
+            implementation.
+        arguments: those of all faces, in the order of the help.
+        settings: whether the settings of a table topic are also arguments: all, or those that can change.
+        changes: whether it changes anything.
+        wants_host: useless while no host runs: faces with their own host start it.
+        render: turns a result and the arguments into output: a ``Grid``, or a ``Message`` per line.
+        empty: text for an empty result.
+        to_json: a result for programs.
         returns: that in words.
-        has_failed: whether a result is a failure: the program's exit code is 1 then.
-        panel: of the program's help; empty: it is no command.
-        details: of the command's help, below the summary.
+        has_failed: whether a result is a failure: then the program's exit code is 1.
+        panel: in the program's help; empty: it is not a command.
+        details: in the command's help, below the summary.
         example: a command line.
-        magic: how a notebook spells it; a word of ``%topic`` under the same name is made from this.
+        magic: a notebook's spelling; a word of ``%topic`` with the same name is derived from this.
         aliases: other words of ``%topic``.
-        button: the label of it in the sidebar.
-        route: where it is in the REST interface.
+        button: its label in the sidebar.
+        route: its place in the REST interface.
     """
 
     name: str
@@ -177,7 +178,7 @@ class Operation:
     route: Route | None = None
 
     def arguments_of(self, face: Faces) -> Sequence[Argument]:
-        """The arguments that a face offers; the settings are not among them."""
+        """The arguments that a face offers, without the settings."""
         return [one for one in self.arguments if face in one.faces]
 
     @property
@@ -202,7 +203,7 @@ JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json
 
 
 def wait_for_outcome(default: str) -> tuple[Argument, Argument]:
-    """How long to wait for the event of a request: ``--wait`` in a shell."""
+    """How long to wait for the event about a request: ``--wait`` in a shell."""
     typed = Argument(
         "timeout",
         "How long to wait for the outcome, e.g. 30s",
@@ -217,6 +218,6 @@ def wait_for_outcome(default: str) -> tuple[Argument, Argument]:
 
 
 def limit(default: int, noun: str) -> tuple[Argument, Argument]:
-    """How many of the newest: ``-n`` where people type, ``limit`` in a query of REST."""
+    """How many of the newest: ``-n`` where people type, ``limit`` in a REST query."""
     typed = Argument("limit", f"How many {noun}", Kind.NUMBER, default, ("-n",), metavar="N", least=1)
     return typed, Argument("limit", f"How many {noun}", Kind.NUMBER, 50, least=1, most=1_000, faces=REST)

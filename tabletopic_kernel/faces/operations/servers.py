@@ -1,6 +1,6 @@
 """Operations on servers and hosts, and those that are programs: up, down, serve, dashboard, demo, drill.
 
-Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
+Longer than other modules, as it is a table: an entry is data, with what it needs beside it.
 """
 
 from __future__ import annotations
@@ -424,7 +424,7 @@ of it is removed at the end.""",
     ),
 )
 
-# What only some faces have.
+# Operations that only some faces have.
 OTHERS = (
     Operation(
         "host",
@@ -483,7 +483,7 @@ OTHERS = (
         "Send click events to a topic, which is created if it is missing",
         None,
         (
-            # More is a load test, for which the command line has more to offer.
+            # More is a load test, for which the command line offers more.
             Argument("count", "How many events", Kind.NUMBER, 5_000, least=1, most=100_000, faces=REST),
             # The pattern is Kafka's own rule for names.
             Argument(

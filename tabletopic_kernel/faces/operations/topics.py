@@ -1,9 +1,9 @@
 """Operations that set the desired state: plan, enable, alter, disable, pause, resume, commit, replay.
 
-Longer than other modules, as it is a table: an entry is data, and what it needs stands beside it.
+Longer than other modules, as it is a table: an entry is data, with what it needs beside it.
 """
 
-# Imports wait until they are needed: `tabletopic status` has to answer at once.
+# Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _settings_json(desired: DesiredTopic) -> dict[str, Any]:
 
 
 def table_of(desired: DesiredTopic) -> str:
-    """The dotted name of the table of a topic that was just enabled."""
+    """The dotted table name of a topic that was just enabled."""
     from tabletopic_kernel.model.settings.sections import table_name
 
     return table_name(desired.topic, desired.settings)
@@ -106,7 +106,7 @@ def _replay(
 
 
 def _replay_lines(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]:
-    """What a replay did, or what it would do."""
+    """What a replay did, or would do."""
     from tabletopic_kernel.host.replay.plan import ReplayPlan
 
     if isinstance(outcome, ReplayPlan):

@@ -1,4 +1,4 @@
-"""A small table, shown as HTML in notebooks and as text in terminals."""
+"""A small table, as HTML in notebooks and as text in terminals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-# Jupyter's own variables, so that it is readable in light and dark; elsewhere what the page has.
+# Jupyter's own variables, readable in light and dark; elsewhere the page's colours.
 _RULES = {
     "caption": "caption-side:top;text-align:left;font-weight:600;padding:0 0 4px 0;overflow-wrap:anywhere",
     "td": "text-align:left;white-space:pre-wrap;vertical-align:top",
@@ -16,7 +16,7 @@ _RULES = {
     "td.bad": "color:var(--jp-error-color1,#b00020);font-weight:600",
     "td.warn": "color:var(--jp-warn-color0,#8a5a00)",
     "div.long": "max-width:48ch;min-width:16ch;overflow-wrap:anywhere",
-    "details[open]": "max-height:24em;overflow:auto",  # what stands below stays near
+    "details[open]": "max-height:24em;overflow:auto",  # what follows stays within reach
     "details[open]>summary>span": "display:none",
     "summary": "cursor:pointer",
     "summary i": "color:var(--jp-ui-font-color2,inherit)",
@@ -26,19 +26,19 @@ _NOTE = (
     ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;"
     "white-space:pre-wrap;overflow-wrap:anywhere}"
 )
-# The class twice: Jupyter's own rules for tables in outputs weigh more than one class.
+# The class twice: Jupyter's own rules for tables in outputs have more weight than one class.
 _TABLE = "".join(f"table.tabletopic.tabletopic {which}{{{rule}}}" for which, rule in _RULES.items())
-# Longer ones get a column of their own width at most, and break; from the second on only their beginning is
-# shown until a click; more than the third no page needs to hold.
+# Longer texts get a column of at most their own width, and break; from the second limit on only their
+# beginning is shown until a click; no page needs more than the third.
 _BROKEN_FROM, _CUT_FROM, _MOST_CHARACTERS = 40, 300, 100_000
 _CUT_LINES = 12
-MOST_ROWS = 1_000  # of a page: a browser takes up to 15 KB for each, and nobody reads more
+MOST_ROWS = 1_000  # per page: a browser takes up to 15 KB for each, and nobody reads more
 _STYLE = f"<style>{_TABLE}{_NOTE}</style>"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A text with a mark: ``good``, ``warn`` or ``bad``; the text says it too, colours only help."""
+    """A text with a mark: ``good``, ``warn`` or ``bad``; the text has the same meaning, colours only help."""
 
     text: str
     mark: str = ""
@@ -51,8 +51,8 @@ class Cell:
 class Grid:
     """Rows below headings, a title above and notes below; any of them may be missing.
 
-    ``right``: names of columns that hold numbers; ``unbroken``: of those whose texts stay in one line.
-    Everything is escaped in HTML.
+    ``right``: names of columns of numbers; ``unbroken``: of columns whose texts stay on one line. Everything
+    is escaped in HTML.
     """
 
     columns: Sequence[str]
@@ -67,7 +67,7 @@ class Grid:
         return "\n".join([*([self.title] if self.title else []), *self._lines(), *self.notes])
 
     def with_texts(self, change: Callable[[str], str]) -> Grid:
-        """The grid with every text but the headings changed."""
+        """The grid with every text except the headings changed."""
         rows = [
             [Cell(change(cell.text), cell.mark) if isinstance(cell, Cell) else change(cell) for cell in row]
             for row in self.rows
@@ -75,7 +75,7 @@ class Grid:
         return replace(self, rows=rows, title=change(self.title), notes=[change(note) for note in self.notes])
 
     def html(self) -> str:
-        """The table as HTML, its style with it."""
+        """The table as HTML, including its style."""
         parts = [_STYLE]
         if self.rows or self.title:
             caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
@@ -129,7 +129,7 @@ class Grid:
 
 
 def cut(text: str) -> str:
-    """The beginning of a long text, and how much there is; a short one is itself."""
+    """The beginning of a long text, and its length; a short text is unchanged."""
     beginning = _beginning(text)
     return text if beginning == text else f"{beginning}… ({len(text):,} characters)"
 

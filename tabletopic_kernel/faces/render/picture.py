@@ -1,6 +1,6 @@
 """Small plots for notebooks: bars and lines as SVG, in the page's colours, with the figures as text.
 
-No JavaScript and no fonts from elsewhere, so a saved notebook shows them everywhere.
+No JavaScript or external fonts, so a saved notebook shows them everywhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Okabe and Ito's palette: told apart by colour-blind people too.
+# Okabe and Ito's palette, distinguishable for colour-blind people too.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _LABEL, _FIGURE, _ROW = 640, 170, 90, 24
 _PLOT_HEIGHT, _MARGIN = 240, 48
@@ -35,7 +35,7 @@ class Picture:
 
 
 def bars(values: Mapping[str, float], title: str, unit: str = "") -> Picture:
-    """One bar for each name, in the order given; values are 0 or more."""
+    """One bar per name, in the given order; values are 0 or more."""
     most = max(values.values(), default=0) or 1
     room = _WIDTH - _LABEL - _FIGURE
     parts = []
@@ -55,7 +55,7 @@ def bars(values: Mapping[str, float], title: str, unit: str = "") -> Picture:
 def lines(
     series: Mapping[str, Sequence[tuple[float, float]]], title: str, x_label: str, y_label: str
 ) -> Picture:
-    """One line for each name: points (x, y) by rising x; the y axis begins at 0."""
+    """One line per name: points (x, y) by ascending x; the y axis begins at 0."""
     points = [point for one in series.values() for point in one]
     first, last = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=1.0)
     heights = ticks(0, max((y for _, y in points), default=0) or 1, covers=True)
@@ -81,7 +81,7 @@ def lines(
         places = [place(*point) for point in one]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        if len(places) <= _MOST_MARKS:  # a line of one point would not be seen
+        if len(places) <= _MOST_MARKS:  # a line of one point would be invisible
             parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places]
         parts.append(
             f'<rect x="{left + at * 150}" y="{bottom + 40}" width="12" height="12" fill="{colour}"/>'
@@ -97,7 +97,7 @@ def lines(
 
 
 def ticks(first: float, last: float, *, covers: bool = False) -> list[float]:
-    """Some round figures from ``first`` to ``last``; with ``covers`` the last one is not below ``last``.
+    """Some round figures from ``first`` to ``last``; with ``covers`` the last one is at least ``last``.
 
     >>> ticks(0, 251, covers=True)
     [0.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0]

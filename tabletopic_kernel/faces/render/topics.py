@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _GOOD = frozenset({"running", "staged", "committing"})
 _QUIET = frozenset({"paused", "stopped"})
 _UNKNOWN = "unknown"
-_MANY_SMALL = 32  # as many as a compaction waits for
+_MANY_SMALL = 32  # the number at which a compaction begins
 _NAMED = 3  # topics that are late for the same reason; the others are counted
 
 
 def facts(title: str, pairs: Mapping[str, str | Cell], notes: Sequence[str] = ()) -> Grid:
-    """Names and values, one pair a line."""
+    """Names and values, one pair per line."""
     return Grid(("name", "value"), list(pairs.items()), title, notes, headed=False)
 
 
 def state_cell(state: str, delay: str | None = None) -> Cell:
-    """A state in words, marked; of a topic that is late, why."""
+    """A state in words, marked; with the reason if the topic is late."""
     if delay:
         return Cell(delay.replace("_", " "), "warn")
     mark = "good" if state in _GOOD else "" if state in _QUIET else "bad" if state == "failed" else "warn"
@@ -39,7 +39,7 @@ def state_cell(state: str, delay: str | None = None) -> Cell:
 
 
 def status_table(statuses: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Grid:
-    """One line for each table topic; errors below."""
+    """One line per table topic; errors below."""
     numbers = ("lag", "behind", "rows", "rows/s")
     columns = ("topic", "table", "state", *numbers, "schema", "committed")
     rows = [
@@ -62,7 +62,7 @@ def status_table(statuses: Sequence[TopicStatus], notes: Sequence[str] = ()) -> 
 
 
 def delays(statuses: Sequence[TopicStatus]) -> list[tuple[str, str]]:
-    """Names of the topics that are late, and why, once for each reason."""
+    """Names of the topics that are late, with the reason, once per reason."""
     late: dict[str, list[str]] = {}
     for status in statuses:
         if status.delay_reason and not status.error:
@@ -101,7 +101,7 @@ def status_facts(status: TopicStatus, notes: Sequence[str] = ()) -> Grid:
 
 
 def _partitions(status: TopicStatus) -> str:
-    """The next offset of each partition, and its end; ``-`` is not known."""
+    """The next offset of each partition, and its end; ``-`` if unknown."""
     next_offsets, ends = status.next_offsets, status.end_offsets
     pairs = [
         f"{partition}: {number(next_offsets.get(partition))} of {number(ends.get(partition))}"
@@ -111,7 +111,7 @@ def _partitions(status: TopicStatus) -> str:
 
 
 def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
-    """Records that did not become rows: refused, kept as dead letters, skipped, lost."""
+    """Records that did not become rows: rejected, kept as dead letters, skipped, lost."""
     pairs: dict[str, str | Cell] = {}
     if status.refused:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in status.refused.items())
@@ -134,7 +134,7 @@ def _files(count: int) -> str:
 
 
 def plan_table(plan: Plan) -> Grid:
-    """What enable would do, its reasons against it first."""
+    """What enable would do, with the reasons against it first."""
     verb = "creates" if plan.creates else "resumes with"
     by = f", partitioned by {', '.join(plan.partition_by)}" if plan.partition_by else ""
     by += f", sorted by {', '.join(plan.sort_by)}" if plan.sort_by else ""

@@ -18,7 +18,7 @@ _DAY_NS = 86_400 * 10**9
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """Rows as Python values, column by column, so that two columns may have one name."""
+    """Rows as Python values, column by column, as two columns may have the same name."""
     for batch in table.to_batches(_BATCH_ROWS):
         yield from zip(*map(_values, batch.columns), strict=True)
 
@@ -28,18 +28,18 @@ def _values(column: pa.Array) -> list[Any]:
         column = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False)
     try:
         values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):  # a date that Python has no calendar for
+    except (ValueError, OverflowError):  # a date outside Python's calendar
         values = pc.cast(column, pa.string()).to_pylist()
     return values
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether values of this Arrow type stand to the right."""
+    """Whether values of this Arrow type are right-aligned."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """The names, the later ones of equal names with a number: JSON wants its keys unique.
+    """The names, with numbers added to repeated ones: JSON requires unique keys.
 
     >>> unique_names(["a", "b", "a"])
     ['a', 'b', 'a_1']
@@ -70,14 +70,14 @@ def text(value: Any) -> str:
 
 
 def csv_text(value: Any) -> str:
-    """A value in a CSV cell: nothing for null, JSON for what is nested."""
+    """A value in a CSV cell: empty for null, JSON for nested values."""
     if value is None:
         return ""
     return json_text(value) if isinstance(value, dict | list) else str(_scalar(value, "T"))
 
 
 def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """A JSON array of objects, piece by piece, one row a line."""
+    """A JSON array of objects, piece by piece, one row per line."""
     yield "["
     separator = "\n "
     for row in rows:
@@ -110,14 +110,14 @@ def json_text(value: Any) -> str:  # noqa: PLR0911 - one for each kind
 
 
 def _parts_of(span: timedelta | pa.MonthDayNano) -> tuple[int, int, int]:
-    """Months, days, and nanoseconds, each with a sign of its own."""
+    """Months, days, and nanoseconds, each with its own sign."""
     if isinstance(span, timedelta):
         return 0, 0, round(span / timedelta(microseconds=1)) * 1000
     return span.months, span.days, span.nanoseconds
 
 
 def _span(span: timedelta | pa.MonthDayNano) -> str:
-    """As DuckDB writes it: ``1 year 2 months 3 days 04:05:06.5``."""
+    """In DuckDB's format: ``1 year 2 months 3 days 04:05:06.5``."""
     months, days, nanoseconds = _parts_of(span)
     if isinstance(span, timedelta):
         days, nanoseconds = int(nanoseconds / _DAY_NS), int(math.fmod(nanoseconds, _DAY_NS))
@@ -132,7 +132,7 @@ def _span(span: timedelta | pa.MonthDayNano) -> str:
 
 
 def _iso_span(span: timedelta | pa.MonthDayNano) -> str:
-    """As ISO 8601 writes it: ``P14M3DT14706.5S``."""
+    """In ISO 8601: ``P14M3DT14706.5S``."""
     months, days, nanoseconds = _parts_of(span)
     seconds, rest = divmod(abs(nanoseconds), 10**9)
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
@@ -162,6 +162,6 @@ def _scalar(value: Any, separator: str) -> object:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, bytes):
-        # As DuckDB writes them: printable ASCII as it is, the rest as \xNN.
+        # In DuckDB's format: printable ASCII unchanged, the rest as \xNN.
         return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in value)
     return value

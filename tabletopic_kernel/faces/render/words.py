@@ -31,7 +31,7 @@ from tabletopic_kernel.model.progress.events import (
 
 
 def number(value: float | None) -> str:
-    """A count with commas; an unknown one is a dash."""
+    """A count with commas; a dash if unknown."""
     if value is None:
         return "-"
     return f"{value:,.0f}"
@@ -77,7 +77,7 @@ def interval(milliseconds: float) -> str:
 
 
 def age(moment_ms: int | None) -> str:
-    """The age of a moment, in its largest unit."""
+    """The age of a time, in its largest unit."""
     if moment_ms is None:
         return "-"
     span = seconds(max(0.0, time.time() - moment_ms / 1000)).split()
@@ -85,23 +85,23 @@ def age(moment_ms: int | None) -> str:
 
 
 def clock(moment_ms: int) -> str:
-    """A moment in local time with its zone, to the millisecond; an out-of-range number is kept."""
+    """A time in local time with its zone, to the millisecond; an out-of-range number is kept."""
     try:
         local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):  # the timestamp of a record, which may be any number
+    except (ValueError, OverflowError, OSError):  # a record's timestamp, which may be any number
         return f"{moment_ms} ms"
     return f"{local.strftime('%Y-%m-%d %H:%M:%S.%f')[:-3]} {local.strftime('%Z')}"
 
 
 def clock_today(moment_ms: int) -> str:
-    """As ``clock``, without the zone; of today the time alone."""
+    """Like ``clock``, without the zone; for today only the time."""
     text = clock(moment_ms).rpartition(" ")[0]
     return text.removeprefix(datetime.now().strftime("%Y-%m-%d ")) if moment_ms else text
 
 
 def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line for each kind
     """The text of an event, without time and topic."""
-    # Longer than other functions, as it is a sentence for each event.
+    # Longer than other functions, as it has a sentence for each event.
     match event:
         case Enabled():
             return f"taken over by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"

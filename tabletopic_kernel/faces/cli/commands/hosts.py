@@ -1,6 +1,6 @@
-"""``serve`` and ``dashboard``: processes of their own; ``down`` stops background hosts."""
+"""``serve`` and ``dashboard``: separate processes; ``down`` stops background hosts."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Manner:
     with_parent: int | None = None
 
     def note(self, message: str) -> None:
-        """A note of the process."""
+        """Print a note of the process."""
         if self.json_logs:
             _LOG.info("%s", message)
         elif not self.quiet:
@@ -117,7 +117,7 @@ def _serve(call: Call, manner: _Manner, asked: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _watched(call: Call, host: Host, manner: _Manner) -> Iterator[None]:
-    """The host's events in the log, and its metrics at their port, where these are wanted."""
+    """Write the host's events to the log and serve its metrics at their port, if enabled."""
     if manner.json_logs and not manner.quiet:
         host.listen(_log_event)
     if manner.metrics is None:
@@ -153,11 +153,11 @@ def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> Non
         over.set()
         if manner.tells_people:
             teller.join(_LAST_WORDS_S * 4)
-    host.wait(0)  # raises what ended it
+    host.wait(0)  # raises the error that ended it
 
 
 def _log_event(event: ControlEvent) -> None:
-    """An event as a log record; heartbeats and staged files are none."""
+    """Write an event as a log record, except heartbeats and staged files."""
     from tabletopic_kernel.faces.render.words import event_text
 
     if event.type in _DULL:
@@ -175,7 +175,7 @@ def _log_event(event: ControlEvent) -> None:
 
 
 def _is_orphan(with_parent: int | None) -> bool:
-    """Whether the parent process is gone, so that the system has assigned another."""
+    """Whether the parent process has ended, so that the system has assigned another."""
     return with_parent is not None and os.getppid() != with_parent
 
 
@@ -186,7 +186,7 @@ def _serve_detached(call: Call, more: Sequence[str]) -> None:
 
 
 def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
-    """Early, while joining the group; topics report errors when they need Spark."""
+    """Start Spark early, while joining the group; topics report errors when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark.session import warm_up
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
@@ -198,8 +198,8 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
     try:
         session = call.workbench.host_spark(TerminalReport() if manner.tells_people else silent)
         manner.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
-        # Without a topic it gets ready for its first, which may be another host's until that one dies. With
-        # some, these come first, and warm it up as well.
+        # Without topics it prepares for its first, which may belong to another host until that one dies. With
+        # topics, these come first, and warm it up as well.
         if host.wait_until_joined(_JOIN_S) and not host.coordinators():
             java = java_properties(call.workbench.broker.properties)
             warm_up(session, source.warm_up_options(java, SETTINGS_TOPIC))
@@ -210,13 +210,13 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
             screen.error(str(error))
         return
     make_later()
-    # A whole collection walks through all modules: 0.1 s of one commit or another, for nothing.
+    # A full collection walks through all modules: 0.1 s of some commit, for nothing.
     gc.collect()
     gc.freeze()
 
 
 def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
-    """Print this host's events until the end, across outages of the broker."""
+    """Print this host's events until the end, across broker outages."""
     from tabletopic_kernel.faces.cli.screen import event_line
 
     out = screen.console()
@@ -236,9 +236,9 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
                 since_ms = max(since_ms, event.at_ms + 1)
                 if event.host == host.id and event.type not in _DULL:
                     out.print(event_line(event))
-        except BrokenPipeError:  # nobody listens any more; the work goes on
+        except BrokenPipeError:  # nobody listens any more; the work continues
             return
-        except Exception as error:  # the broker is away; events are only news
+        except Exception as error:  # the broker is unavailable; events are only news
             logging.getLogger(__name__).warning("events: %s", error)
         over.wait(_REOPEN_S)
 
@@ -275,5 +275,5 @@ def dashboard(call: Call, port: int) -> None:
         screen.show(f"dashboard at [cyan]{screen.plain(url)}[/]")
         screen.note("Ctrl-C ends it; hosts keep running")
 
-    settings()  # a mistake in them is told here, not on the page
+    settings()  # a mistake in them is reported here, not on the page
     serve(Place(port=port), ready=ready, load=settings)

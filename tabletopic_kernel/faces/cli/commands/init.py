@@ -1,6 +1,6 @@
-"""``init``: asks for the user's servers, checks each at once, and writes the settings file."""
+"""``init``: ask for the user's servers, check each at once, and write the settings file."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import UsageError
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.server_questions import Answers, Question, Server, Way
 
-_NOTHING = "-"  # for what had an answer before, and is to have none
+_NOTHING = "-"  # clears a previous answer
 
 
 def init(call: Call, file: Path | None, force: bool, catalog: str | None) -> None:
@@ -64,7 +64,7 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
         raise UsageError(f"{file} has [catalogs.{name}]; change it there, or choose another name")
     if name == catalog_name(settings.catalog).lower():
         raise UsageError(f"{name} is the name of [catalog] in SQL; choose another name")
-    load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is one
+    load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is valid
     server = further_catalog(name)
     sections, secrets_too = _answered((server,))
     text = file.read_text("utf-8")
@@ -112,7 +112,7 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _at(call: Call, file: Path) -> Call:
-    """With the file in the commands to copy, if it would not be found without."""
+    """The call with the file in the commands to copy, if it would not be found otherwise."""
     from tabletopic_kernel.workbench.config import FILE_NAME
 
     return call if file == Path(FILE_NAME) else replace(call, config=file)
@@ -125,7 +125,7 @@ def _server(server: Server) -> Answers:
     screen.side().print(f"\n{server.text}", style="bold")
     answers: Answers = {}
     while True:
-        # What was said before is the default of the next try.
+        # Previous answers are the defaults of the next attempt.
         answers = answer_way(_choose("", server.ways), partial(_ask, before=answers), _choose)
         if not answers:
             return answers

@@ -1,6 +1,6 @@
 """``pack``: this program and its packages as one file, for the executors of a cluster."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tabletopic_kernel.faces.cli.call import Call
 
 
 def pack(call: Call, file: Path | None, force: bool, uncompressed: bool, as_json: bool) -> None:
-    """Pack, with a bar, and print the settings that use the file."""
+    """Pack, with a progress bar, and print the settings that use the file."""
     from tabletopic_kernel.clients.spark.pack import DEFAULT_NAME
     from tabletopic_kernel.clients.spark.pack import pack as pack_environment
     from tabletopic_kernel.local.progress import Step, TerminalReport

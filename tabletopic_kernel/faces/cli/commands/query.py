@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
 
 _SHOWN_ROWS = 50
-_FOLDABLE_COLUMNS = 3  # so few are readable too where their text breaks
+_FOLDABLE_COLUMNS = 3  # so few are readable even when folded
 
 
 def query(
@@ -85,7 +85,7 @@ def _cell(value: object) -> Text:
 
 
 def _show_records(out: Console, names: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Too wide for a table: one value a line."""
+    """Print rows too wide for a table, one value per line."""
     for number, row in enumerate(rows, 1):
         out.print(Rule(f"row {number}", align="left", style="dim", characters="─"))
         record = screen.facts({})

@@ -1,6 +1,6 @@
 """``up``, ``down``, ``info``, ``config``, ``doctor``: the local stack, addresses, settings, checks."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | No
 
 
 def _addresses(running: StackInfo, own: list[str]) -> dict[str, Any]:
-    """None for each server that the settings name: it is not the stack's."""
+    """Addresses to print; None for each server that the settings name, as it is not the stack's."""
     properties = {key: value for key, value in running.catalog.items() if key != "name"}
     catalog = {"name": running.catalog["name"], "properties": properties}
     return {
@@ -77,7 +77,7 @@ def _show_stack(call: Call, running: StackInfo, own: list[str], stays: bool) -> 
 
 
 def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
-    """Commands and what they do. Sample events are not offered for a Kafka of your own."""
+    """Commands and what they do. Sample events are not offered for the user's own Kafka."""
     topic = "TOPIC" if "kafka" in own else "clicks"
     steps = {
         call.command("enable", topic): "make the topic a table topic",
@@ -107,7 +107,7 @@ def _stay(stack: LocalStack) -> None:
 
 @contextlib.contextmanager
 def stop_event() -> Iterator[threading.Event]:
-    """Set by Ctrl-C, SIGTERM, or the terminal's end; the second Ctrl-C ends the process at once."""
+    """An event set by Ctrl-C, SIGTERM, or the terminal's end; a second Ctrl-C ends the process at once."""
     asked = threading.Event()
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -147,7 +147,7 @@ def down(call: Call, as_json: bool) -> None:
 
 
 def info(call: Call, as_json: bool) -> None:
-    """Print addresses; with JSON the whole properties, passwords among them."""
+    """Print addresses; as JSON all properties, passwords included."""
     from tabletopic_kernel.model.redact import HIDDEN, mask_property
 
     hosts = call.hosts()
@@ -177,7 +177,7 @@ def info(call: Call, as_json: bool) -> None:
 
 
 def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
-    """What a client needs beside the address, as it may be shown."""
+    """What a client needs besides the address, in printable form."""
     from tabletopic_kernel.model.redact import mask_property
 
     return {
@@ -186,7 +186,7 @@ def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
 
 
 def _more_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
-    """Those beside the default one, each property with the catalog's name, as it may be shown."""
+    """Properties of the additional catalogs, each prefixed with the catalog's name, in printable form."""
     from tabletopic_kernel.model.redact import mask_property
 
     return {

@@ -1,6 +1,6 @@
 """``enable``, ``alter``, ``status``, ``events``: topics, their hosts, lag and events."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: C
 
 
 def _overview(statuses: Sequence[TopicStatus], out: Console) -> RenderableType:
-    """One line for each topic; in a narrow terminal without the least important columns."""
+    """One line per topic; in a narrow terminal without the least important columns."""
     columns = list(_COLUMNS)
     for dispensable in (*_DISPENSABLE, None):
         table = screen.grid(*columns, right=_NUMBERS)
@@ -200,7 +200,7 @@ def _versions(status: TopicStatus) -> str:
 
 
 def detail(status: TopicStatus) -> RenderableType:
-    """Everything about one topic, with the offsets of each partition."""
+    """Everything about one topic, including the offsets of each partition."""
     from tabletopic_kernel.faces.cli.screen import cell_text
     from tabletopic_kernel.faces.render.topics import not_rows
 

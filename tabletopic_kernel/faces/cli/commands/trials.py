@@ -1,6 +1,6 @@
 """``produce-clickstream``, ``demo``, ``drill``: sample events, the demo, and fault injection."""
 
-# Imports wait until they are needed: see the package's docstring.
+# Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
