@@ -205,7 +205,7 @@ class OverviewPage:
 
 
 def page(view: View, colours: Palette = LIGHT) -> Any:
-    """The page of a view, as it is."""
+    """The page of a view, at one point in time."""
     made = OverviewPage(colours)
     made.show(view)
     return made.panel

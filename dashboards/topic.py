@@ -23,7 +23,7 @@ from tabletopic_kernel.model.progress.time_buckets import History
 
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000
-_CARD_PX = 440  # all alike, so that they stand below each other in columns
+_CARD_PX = 440  # all the same, so that they line up in columns
 _TEXTS = ("schemas", "health", "snapshots", "letters", "owners")
 _WIDE = ("snapshots", "letters", "owners")  # tables with many columns or long texts
 DEFAULT_WINDOW = next(iter(WINDOWS_MS))
@@ -115,7 +115,7 @@ class TopicPage:
         """Show this view."""
         self._head.show(head(view, self.topic, self._link))
         progress = view.topic(self.topic).progress
-        # Of a topic that is not enabled and never was, there is nothing to show but that.
+        # If a topic is not enabled and never was, that is all there is to show.
         for part in self.panel.objects[1:]:
             part.visible = (
                 view.desired_topics is None
@@ -137,7 +137,7 @@ class TopicPage:
         self._show_schemas(view)
 
     def _show_plots(self, view: View) -> None:
-        """The plots with data; a line explains why others are missing."""
+        """Show the plots with data; a line explains why others are missing."""
         columns = self._columns(view)
         for name, found in columns.items():
             self._plots[name].show(found)
@@ -163,7 +163,7 @@ class TopicPage:
         history, window_ms, now_ms = record.history, self.window_ms, view.now_ms
         lag = charts.commit_lag(history, window_ms, now_ms, ())
         made = charts.commits(history, window_ms, now_ms)
-        # Without a commit they are a line at 0, which says no more than the tiles do.
+        # Without a commit they are a line at 0, which says no more than the tiles.
         rates = charts.throughput(history if made["at"] else History(), window_ms, now_ms, interval_ms)
         return {
             "seconds": {"at": lag["at"], "seconds": lag["seconds"]},
@@ -175,7 +175,7 @@ class TopicPage:
         }
 
     def _show_lag(self, view: View) -> None:
-        """A line for each partition; of many, for those with the greatest lag when the page was opened."""
+        """A line per partition; if there are many, only those with the highest lag when the page opened."""
         record = view.topic(self.topic)
         lags = record.lag_by_partition
         if not self._partitions:
@@ -237,7 +237,7 @@ def _about(name: str, columns: Columns) -> tuple[str, str]:
     return _TITLES[name][0], f"{last} {spell(known[-1])}{unit}; max {spell(max(known))}{unit}"
 
 
-# Name, what the axis shows, column, kind and unit of each plot with one line.
+# Name, axis title, column, kind and unit of each plot with one line.
 _PLOTS = (
     ("seconds", "seconds", "seconds", "line", "count"),
     ("since", "seconds", "seconds", "line", "count"),
@@ -280,7 +280,7 @@ def opening(view: View, topic: str, link: Callable[[str], str] | None = None) ->
 
 
 def page(view: View, topic: str, colours: Palette = LIGHT, window: str = DEFAULT_WINDOW) -> Any:
-    """The page of a view, as it is."""
+    """The page of a view, at one point in time."""
     made = TopicPage(topic, colours, window=window)
     made.show(view)
     return made.panel

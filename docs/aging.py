@@ -1,4 +1,4 @@
-"""How a table ages, as ``make bench ARGS="--commits 10000 --json"`` measured it: pictures and a table."""
+"""How a table ages, as measured by ``make bench ARGS="--commits 10000 --json"``: pictures and a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tabletopic_kernel.faces.render.picture import lines
 MEASURED = Path(__file__).with_name("aging.json")
 Rows = tuple[list[str], list[list[str]]]
 
-# Of each picture: what it shows, the unit, and the figure of a sample.
+# For each picture: what it shows, the unit, and the figure of a sample.
 _PICTURES: dict[str, tuple[str, str, Callable[[dict[str, Any]], float]]] = {
     "commit": ("CPU time of a commit", "ms, median of 200 commits", lambda one: one["commit_ms"]),
     "plan": ("CPU time to plan a scan of all files", "ms", lambda one: one["plan_ms"]),
@@ -28,7 +28,7 @@ def _ages() -> dict[str, dict[str, Any]]:
 
 
 def pictures() -> dict[Path, Callable[[], str]]:
-    """The files of all pictures, and who makes each."""
+    """The files of all pictures, each with the function that makes it."""
     return {MEASURED.with_name(f"aging-{name}.svg"): partial(_picture, name) for name in _PICTURES}
 
 
@@ -41,7 +41,7 @@ def _picture(name: str) -> str:
 
 
 def figures() -> Rows:
-    """First and last of each figure, with maintenance and without."""
+    """First and last value of each figure, with and without maintenance."""
     ages = _ages()
     rows = []
     for title, unit, figure in _PICTURES.values():
@@ -57,7 +57,7 @@ def figures() -> Rows:
 
 
 def ratio() -> str:
-    """Commits beside those of a fresh table, and what maintenance costs."""
+    """Commits compared with those of a fresh table, and the cost of maintenance."""
     ages = _ages()
     told = []
     for how, one in ages.items():

@@ -1,7 +1,7 @@
-"""Writes the parts of the documents that follow from the code: ``python -m docs.generate``.
+"""Write the parts of the documents that derive from the code: ``python -m docs.generate``.
 
-A part stands between ``<!-- generated: name -->`` and ``<!-- end -->``. ``tests/test_architecture.py`` fails
-while a document differs from what this would write.
+A part is between ``<!-- generated: name -->`` and ``<!-- end -->``. ``tests/test_architecture.py`` fails
+while a document differs from this program's output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tabletopic_kernel.workbench.server_questions import CATALOG, KAFKA, REGISTR
 
 ROOT = Path(__file__).parents[1]
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-# What each of librdkafka, the registry client and PyIceberg list in their own manuals.
+# The properties listed in the manuals of librdkafka, the registry client and PyIceberg.
 _PROPERTY_EXAMPLES = {
     "kafka": "TABLETOPIC_KAFKA__SASL__PASSWORD",
     "registry": "TABLETOPIC_REGISTRY__URL",
@@ -53,7 +53,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def code(text: object) -> str:
-    """Text in the type of code; nothing for nothing."""
+    """Text as code; empty for empty text."""
     return f"`{text}`" if str(text) else ""
 
 
@@ -72,7 +72,7 @@ def state_machine() -> str:
 
 
 def states() -> str:
-    """Every state: its meaning, and for its events where they lead and what the coordinator does."""
+    """Every state: its meaning, and for its events the next state and the coordinator's actions."""
     meaning = _comments(State)
     rows = []
     for state in State:
@@ -90,7 +90,7 @@ def _way(before: State, after: State, actions: Iterable[Action], which: Iterable
 
 
 def _comments(kind: type[StrEnum]) -> dict[str, str]:
-    """The comment behind each member of an enum, by the member's value."""
+    """The comment after each member of an enum, by the member's value."""
     return dict(re.findall(r'^    [A-Z_]+ = "([a-z_]+)"  # (.+)$', inspect.getsource(kind), re.MULTILINE))
 
 
@@ -113,7 +113,7 @@ def control_events() -> str:
 
 
 def progress_record() -> str:
-    """The fields of the progress record, in a line."""
+    """The fields of the progress record, on one line."""
     return ", ".join(code(name) for name in events.Progress.model_fields) + "\n"
 
 
@@ -135,7 +135,7 @@ def general_settings() -> str:
 
 
 def server_settings() -> str:
-    """The sections that hold properties of other programs."""
+    """The sections with properties of other programs."""
     rows = [
         [
             code(f"[{name}.<name>]" if name == "catalogs" else f"[{name}]"),
@@ -355,12 +355,12 @@ def documents() -> list[Path]:
 
 
 def written(text: str) -> str:
-    """The text with its generated parts made anew; raises KeyError for a part that nobody makes."""
+    """The text with its generated parts renewed; raises KeyError for an unknown part."""
     return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}", text)
 
 
 def main() -> int:
-    """Write the documents that differ; returns the exit code."""
+    """Write the documents that changed; returns the exit code."""
     for path in documents():
         before = path.read_text(encoding="utf-8")
         if (after := written(before)) != before:

@@ -1,4 +1,4 @@
-"""Made from the declared metrics and alerts: tables, Prometheus' rules, Grafana's dashboard."""
+"""Derived from the declared metrics and alerts: tables, Prometheus' rules, Grafana's dashboard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def metrics() -> Rows:
-    """Every metric, as it is queried."""
+    """Every metric, with its query."""
     rows = [
         [
             f"`{one.sample}`",
@@ -35,7 +35,7 @@ def metrics() -> Rows:
 
 
 def alerts() -> Rows:
-    """Every alert: what it means and what to do."""
+    """Every alert: its meaning, and what to do."""
     rows = [
         [one.name, one.severity, f"{one.means}.", f"{one.todo}.", f"`{one.expr}`, for {one.holds_for}"]
         for one in ALERTS
@@ -57,7 +57,7 @@ def signs() -> Rows:
 
 
 def alert_rules() -> str:
-    """A file of rules for Prometheus."""
+    """A rules file for Prometheus."""
     rules = [
         {
             "alert": one.name,
@@ -76,7 +76,7 @@ def alert_rules() -> str:
 
 
 def dashboard() -> str:
-    """A dashboard with a panel for each metric, to be imported."""
+    """A dashboard with a panel per metric, for import."""
     panels: list[dict[str, Any]] = []
     at = 0
     for group in Group:

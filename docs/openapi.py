@@ -1,4 +1,4 @@
-"""The description of the REST interface, made from the table of operations."""
+"""The description of the REST interface, derived from the table of operations."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _REF = "#/components/schemas/{model}"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no anchors: a schema that is there twice is written twice."""
+    """Writes no anchors: a schema that occurs twice is written twice."""
 
     def ignore_aliases(self, _: Any) -> bool:
         return True
 
 
 def openapi() -> dict[str, Any]:
-    """The document, as OpenAPI 3.1 has it."""
+    """The document, in OpenAPI 3.1."""
     schemas: dict[str, Any] = {}
     _schema(Message, schemas)
     paths: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def _body(description: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a type; named types are put into ``schemas`` and referred to."""
+    """The schema of a type; named types are added to ``schemas`` and referenced."""
     made = _without_titles(TypeAdapter(kind).json_schema(ref_template=_REF, mode="serialization"))
     schemas.update(made.pop("$defs", {}))
     name = getattr(kind, "__name__", "")

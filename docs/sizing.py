@@ -20,24 +20,24 @@ _RATES = (0.1, 1, 10, 100, 500, 2_048, 4_096)
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked. Every field is an option of the command line."""
+    """The question. Every field is an option of the command line."""
 
     mib_per_second: float = 10.0
     record_bytes: float = 140.0  # the clickstream's, in Avro
-    cpu_us: float = 3.5  # of a record, from Kafka to a committed row: the aim of `make bench`
-    compaction_us: float = 1.8  # of a row of small files, once; docs/performance.md
-    busy: float = 0.6  # share of the cores that are used; the rest is for peaks and for catching up
+    cpu_us: float = 3.5  # per record, from Kafka to a committed row: the aim of `make bench`
+    compaction_us: float = 1.8  # per row of small files, once; docs/performance.md
+    busy: float = 0.6  # share of the cores in use; the rest is for peaks and catching up
     interval_s: float = 10.0  # commit_interval
     commit_bytes: float = 256 * _MIB  # commit_bytes: a commit is due early
-    row_bytes: float = 50.0  # of a row in Parquet: 4 million clicks are 197 MB
+    row_bytes: float = 50.0  # per row in Parquet: 4 million clicks are 197 MB
     executor_cores: int = 4
-    compacted_bytes: float = 128 * _MIB  # of a file that was put together
+    compacted_bytes: float = 128 * _MIB  # of a file after compaction
     price_core_hour: float = 0.0
     price_1000_put: float = 0.0
     price_1000_get: float = 0.0
     price_gb_month: float = 0.0
-    price_1000_objects: float = 0.0  # a month, for being watched: S3 Tables
-    price_1000_compacted: float = 0.0  # objects that the store puts together by itself
+    price_1000_objects: float = 0.0  # per month, for monitoring: S3 Tables
+    price_1000_compacted: float = 0.0  # objects that the store compacts by itself
     price_gb_compacted: float = 0.0
 
 
@@ -49,7 +49,7 @@ _AWS: Final = {
 }
 LISTS: Final[Mapping[str, Mapping[str, float]]] = {
     "aws-s3": {**_AWS, "price_gb_month": 0.023},
-    # S3 Tables puts files together by itself, so the host need not.
+    # S3 Tables compacts files by itself, so the host need not.
     "aws-s3-tables": {
         **_AWS,
         "price_gb_month": 0.0265,
@@ -64,19 +64,19 @@ LISTS: Final[Mapping[str, Mapping[str, float]]] = {
 
 @dataclass(frozen=True)
 class Need:
-    """What it needs; a month has 730 hours."""
+    """The requirements; a month has 730 hours."""
 
-    records: float  # a second
+    records: float  # per second
     cores: int
     executors: int  # 0: a host alone, with local[*]
     memory_gib: int
-    topics: int  # at least: a batch of one keeps only so many cores busy
-    commits: float  # an hour
-    files: float  # an hour, before compaction
-    puts: float  # an hour
-    gets: float  # an hour, with HEAD
-    gb: float  # a month, in Parquet
-    # A month, with as much storage as a month writes.
+    topics: int  # at least: a batch of one topic keeps only so many cores busy
+    commits: float  # per hour
+    files: float  # per hour, before compaction
+    puts: float  # per hour
+    gets: float  # per hour, with HEAD
+    gb: float  # per month, in Parquet
+    # Per month, with as much storage as a month writes.
     compute: float
     requests: float
     storage: float
@@ -84,7 +84,7 @@ class Need:
 
     @property
     def price(self) -> float:
-        """Of a month."""
+        """The total per month."""
         return self.compute + self.requests + self.storage + self.compaction
 
 
@@ -93,15 +93,15 @@ def need(case: Case) -> Need:
     records = case.mib_per_second * _MIB / case.record_bytes
     cores = max(1, math.ceil(records * (case.cpu_us + case.compaction_us) / 1e6 / case.busy))
     executors = 0 if cores <= case.executor_cores else math.ceil(cores / case.executor_cores)
-    # An executor: 1 GiB of its JVM, and Python, up to 0.7 GiB for each core. The host: 1 GiB, and Python.
+    # An executor: 1 GiB for its JVM, and Python, up to 0.7 GiB per core. The host: 1 GiB, and Python.
     memory = 2 + 0.7 * min(cores, case.executor_cores) if not executors else 2 + executors + 0.7 * cores
     topics = max(1, math.ceil(cores / (_BATCH_RECORDS / _TASK_RECORDS)))
-    staged = records / topics * case.row_bytes  # bytes a second of a topic
+    staged = records / topics * case.row_bytes  # bytes per second of a topic
     interval = min(case.interval_s, max(1.0, case.commit_bytes / staged))
     commits = topics * 3600 / interval
     files = commits * max(1, math.ceil(records / topics * interval / _TASK_RECORDS))
-    puts = files + 3 * commits  # each file; manifest, manifest list, metadata
-    gets = files + 2 * commits  # HEAD of each file; HEAD and GET of the manifest list before
+    puts = files + 3 * commits  # one per file; manifest, manifest list, metadata
+    gets = files + 2 * commits  # HEAD per file; HEAD and GET of the previous manifest list
     gb = records * case.row_bytes * 3600 * _HOURS / 1e9
     compute = _HOURS * cores * case.price_core_hour
     requests = _HOURS * (puts * case.price_1000_put + gets * case.price_1000_get) / 1000
@@ -112,14 +112,14 @@ def need(case: Case) -> Need:
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    """Head and rows for the page, from a laptop to gigabytes a second."""
+    """Head and rows for the page, from a laptop to gigabytes per second."""
     head = ["rate", "records/s", "cores", "executors", "memory, GiB", "topics at least", "commits/h"]
     head += ["files/h", "PUT/h", "HEAD, GET/h", "core-hours a month", "Parquet a month, GB"]
     return head, [_row(rate, need(Case(mib_per_second=rate))) for rate in _RATES]
 
 
 def prices() -> tuple[list[str], list[list[str]]]:
-    """Head and rows of what a month costs by each list, for the same rates."""
+    """Head and rows of the monthly cost by each list, for the same rates."""
     head = ["rate", "cores, S3", "requests, S3", "storage, S3", "**S3**"]
     head += ["cores, S3 Tables", "requests, S3 Tables", "storage, S3 Tables", "compaction", "**S3 Tables**"]
     return head, [_prices(rate) for rate in _RATES]
@@ -138,7 +138,7 @@ def _listed(name: str, case: Case) -> Case:
 
 
 def price_lists() -> str:
-    """What the lists say, as a list."""
+    """The lists' prices, as a list."""
     plain, tables = LISTS["aws-s3"], LISTS["aws-s3-tables"]
     lines = (
         f"one core-hour ${plain['price_core_hour']:g} (half an m7g.large, Linux)",
@@ -176,7 +176,7 @@ def assumptions() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what the options need; returns the exit code."""
+    """Print the requirements for the options; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prices", choices=LISTS, help="a list of prices; other options go before it")
     for field in fields(Case):

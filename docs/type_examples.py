@@ -1,7 +1,7 @@
-"""One example for each way a type takes into a table, for ``docs/types.md``.
+"""One example for each way of a type into a table, for ``docs/types.md``.
 
-``tests/formats/test_types_page.py`` sends them through decoding, conforming and writing, and reads them back
-with PyIceberg and DuckDB. All examples of a format are the fields of one schema and of one record.
+``tests/formats/test_types_page.py`` decodes, conforms and writes them, and reads them back with PyIceberg and
+DuckDB. All examples of a format are fields of one schema and one record.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Example:
     """A field ``name`` of a schema.
 
     Args:
-        kind: the type, in the format's words.
-        schema: the field's part of the schema, as ``Format`` says.
-        value: what is sent, as ``Format`` says.
-        iceberg: the column's type, as Iceberg writes it; ``required`` where it is.
-        read: the value that DuckDB reads, as its text; None for null.
+        kind: the type, in the format's terms.
+        schema: the field's part of the schema, as the comment above each list says.
+        value: what is sent, likewise.
+        iceberg: the column's type in Iceberg's notation; with ``required`` if it is.
+        read: the value read by DuckDB, as its text; None for null.
     """
 
     name: str
@@ -50,7 +50,7 @@ def _record(name: str, **fields: Any) -> dict[str, Any]:
 
 _NODE = _record("Node", label="string", next=["null", "Node"])
 
-# ``schema``: the field's type. ``value``: as fastavro's writer takes it, numbers below logical types.
+# ``schema``: the field's type. ``value``: as for fastavro's writer, numbers below logical types.
 AVRO = [
     Example("flag", "boolean", "boolean", True, "required boolean", "true"),
     Example("small", "int", "int", 2**31 - 1, "required int", "2147483647"),
@@ -530,7 +530,7 @@ WHOLE = {
 
 
 def shown(example: Example) -> tuple[str, str]:
-    """The schema and the value, as the page shows them; nothing for what is not there."""
+    """The schema and the value, as on the page; empty if missing."""
     return _shown(example.schema), _shown(example.value)
 
 

@@ -1,7 +1,7 @@
 """Avro of the click events: the schemas as text, and an encoder made for them.
 
-``Encoder`` writes what fastavro's ``schemaless_writer`` writes, byte for byte (a test holds them
-together), and keeps the encoded form of texts, prices and devices that come again and again.
+``Encoder`` writes the same bytes as fastavro's ``schemaless_writer`` (a test compares them), and caches the
+encoded form of recurring texts, prices and devices.
 Source: Apache Avro 1.12 specification, "Binary encoding" and "Logical types".
 """
 
@@ -23,7 +23,7 @@ SCHEMA_VERSIONS: Final[tuple[SchemaVersion, ...]] = get_args(SchemaVersion)
 _NULL: Final = b"\x00"  # branch 0 of a union with null; null itself has no bytes
 _THERE: Final = b"\x02"  # branch 1
 _INT_MAX: Final = 2_147_483_647
-# Avro puts 7 bits into a byte. Two bytes at a time come from a table, and all of them go on.
+# Avro puts 7 bits into a byte. Two bytes at a time come from a table, all with the continuation bit.
 _PAIRS: Final = [bytes((low & 127 | 128, low >> 7 | 128)) for low in range(1 << 14)]
 _STEP_CODES: Final = {step: bytes((2 * number,)) for number, step in enumerate(STEPS)}
 _DEVICE_CODES: Final = {kind: bytes((2 * number,)) for number, kind in enumerate(DEVICE_TYPES)}
@@ -39,23 +39,23 @@ def schema_text(schema_version: SchemaVersion) -> str:
 
 
 class Encoder:
-    """Bodies of one schema version; with ``frame``, values as they go to Kafka.
+    """Bodies of one schema version; with ``frame``, complete values for Kafka.
 
-    Not for threads in parallel: each takes its own.
+    Not thread-safe: use one per thread.
     """
 
     def __init__(self, schema_version: SchemaVersion = "v1") -> None:
-        schema_text(schema_version)  # refuses an unknown version
+        schema_text(schema_version)  # rejects an unknown version
         self.schema_version = schema_version
         self._first = schema_version == "v1"
         self._prefix = b""
-        # Bounded by the shop: its pages, users, products, devices. Ids of events and sessions are not kept.
+        # Bounded by the shop: its pages, users, products, devices. Ids of events and sessions are not cached.
         self._texts: dict[str, bytes] = {}
         self._products: dict[tuple[str | None, Decimal | None], bytes] = {}
         self._devices: dict[tuple[Any, ...], bytes] = {}
 
     def frame(self, schema_id: int) -> Encoder:
-        """An encoder that puts the Confluent prefix of ``schema_id`` in front of each body."""
+        """An encoder that adds the Confluent prefix of ``schema_id`` before each body."""
         framed = Encoder(self.schema_version)
         framed._prefix = wire.prefix(schema_id)
         return framed
@@ -115,7 +115,7 @@ class Encoder:
 
 
 def encode_long(number: int) -> bytes:
-    """An Avro int or long: zigzag, then 7 bits a byte, lowest first."""
+    """An Avro int or long: zigzag, then 7 bits per byte, lowest first."""
     rest = number << 1 if number >= 0 else ~(number << 1)
     head = b""
     while rest >= 1 << 14:

@@ -1,7 +1,7 @@
 """A seeded stream of web shop visits.
 
-The same seed gives the same events on every machine: only ``random()`` and ``getrandbits()`` of
-``random.Random`` are drawn, no libm function, no set order and no ``hash()`` takes part.
+The same seed gives the same events on every machine: it uses only ``random()`` and ``getrandbits()`` of
+``random.Random``, no libm function, set order or ``hash()``.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _ID_BATCH: Final = 512
 
 
 class Event(NamedTuple):
-    """One record to be: key, value as a dict that fits the Avro schema, record time in ms.
+    """One future record: key, value as a dict that fits the Avro schema, record time in ms.
 
-    ``timestamp_ms`` is when the shop's server got the event; ``event_time`` in the value is earlier.
-    Values share their ``device`` dicts: read them, do not change them.
+    ``timestamp_ms`` is when the shop's server received the event; ``event_time`` in the value is earlier.
+    Values share their ``device`` dicts: do not modify them.
     """
 
     key: bytes
@@ -61,7 +61,7 @@ class Event(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Visit:
-    """One session: what all its events share, and a bit for each step that was handed out."""
+    """One session: what all its events share, and a bit for each step already returned."""
 
     user: shop.User
     session_id: str
@@ -74,17 +74,17 @@ class _Visit:
 
 # Step, path, product and quantity of one page of a visit.
 _Page = tuple[int, str, shop.Product | None, int | None]
-# A page on its way to the server: arrival in ms, a number that settles ties, event time in ms,
-# referrer. A plain tuple: the heap compares it some ten times.
+# A page on its way to the server: arrival in ms, a tie-breaking number, event time in ms, referrer. A plain
+# tuple: the heap compares it about ten times.
 _Pending = tuple[int, int, int, str | None, _Page, _Visit]
 
 
 class Clickstream:
-    """An endless stream of events in the order of their arrival, and its tallies.
+    """An endless stream of events in order of arrival, and its tallies.
 
-    ``seed`` decides everything; ``schema_version`` is the shape of the events until ``switch_schema``;
-    ``start`` is the simulated time of the first session. Raises ``UsageError`` for an unknown version
-    or a start without a zone.
+    ``seed`` determines everything; ``schema_version`` is the shape of the events until ``switch_schema``;
+    ``start`` is the simulated time of the first session. Raises ``UsageError`` for an unknown version or a
+    start without a zone.
     """
 
     def __init__(self, seed: int = 7, schema_version: SchemaVersion = "v1", start: datetime = START) -> None:
@@ -92,7 +92,7 @@ class Clickstream:
             raise UsageError(f"the start {start} has no time zone; write for example {START.isoformat()}")
         self.tallies = Tallies()
         self._rng = Random(seed)
-        # Ids have a stream of their own: their number of draws does not move the visits.
+        # Ids have their own random stream: the number drawn does not affect the visits.
         self._ids = _event_ids(Random(seed + 1))
         self._products = shop.products(self._rng)
         self._users = shop.users(self._rng)
@@ -113,7 +113,7 @@ class Clickstream:
         self.tallies.events_by_version.setdefault(schema_version, 0)
 
     def events(self, count: int) -> Iterator[Event]:
-        """The next ``count`` events; a second call goes on where the first one stopped."""
+        """The next ``count`` events; a second call continues after the first."""
         pending = self._pending
         for _ in range(count):
             # A visit sends nothing before it starts: up to the next start the order is final.
@@ -165,7 +165,7 @@ class Clickstream:
             revenue[hour] = revenue.get(hour, 0) + product.price_cents * quantity
 
     def _open_visit(self) -> None:
-        """Start the next session and put all its events on their way."""
+        """Start the next session and schedule all its events."""
         draw = self._rng.random
         start_ms = self._next_visit_ms
         rush = _RUSH[start_ms // _HOUR_MS % 24]
@@ -188,7 +188,7 @@ class Clickstream:
             arrival_ms = event_ms + _delay_ms(draw(), draw())
             heappush(self._pending, (arrival_ms, self._pages, event_ms, referrer, page, visit))
             referrer = shop.SHOP + page[1]
-            # 2 s to 3 min on a page, short stays far more often.
+            # 2 s to 3 min per page, mostly short.
             look = draw()
             event_ms += 2_000 + int(178_000 * look * look * look * look)
 
@@ -225,10 +225,10 @@ class Clickstream:
 
 
 class Prebuilt:
-    """``distinct`` events, encoded once, to be sent in circles: for load tests.
+    """``distinct`` events, encoded once, to be sent repeatedly: for load tests.
 
-    A load of more than ``distinct`` records repeats event ids; ``tallies`` knows that.
-    ``schema_id`` frames the values.
+    A load of more than ``distinct`` records repeats event ids; ``tallies`` takes that into account.
+    ``schema_id`` is for the values' prefix.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Prebuilt:
         self._one_pass = stream.tallies
 
     def tallies(self, count: int) -> Tallies:
-        """The tallies of the first ``count`` records of the circle."""
+        """The tallies of the first ``count`` records of the repetition."""
         times, rest = divmod(count, len(self.records))
         beginning = Clickstream(*self._made_by)
         for _ in beginning.events(rest):
@@ -273,7 +273,7 @@ def _tab_age_ms(kind: float, age: float) -> int:
         return 0
     if kind < 0.98:
         return int(age * 8 * _HOUR_MS)
-    return int((25 + age * 45) * 24 * _HOUR_MS)  # 25 days and more: an int does not hold it
+    return int((25 + age * 45) * 24 * _HOUR_MS)  # 25 days and more: too large for an Avro int
 
 
 def _delay_ms(kind: float, delay: float) -> int:

@@ -1,4 +1,4 @@
-"""Sends a clickstream to a topic: creates it, registers the schema, frames and paces the records."""
+"""Send a clickstream to a topic: create it, register the schema, frame and pace the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.topic_names import check_table_topic
 
-# The caller's properties win over these. murmur2: a key lands where a Java producer would put it.
+# The caller's properties take precedence. murmur2: a key gets the same partition as with a Java producer.
 _PRODUCER: Final = {
     "enable.idempotence": "true",
     "compression.type": "lz4",
@@ -28,10 +28,10 @@ _PRODUCER: Final = {
 }
 _POLL_EVERY: Final = 100  # records; delivery reports wait in librdkafka meanwhile
 _TICK_S: Final = 0.005  # paced records go out in ticks: finer only costs CPU
-_LONGEST_WAIT_S: Final = 0.1  # a stop is heeded within this time
-_CATCH_UP_S: Final = 1.0  # further behind than this, the pace starts anew instead of bursting
+_LONGEST_WAIT_S: Final = 0.1  # a stop takes effect within this time
+_CATCH_UP_S: Final = 1.0  # further behind than this, the pace restarts instead of bursting
 _PROGRESS_S: Final = 0.2
-_REFUSED: Final = {409, 422}  # incompatible, or no valid schema
+_REFUSED: Final = {409, 422}  # incompatible, or not a valid schema
 
 _Record = tuple[bytes, bytes, int]
 
@@ -53,32 +53,32 @@ def produce(
     on_progress: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Tallies:
-    """Send ``count`` click events and wait until the broker has them all.
+    """Send ``count`` click events and wait until the broker has acknowledged them all.
 
     Args:
         bootstrap: librdkafka properties, at least ``bootstrap.servers``.
         registry: properties of confluent_kafka's SchemaRegistryClient, at least ``url``.
-        topic: created with ``partitions`` partitions unless it is there; schemas go to ``<topic>-value``.
-        count: how many records.
-        rate: records per second; without it, as fast as it goes.
-        seed: decides the events, with ``start``, their simulated beginning.
+        topic: created with ``partitions`` partitions if missing; schemas go to ``<topic>-value``.
+        count: number of records.
+        rate: records per second; by default as fast as possible.
+        seed: determines the events, with ``start``, their simulated beginning.
         schema_version: shape of the events until ``switch_at``.
-        partitions: of a new topic.
+        partitions: for a new topic.
         switch_at: number of version 1 records after which version 2 is registered and used.
-        distinct: encode only so many events, and send them in circles: for load tests; ids repeat.
-        record_time: ``now`` lets the client stamp the records, so that lag and retention mean what they
-            say; ``simulated`` stamps them with the arrival times of the simulation (a new topic then
-            keeps its records for ever, else retention would drop them at once).
-        on_progress: told the number of acknowledged records, up to five times a second and at the end.
-        stop: asked before each record; True ends the production early.
+        distinct: encode only this many events, and send them repeatedly: for load tests; ids repeat.
+        record_time: ``now`` lets the client stamp the records, so that lag and retention are meaningful;
+            ``simulated`` stamps them with the arrival times of the simulation (a new topic then keeps its
+            records for ever, as retention would otherwise delete them at once).
+        on_progress: called with the number of acknowledged records, up to five times a second and at the end.
+        stop: called before each record; True ends the production early.
 
     Returns:
-        The tallies of what was sent and acknowledged.
+        The tallies of the records that were sent and acknowledged.
 
     Raises:
-        UsageError: an argument or a property is wrong, or the registry refuses the schema.
-        RetryableError: broker or registry do not answer, or records could not be delivered in time.
-        ActionNeededError: the broker refuses the records.
+        UsageError: an argument or a property is wrong, or the registry rejects the schema.
+        RetryableError: broker or registry do not respond, or records could not be delivered in time.
+        ActionNeededError: the broker rejects the records.
     """
     _check(topic, count, rate, partitions)
     _check_versions(count, schema_version, switch_at, distinct)
@@ -114,10 +114,10 @@ def send_in_circles(
     partitions: int = 4,
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Send ``count`` records, those of ``records`` (key, value) again and again, until the broker has them.
+    """Send ``count`` records, repeating ``records`` (key, value), until the broker has acknowledged them all.
 
     Raises:
-        UsageError, RetryableError, ActionNeededError: as ``produce``.
+        UsageError, RetryableError, ActionNeededError: as for ``produce``.
     """
     _check(topic, count, None, partitions)
     Broker(bootstrap).ensure_topic(topic, partitions, {})
@@ -143,7 +143,7 @@ def _check(topic: str, count: int, rate: float | None, partitions: int) -> None:
 
 
 def _check_versions(count: int, version: SchemaVersion, switch_at: int | None, distinct: int | None) -> None:
-    schema_text(version)  # refuses an unknown version
+    schema_text(version)  # rejects an unknown version
     if distinct is not None and distinct < 1:
         raise UsageError(f"a pool of {distinct} distinct events is empty; ask for 1 or more")
     if switch_at is None:
@@ -182,14 +182,14 @@ def _send_all(
     on_progress: Callable[[int], None] | None,
     stop: Callable[[], bool] | None,
 ) -> int:
-    """Send until the records end or ``stop`` says so; the number of records sent and acknowledged."""
+    """Send until the records end or ``stop`` returns True; returns the number sent and acknowledged."""
     sent = 0
     report_at = monotonic() + _PROGRESS_S
     while not (stop and stop()):
         wait_s = pace.wait_s()
         if wait_s > 0:
             sleep(min(max(wait_s, _TICK_S), _LONGEST_WAIT_S))
-        # A record that is drawn is sent: the tallies count it.
+        # Once a record is drawn, it is sent: the tallies count it.
         elif (record := next(records, None)) is not None:
             key, value, timestamp_ms = record
             sender.send(key, value, timestamp_ms if stamped else 0)
@@ -218,7 +218,7 @@ class _Pace:
         self._due_s = monotonic()
 
     def wait_s(self) -> float:
-        """Seconds until the next turn; 0 is the turn itself and counts it."""
+        """Seconds until the next turn; 0 means now, and counts the turn."""
         if not self._gap_s:
             return 0.0
         now_s = monotonic()
@@ -229,7 +229,7 @@ class _Pace:
 
 
 class _Schemas:
-    """Registers versions of the click event's schema under one subject, each when it is needed first."""
+    """Registers versions of the click event's schema under one subject, each on first use."""
 
     def __init__(self, properties: Mapping[str, str], subject: str) -> None:
         self._subject = subject
@@ -240,7 +240,7 @@ class _Schemas:
             raise UsageError(f"the registry settings are not usable: {error}") from error
 
     def id_of(self, version: SchemaVersion) -> int:
-        """The id under which the registry has this version."""
+        """The registry's id for this version."""
         try:
             return self._client.register_schema(self._subject, Schema(schema_text(version), "AVRO"))
         except SchemaRegistryError as error:
@@ -258,7 +258,7 @@ class _Schemas:
 
 
 class _Sender:
-    """A producer that counts delivery reports and raises what went wrong with the first lost record."""
+    """A producer that counts delivery reports and raises the error of the first lost record."""
 
     def __init__(self, bootstrap: Mapping[str, str], topic: str) -> None:
         self._producer = make_producer({**_PRODUCER, **bootstrap})
@@ -267,7 +267,7 @@ class _Sender:
         self.acknowledged = 0
 
     def send(self, key: bytes, value: bytes, timestamp_ms: int) -> None:
-        """Hand one record over, waiting while the queue is full; timestamp 0 is now."""
+        """Enqueue one record, waiting while the queue is full; timestamp 0 means now."""
         while True:
             try:
                 self._producer.produce(
@@ -281,13 +281,13 @@ class _Sender:
                 return
 
     def poll(self, timeout_s: float = 0) -> None:
-        """Take delivery reports."""
+        """Process delivery reports."""
         self._producer.poll(timeout_s)
         if self._lost is not None:
             raise self._error(self._lost)
 
     def waiting(self) -> bool:
-        """Wait a little for outstanding records; whether there still are any."""
+        """Wait briefly for outstanding records; returns whether there still are any."""
         left = self._producer.flush(_PROGRESS_S)
         if self._lost is not None:
             raise self._error(self._lost)

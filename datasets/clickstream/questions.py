@@ -1,7 +1,7 @@
-"""Five questions to the clickstream table, in SQL, and the answers the generator knows.
+"""Five questions about the clickstream table, in SQL, with the answers known from the generator.
 
-The SQL is DuckDB's. It works before and after version 2 of the schema has reached the table, and every
-result has one order: ties are settled by the last ORDER BY term.
+The SQL is DuckDB's. It works before and after version 2 of the schema has reached the table, and the order of
+every result is unique: the last ORDER BY term breaks ties.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _TOP: Final = 10
 
 @dataclass(frozen=True)
 class Question:
-    """One question: SQL with a ``{table}`` placeholder, its columns, and the rows it must give.
+    """One question: SQL with a ``{table}`` placeholder, its columns, and the expected rows.
 
-    ``expected`` gives Python values as DuckDB's ``fetchall`` does: int, str, Decimal, naive UTC datetime.
+    ``expected`` returns Python values like DuckDB's ``fetchall``: int, str, Decimal, naive UTC datetime.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Question:
     expected: Callable[[Tallies], list[Row]]
 
     def on(self, table: str) -> str:
-        """The SQL on one relation; ``table`` is put in as it is, quote what needs quoting."""
+        """The SQL on one relation; ``table`` is inserted unchanged, so quote what needs quoting."""
         return self.sql.format(table=table)
 
 
@@ -115,8 +115,8 @@ ORDER BY events DESC, device_type""",
         "schema_versions",
         "How many events came with each version of the schema?",
         ("schema_version", "events"),
-        # Every event of version 2 has a viewport. to_json: before the first of them, the table has no
-        # such field, and device.viewport would not bind.
+        # Every event of version 2 has a viewport. to_json: before the first one, the table has no such field,
+        # and device.viewport would not bind.
         """\
 SELECT CASE WHEN to_json(device)->>'viewport' IS NULL THEN 'v1' ELSE 'v2' END AS schema_version,
        count(*) AS events

@@ -1,6 +1,6 @@
-"""Writes ``sample.jsonl``: ``python -m tabletopic_kernel._datasets.clickstream.sample``.
+"""Write ``sample.jsonl``: ``python -m tabletopic_kernel._datasets.clickstream.sample``.
 
-Consecutive events of the default seed, one JSON object a line, the last of them in version 2.
+Consecutive events of the default seed, one JSON object per line, the last of them in version 2.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
 
 SAMPLE: Final = Path(__file__).with_name("sample.jsonl")
-_SKIPPED: Final = 400  # the first minutes, when hardly any visit has come to the end of the funnel
+_SKIPPED: Final = 400  # the first minutes, when hardly any visit has reached the end of the funnel
 _EVENTS: Final = 50
 _OF_V1: Final = 30
 

@@ -1,6 +1,6 @@
 """The shop of the clickstream: what it sells and who visits it.
 
-Weights are integers and no libm function is called, so that every machine draws the same values.
+Weights are integers and no libm function is called, so every machine draws the same values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEVICES: Final = (
     ("tablet", "iPadOS 26", "Safari", 5),
     ("tablet", "Android 16", "Chrome", 2),
 )
-# CSS pixels of the visible page, commonest first.
+# CSS pixels of the visible page, most common first.
 _VIEWPORTS: Final = {
     "desktop": ((1920, 945), (1536, 730), (1440, 789), (2560, 1315)),
     "mobile": ((390, 664), (412, 785), (360, 640), (430, 739)),
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class Choice(Generic[T]):
-    """A weighted choice that costs one ``random()`` and one bisection."""
+    """A weighted choice that takes one ``random()`` and one bisection."""
 
     def __init__(self, items: Sequence[T], weights: Sequence[int]) -> None:
         self._items = tuple(items)
@@ -70,12 +70,12 @@ class Choice(Generic[T]):
         self._total = self._bounds[-1]
 
     def draw(self, rng: Random) -> T:
-        """One item, with the chance its weight gives it."""
+        """Draw one item according to its weight."""
         return self._items[bisect_right(self._bounds, int(rng.random() * self._total))]
 
 
 class Product(NamedTuple):
-    """One product: its page and its price of one piece in EUR, as a number and in cents."""
+    """One product: its page, and its unit price in EUR, as a number and in cents."""
 
     product_id: str
     url: str
@@ -84,7 +84,7 @@ class Product(NamedTuple):
 
 
 class DeviceModel(NamedTuple):
-    """One device as the events show it: the ``device`` value of each schema version."""
+    """One device as in the events: the ``device`` value of each schema version."""
 
     type: str
     v1: dict[str, Any]
@@ -101,7 +101,7 @@ class User(NamedTuple):
 
 
 def zipf_weights(count: int, offset: int) -> list[int]:
-    """Integer weights that fall with the rank as 1/(rank + offset)."""
+    """Integer weights that decrease with the rank as 1/(rank + offset)."""
     return [1_000_000_000 // (rank + offset) for rank in range(1, count + 1)]
 
 
@@ -113,7 +113,7 @@ def products(rng: Random) -> dict[str, Choice[Product]]:
         name = category.draw(rng)
         material = _MATERIALS[int(rng.random() * len(_MATERIALS))]
         thing = _THINGS[name][int(rng.random() * len(_THINGS[name]))]
-        # Squared: most things are cheap, a few cost some hundred euros; prices end in 9 cents.
+        # Squared: most are cheap, a few cost some hundred euros; prices end in 9 cents.
         cents = 199 + 10 * int(4_000 * rng.random() * rng.random() * rng.random())
         price = Decimal(cents).scaleb(-2)
         shelves[name].append(
@@ -123,17 +123,17 @@ def products(rng: Random) -> dict[str, Choice[Product]]:
 
 
 def categories() -> Choice[str]:
-    """The categories by how often visitors enter them."""
+    """The categories, weighted by how often visitors enter them."""
     return Choice(CATEGORIES, _CATEGORY_WEIGHTS)
 
 
 def landing_referrers() -> Choice[str | None]:
-    """Where a session comes from; None is an address typed in."""
+    """Where a session comes from; None for a typed address."""
     return Choice(_SITES, _SITE_WEIGHTS)
 
 
 def users(rng: Random) -> Choice[User]:
-    """All visitors, the busiest first: the busiest makes about 1.5 % of the sessions."""
+    """All visitors, the most active first, who makes about 1.5 % of the sessions."""
     device = _devices()
     country = Choice(_COUNTRIES, _COUNTRY_WEIGHTS)
     people = []

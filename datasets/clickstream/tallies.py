@@ -1,6 +1,6 @@
-"""What a clickstream has handed out so far, counted exactly.
+"""Exact counts of what a clickstream has produced so far.
 
-Only ints and texts, so that ``dataclasses.asdict`` gives what JSON can hold.
+Only ints and texts, so that ``dataclasses.asdict`` returns valid JSON.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Tallies:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Tallies:
-        """The tallies whose ``dataclasses.asdict`` was saved."""
+        """The tallies from a saved ``dataclasses.asdict``."""
         devices = {kind: DeviceTally(**counts) for kind, counts in saved["devices"].items()}
         return cls(**{**saved, "devices": devices})
 
     def repeated(self, times: int, rest: Tallies) -> Tallies:
-        """The tallies of ``times`` passes over these events and then ``rest``, a beginning of them.
+        """The tallies of ``times`` passes over these events and then ``rest``, a first part of them.
 
         Distinct sessions and users do not grow with repetition: they are those of one pass.
         """

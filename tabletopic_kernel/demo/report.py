@@ -38,8 +38,7 @@ class Story:
 class Outcome:
     """Filled scene by scene. ``seconds`` has the duration of each scene.
 
-    ``peak_memory_bytes`` covers all processes together; ``peak_rss_bytes`` counts a shared page once per
-    process.
+    ``peak_memory_bytes`` covers all processes together; ``peak_rss_bytes`` counts shared pages per process.
     """
 
     events: int

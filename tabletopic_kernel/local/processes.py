@@ -245,8 +245,7 @@ class ProcessTree:
         return [process for process in seen if _runs(process)]
 
     def end_what_is_left(self, timeout_s: float, besides: frozenset[int] = frozenset()) -> list[str]:
-        """Wait ``timeout_s`` for the remaining ones to end, then kill them; returns the names of those
-        killed."""
+        """Wait ``timeout_s`` for the rest to end, then kill them; returns the names of those killed."""
         _, late = psutil.wait_procs(self.left(besides), timeout=timeout_s)
         names = []
         for process in late:

@@ -23,8 +23,7 @@ OLDEST_JAVA = 21
 
 _SETTINGS = {
     "quarkus.http.host": machine.LOOPBACK,
-    # Health and metrics would listen on a separate port without a login: that was decided when Apicurio was
-    # built.
+    # Health and metrics would listen on a separate port without a login: fixed when Apicurio was built.
     "quarkus.management.host-enabled": "false",
     # It would look for a collector on port 4317.
     "quarkus.otel.sdk.disabled": "true",
@@ -55,8 +54,7 @@ quarkus.security.users.embedded.roles.{user}=sr-admin
 
 
 class RegistryServer:
-    """The registry with data in ``folder``, on ``numbers["http"]``; a ``password`` makes it require a
-    login."""
+    """The registry with data in ``folder``, on ``numbers["http"]``; a ``password`` means a login."""
 
     name = NAME
 

@@ -3,8 +3,7 @@
 They are separate processes, as a killed process runs no cleanup. Each is this module, run with its name:
 
 - The *watcher* stops servers when the process that wanted them has ended. It is started before the servers,
-  so
-  they can never be left behind.
+  so they can never be left behind.
 - The *keeper* stops the local stack and the background hosts when a Jupyter server has ended. Unlike the
   watcher it belongs to no particular start: it stops the stack whether a button, a notebook or a terminal
   started it in the meantime.
@@ -52,8 +51,7 @@ def watch_servers(arguments: list[str]) -> None:
 def wait_for_end(parent: ProcessId) -> None:
     """Return when ``parent`` has ended, however that happened."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        # Looked up once: from now on psutil distinguishes it from another with its pid, whatever the clock
-        # does.
+        # Looked up once: from now on psutil tells it from another with its pid, whatever the clock does.
         process = psutil.Process(parent.pid)
         if not parent.names(process):
             return

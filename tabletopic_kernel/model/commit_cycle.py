@@ -8,8 +8,7 @@ Why this is safe:
 
 - An event has the same meaning in every state; only the consequences differ.
 - A commit with an unknown outcome has its own states, settling and closing_settling. They end when the
-  table's
-  history has the answer (I4), or with the next owner; files of such a commit are not discarded there.
+  table's history has the answer (I4), or with the next owner; files of such a commit are not discarded there.
 - TAKE_OWNERSHIP occurs only in states without a worker, and STOP_WORKER leads to one that waits for
   WORKER_STOPPED: no batch of an old worker meets a new owner (I1, I5).
 - DISCARD occurs only where this ownership will commit nothing more; the records are read again (I6).

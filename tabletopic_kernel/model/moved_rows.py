@@ -18,9 +18,9 @@ class MovedRows:
 
     ``products`` are the new files, each with the number of its first row among all rows. Rows of this file
     are numbered from ``base`` in their original order; or, if they were sorted together with others, each has
-    one of the ``places``. Without products their positions are unknown. ``dropped`` has a bit per row and
-    ``places`` four bytes per remaining row, compressed; they are empty if no bit is set, and if the order is
-    unchanged.
+    one of the ``places``. Without products their positions are unknown. ``dropped`` has a bit per row, and
+    is empty if none is set; ``places`` has four bytes per remaining row, and is empty if the order is
+    unchanged. Both are compressed.
 
     >>> moved = MovedRows.of("a", np.array([False, True, False, False]), (("ab", 0),), 10)
     >>> moved.translated(np.array([0, 1, 3, 3, 4])), moved.dropped_rows

@@ -65,7 +65,7 @@ class TopicStatus:
     passed_over: dict[str, int] = field(default_factory=dict)
     # Offsets skipped because retention deleted their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)
-    # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/standing``.
+    # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/delay``.
     delay: str | None = None
     delay_reason: str | None = None
 

@@ -195,8 +195,7 @@ class Workbench(Clients):
             given: fields of ``TopicSettings``; table properties are added to the existing ones.
 
         Raises:
-            UsageError: the topic is not enabled, or a setting is invalid or cannot change, as it defines the
-            table.
+            UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
             RetryableError: broker, registry or catalog do not respond.
         """
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
@@ -294,8 +293,7 @@ class Workbench(Clients):
 
         Args:
             topic: a table topic that a host runs.
-            where: a condition on the columns of the table, for files that may have such rows; None selects
-            all.
+            where: a condition on the columns of the table, for files that may have such rows; None for all.
             timeout_s: how long to wait for the outcome.
 
         Returns:

@@ -57,8 +57,7 @@ _TLS: Final = tuple(
 
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
-    """The properties in the form that Confluent's client takes, where it differs from others or requires
-    more.
+    """The properties in the form that Confluent's client takes, where it differs from others or needs more.
 
     Raises:
         SettingsError: a login that the client does not support, or a value that must be a number and is not.

@@ -44,8 +44,7 @@ class _GoogleFile(PyArrowFile):
     """A file that is read whole unless it is large.
 
     PyArrow sends the request for a seekable file when it first asks whether that is closed, and holds
-    Python's global lock (GIL) until the storage answers: a silent storage would stop every thread of the
-    process.
+    Python's global lock (GIL) until the storage answers: a silent storage would stop all of the process.
     """
 
     def open(self, seekable: bool = True) -> InputStream:

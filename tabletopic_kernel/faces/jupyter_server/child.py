@@ -53,8 +53,7 @@ class Child:
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,
-                        # Ctrl-C in the server's terminal asks a question there: the child must not receive
-                        # it.
+                        # Ctrl-C in the server's terminal asks a question there: not for the child.
                         start_new_session=True,
                     )
             except OSError as error:

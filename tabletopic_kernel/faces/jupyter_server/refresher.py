@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# It rests for this multiple of a poll's duration: a hundred topics without a host are a hundred tables to
-# read.
+# It rests for this multiple of a poll's duration: 100 topics without a host mean reading 100 tables.
 _REST = 3.0
 _LONGEST_REST_S = 5.0
 

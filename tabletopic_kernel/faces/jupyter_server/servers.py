@@ -257,8 +257,7 @@ def live_hosts(workbench: Workbench) -> list[str]:
     from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC  # noqa: PLC0415 - loads the Kafka client
 
     try:
-        # Every host creates it. Without it none has ever run, and a new broker takes up to 10 s to report
-        # that.
+        # Every host creates it. Without it none has ever run, and a new broker takes up to 10 s to say so.
         if SETTINGS_TOPIC not in workbench.broker.topics():
             return []
         return workbench.hosts()

