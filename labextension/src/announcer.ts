@@ -1,4 +1,4 @@
-/** Tells screen readers what changed: never every poll, never a flood. */
+/** Announces changes to screen readers: never every poll, never a flood. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import type { IOverview } from './api';
@@ -6,7 +6,7 @@ import { css, h } from './dom';
 import type { WorkbenchModel } from './model';
 import { stateWord } from './words';
 
-/** More changes at once than this are told as a number. */
+/** More simultaneous changes than this are announced as a number. */
 const SINGLY = 3;
 
 /** An invisible live region that follows the model. */

@@ -1,21 +1,21 @@
-/** The REST interface of the server extension, typed; nothing here knows of widgets. */
+/** The server extension's REST interface, typed; independent of widgets. */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { JSONValue, ReadonlyJSONObject } from '@lumino/coreutils';
 
-/** Where everything lives, below the server's base URL. */
+/** The root of all paths, below the server's base URL. */
 const NAMESPACE = 'tabletopic/api';
 
-/** State of the servers (broker, registry, catalog) as the overview tells it. */
+/** State of the servers (broker, registry, catalog) in the overview. */
 export interface IServers {
   readonly state: 'ready' | 'starting' | 'stopping' | 'none' | 'unreachable';
-  /** What is going on, or what to do next. */
+  /** What is in progress, or what to do next. */
   readonly detail: string;
-  /** Servers of the local stack that were started and do not run now. */
+  /** Servers of the local stack that were started but do not run now. */
   readonly missing: readonly string[];
   readonly bootstrap_servers: string;
   readonly registry_url: string;
-  /** Whether the settings name all of them, so that there is no local stack to start or stop. */
+  /** Whether the settings name all of them, so there is no local stack to start or stop. */
   readonly own: boolean;
 }
 
@@ -32,7 +32,7 @@ export interface ISample {
   readonly detail: string;
 }
 
-/** One Kafka topic in the overview; what is null is unknown or does not apply. */
+/** One Kafka topic in the overview; null means unknown or not applicable. */
 export interface IRow {
   readonly topic: string;
   readonly enabled: boolean;
@@ -48,15 +48,15 @@ export interface IRow {
   readonly commits: number | null;
   readonly snapshot_id: string | null;
   readonly last_commit_ms: number | null;
-  /** Letters that wait in the dead-letter table. */
+  /** Number of dead letters in the dead-letter table. */
   readonly dead_letters: number | null;
-  /** Why the table is late though the topic runs; null if it is not. */
+  /** Why the table is late although the topic runs; null if it is not. */
   readonly delay: 'waiting_for_turn' | 'behind' | null;
   /** The same in a sentence. */
   readonly delay_reason: string | null;
 }
 
-/** What the sidebar polls. Lags are those of all table topics: the sum of records, the longest time. */
+/** What the sidebar polls. Lags are for all table topics: the sum of records, the longest time. */
 export interface IOverview {
   readonly servers: IServers;
   readonly host: IHostState;
@@ -67,37 +67,37 @@ export interface IOverview {
   readonly at_ms: number;
 }
 
-/** A column that a table would have, and what enabling would do to it. */
+/** A column that a table would have, and what enabling would change about it. */
 export interface IPlanColumn extends IColumn {
   readonly change: 'new' | 'kept' | 'relaxed' | 'widened' | 'renamed';
 }
 
-/** What enabling would do; with anything in `refused` it would do nothing. */
+/** What enabling would do; with a reason in `refused` it would do nothing. */
 export interface IPlan {
   readonly topic: string;
   readonly table: string;
   readonly creates: boolean;
   readonly columns: readonly IPlanColumn[];
   readonly partition_by: readonly string[];
-  /** Of each file's rows; empty where they stand as they came. */
+  /** Sort order of each file's rows; empty if they keep the order of arrival. */
   readonly sort_by: readonly string[];
   readonly start: string | number;
   readonly notes: readonly string[];
   readonly refused: readonly string[];
 }
 
-/** What trying a topic's dead letters again would do. */
+/** What a replay of a topic's dead letters would do. */
 export interface IReplayPlan {
   readonly letters: number;
-  /** Letters that would become rows. */
+  /** Dead letters that would become rows. */
   readonly rows: number;
-  /** Those that would stay letters, by reason. */
+  /** Those that would stay, by reason. */
   readonly stayed: Readonly<Record<string, number>>;
-  /** Changes of the table that it would bring. */
+  /** Changes to the table that it would cause. */
   readonly changes: readonly string[];
 }
 
-/** A column; its type in words, such as `struct<width: int>`. */
+/** A column; its type as text, such as `struct<width: int>`. */
 export interface IColumn {
   readonly name: string;
   readonly type: string;
@@ -105,7 +105,7 @@ export interface IColumn {
   readonly doc: string | null;
 }
 
-/** A registered schema; `table_schema_id` is null while no record of it was read. */
+/** A registered schema; `table_schema_id` is null while none of its records was read. */
 export interface ISchemaVersion {
   readonly subject: string;
   readonly version: number;
@@ -120,7 +120,7 @@ export interface ITopicSchema {
   readonly versions: readonly ISchemaVersion[];
 }
 
-/** An event of the control topic; what it has beside these depends on its type. */
+/** An event of the control topic; further fields depend on its type. */
 export interface IEvent {
   readonly type: string;
   readonly topic: string;
@@ -128,7 +128,7 @@ export interface IEvent {
   readonly [more: string]: JSONValue;
 }
 
-/** Settings of one table topic, as the server names them. */
+/** Settings of one table topic, by the server's names. */
 export type Settings = Record<string, JSONValue>;
 
 /** The parts of JSON Schema that the settings' model uses. */
@@ -152,11 +152,11 @@ export interface ISettingsSchema {
   readonly $defs?: Readonly<Record<string, IFieldSchema>>;
 }
 
-/** An answer that is not what was asked for: `message` says what to do next. */
+/** A response other than the requested one: `message` says what to do next. */
 export class ApiError extends Error {
   constructor(
     message: string,
-    /** The HTTP status; 0 where no answer came at all. */
+    /** The HTTP status; 0 without any response. */
     readonly status: number
   ) {
     super(message);
@@ -192,7 +192,7 @@ export class TopicApi {
     return this.ask('DELETE', ['topics', topic]);
   }
 
-  /** Pause, resume or commit now; compact or expire, of which an event tells the outcome. */
+  /** Pause, resume or commit now; compact or expire, whose outcome an event reports. */
   tell(topic: string, wish: 'pause' | 'resume' | 'commit' | 'compact' | 'expire'): Promise<void> {
     return this.ask('POST', ['topics', topic, wish]);
   }
@@ -201,7 +201,7 @@ export class TopicApi {
     return this.ask('POST', ['topics', topic, 'replay', 'plan']);
   }
 
-  /** Try all dead letters again; an event tells the outcome. */
+  /** Replay all dead letters; an event reports the outcome. */
   replay(topic: string): Promise<void> {
     return this.ask('POST', ['topics', topic, 'replay']);
   }
@@ -230,12 +230,12 @@ export class TopicApi {
     return this.ask('DELETE', ['host']);
   }
 
-  /** Send example events to the topic `clicks`. */
+  /** Send sample events to the topic `clicks`. */
   sample(count: number): Promise<void> {
     return this.ask('POST', ['sample'], { count });
   }
 
-  /** Where in the server's files the quickstart notebook is; it is put there first if it is not yet. */
+  /** Path of the quickstart notebook among the server's files; copied there first if missing. */
   quickstart(): Promise<{ readonly path: string }> {
     return this.ask('POST', ['quickstart']);
   }
@@ -281,7 +281,7 @@ export class TopicApi {
   }
 }
 
-/** What to tell a person about anything that was thrown. */
+/** The message for the user about anything that was thrown. */
 export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

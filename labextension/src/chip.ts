@@ -1,4 +1,4 @@
-/** A state in one word, with a sign whose shape and colour say the same. */
+/** A state in one word, with a sign whose shape and colour mean the same. */
 import { css, h, setAttribute, setShown, setText } from './dom';
 import type { IView } from './dom';
 import type { IWord } from './words';

@@ -1,4 +1,4 @@
-/** Iceberg types in words, taken apart: `struct<width: int>` has the field `width`. */
+/** Parses Iceberg types as text: `struct<width: int>` has the field `width`. */
 
 /** A named part of a type: a field of a struct, or the element, key or value of a list or map. */
 export interface IPart {
@@ -6,7 +6,7 @@ export interface IPart {
   readonly type: string;
 }
 
-/** The parts of a type; none for a type that has none, and for text that is no type. */
+/** The parts of a type; empty for a type without any, and for text that is not a type. */
 export function partsOf(type: string): IPart[] {
   const inner = /^(struct|list|map)<(.*)>$/s.exec(type);
   if (inner === null) {
@@ -33,7 +33,7 @@ function field(text: string): IPart {
   return colon < 0 ? { name: text, type: '' } : { name: text.slice(0, colon), type: text.slice(colon + 2) };
 }
 
-/** Split at the commas that are in no brackets: those of decimal(9, 2) are in some. */
+/** Split at commas outside brackets: those in decimal(9, 2) are inside. */
 function splitTop(text: string): string[] {
   const pieces: string[] = [];
   let depth = 0;

@@ -1,4 +1,4 @@
-/** Names of the commands, and the menus made of them. */
+/** Names of the commands, and the menus made from them. */
 export namespace CommandIDs {
   export const show = 'tabletopic:show';
   export const refresh = 'tabletopic:refresh';
@@ -21,7 +21,7 @@ export namespace CommandIDs {
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';
 
-  /** The menu of a topic; null is a separator. */
+  /** A topic's menu; null is a separator. */
   export const topicMenu: readonly (string | null)[] = [
     settings,
     commit,
@@ -37,7 +37,7 @@ export namespace CommandIDs {
     copyConnection
   ];
 
-  /** The menu of the sidebar. */
+  /** The sidebar's menu. */
   export const generalMenu: readonly (string | null)[] = [
     quickstart,
     dashboard,

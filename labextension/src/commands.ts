@@ -30,7 +30,7 @@ import { SAMPLE_EVENTS } from './sidebar';
 import { connectionCell, queryCell } from './snippets';
 import { copy, tell } from './telling';
 
-/** What commands do to the window. */
+/** Effects of commands on the window. */
 export interface IScreens {
   showSidebar(): void;
   openDashboard(topic: string | null): void;
@@ -40,13 +40,13 @@ export interface IScreens {
 
 interface ITopicCommand {
   readonly id: string;
-  /** In the menu of a topic. */
+  /** Label in a topic's menu. */
   readonly label: string;
-  /** In the palette, which prompts for the topic. */
+  /** Label in the palette, which prompts for the topic. */
   readonly longLabel: string;
   readonly caption: string;
   readonly icon: LabIcon;
-  /** Which topics it applies to. */
+  /** The topics to which it applies. */
   readonly fits: (row: IRow) => boolean;
   readonly run: (topic: string) => Promise<unknown> | void;
 }
@@ -57,7 +57,7 @@ const TOPIC_ARGS = {
 } as const;
 const NO_ARGS = { type: 'object', properties: {} } as const;
 
-/** Add all commands, and put them into the palette. */
+/** Add all commands, also to the palette. */
 export function addCommands(
   commands: CommandRegistry,
   palette: ICommandPalette | null,

@@ -6,7 +6,7 @@ import type { TopicApi } from './api';
 import { css, h, setShown, setText, textButton } from './dom';
 import { dashboardIcon } from './icons';
 
-/** What the page may do: its own scripts and cookies, and files to save. Nothing of it can leave the frame. */
+/** What the page may do: run its own scripts, use cookies, save files. Nothing in it can leave the frame. */
 const SANDBOX: IFrame.SandboxExceptions[] = [
   'allow-scripts',
   'allow-same-origin',
@@ -17,7 +17,7 @@ const SANDBOX: IFrame.SandboxExceptions[] = [
 
 const LOOK_EVERY_MS = 100;
 
-/** Of all topics, or of one. Follows the theme by loading the page anew. */
+/** For all topics, or for one. Follows the theme by reloading the page. */
 export class DashboardFrame extends IFrame {
   constructor(
     /** Null for the page of all topics. */
@@ -65,10 +65,10 @@ export class DashboardFrame extends IFrame {
     this._looking = window.setInterval(() => this._look(), LOOK_EVERY_MS);
   }
 
-  /** Show the page as soon as it has something to read: its scripts, which `load` waits for, come after that. */
+  /** Show the page as soon as it has something to read: `load` waits for its scripts, which come later. */
   private _look(): void {
     const shown = this._frame.contentDocument;
-    // Until the new page comes, the one before is there: it has another theme, or nothing to read.
+    // Until the new page arrives, the previous one stays: it has another theme, or nothing to read.
     const theme = new URLSearchParams(shown?.location.search).get('theme');
     if (theme === (this._shownDark ? 'dark' : 'default') && shown?.querySelector('main')) {
       window.clearInterval(this._looking);
@@ -87,10 +87,10 @@ export class DashboardFrame extends IFrame {
     }
   }
 
-  /** The HTTP status that the page came with; 200 where the browser does not tell. */
+  /** The HTTP status of the page; 200 if the browser does not report it. */
   private _status(): number {
     const window = this._frame.contentWindow;
-    // Newer than TypeScript's list of what browsers have.
+    // Newer than TypeScript's type definitions for browsers.
     const entry: (PerformanceEntry & { readonly responseStatus?: number }) | undefined =
       window?.performance.getEntriesByType('navigation')[0];
     return entry?.responseStatus ?? 200;

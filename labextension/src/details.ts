@@ -1,4 +1,4 @@
-/** What unfolds below a row: the table's columns and the topic's last events, fetched when looked at. */
+/** The details below a row: the table's columns and the topic's last events, fetched when unfolded. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { reasonOf } from './api';
 import type { IColumn, IEvent, IRow, ITopicSchema, TopicApi } from './api';
@@ -7,11 +7,11 @@ import { css, h, setAttribute, setText } from './dom';
 import type { IView } from './dom';
 import { eventText, eventTone } from './eventwords';
 
-/** Events that are shown. Staged batches are not: each is committed a moment later, and that is shown. */
+/** Displayed events. Staged batches are not: each is committed a moment later, and that is displayed. */
 const EVENTS = 12;
 const ASKED = 3 * EVENTS;
 
-/** Fetched again when the row shows that there is something new, and only while it is unfolded. */
+/** Fetched again when the row shows something new, and only while unfolded. */
 export class RowDetails implements IView<IRow> {
   constructor(
     private readonly _topic: string,
@@ -50,7 +50,7 @@ export class RowDetails implements IView<IRow> {
       shown = await content();
     } catch (error) {
       shown = [h('p', { class: css('error') }, reasonOf(error))];
-      this._stand = null; // try again with the next overview
+      this._stand = null; // retry with the next overview
     }
     section.replaceChildren(heading, ...shown);
     setAttribute(section, 'aria-busy', null);

@@ -1,9 +1,9 @@
-/** Small means to build and change DOM. Text is always set as text, so data cannot become markup. */
+/** Small helpers to build and change DOM. Text is always set as text, so data cannot become markup. */
 import type { LabIcon } from '@jupyterlab/ui-components';
 
 type Child = Node | string | null;
 
-/** Attributes of an element; null and false leave one out, true sets it empty. */
+/** Attributes of an element; null and false omit one, true sets it empty. */
 export type Attributes = Readonly<Record<string, string | boolean | null>>;
 
 /** Class of the extension's elements. */
@@ -31,14 +31,14 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Set text, touching the document only where it differs: a poll that brings nothing new costs nothing. */
+/** Set text only if it differs: a poll without news costs nothing. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) {
     element.textContent = text;
   }
 }
 
-/** Set text in which `…` marks what is to be typed. */
+/** Set text in which `…` marks code to type. */
 export function setWords(element: Element, text: string): void {
   if (element.textContent !== text.replaceAll('`', '')) {
     element.replaceChildren(...words(text));
@@ -50,7 +50,7 @@ export function words(text: string): (Node | string)[] {
   return text.split('`').map((part, index) => (index % 2 === 1 ? h('code', {}, part) : part));
 }
 
-/** Set or, with null, remove an attribute where it differs. */
+/** Set an attribute if it differs, or with null remove it. */
 export function setAttribute(element: Element, name: string, value: string | null): void {
   if (value === null) {
     element.removeAttribute(name);
@@ -66,7 +66,7 @@ export function setShown(element: HTMLElement, shown: boolean): void {
   }
 }
 
-/** A button with words. */
+/** A button with text. */
 export function textButton(label: string, run: () => void, accept = false): HTMLButtonElement {
   const classes = `jp-mod-styled ${accept ? 'jp-mod-accept ' : ''}${css('button')}`;
   const button = h('button', { type: 'button', class: classes }, label);
@@ -78,12 +78,12 @@ export function textButton(label: string, run: () => void, accept = false): HTML
   return button;
 }
 
-/** Whether a button waits for what it began. It keeps the focus, which a disabled one would lose. */
+/** Whether a button waits for its action. It keeps the focus, which a disabled one would lose. */
 export function setBusy(button: HTMLButtonElement, busy: boolean): void {
   setAttribute(button, 'aria-disabled', busy ? 'true' : null);
 }
 
-/** A button with an icon alone; `label` is its name for screen readers and its tooltip. */
+/** A button with only an icon; `label` is its name for screen readers and its tooltip. */
 export function iconButton(icon: LabIcon, label: string, run: (button: HTMLButtonElement) => void): HTMLButtonElement {
   const button = h('button', { type: 'button', class: css('iconButton'), 'aria-label': label, title: label });
   button.append(iconElement(icon));
@@ -91,27 +91,27 @@ export function iconButton(icon: LabIcon, label: string, run: (button: HTMLButto
   return button;
 }
 
-/** An icon as decoration: screen readers pass it by. */
+/** An icon as decoration: screen readers skip it. */
 export function iconElement(icon: LabIcon): HTMLElement {
   const element = icon.element({ tag: 'span', className: css('icon') });
   element.setAttribute('aria-hidden', 'true');
   return element;
 }
 
-/** Something that has an element and can be given new data. */
+/** Something with an element that accepts new data. */
 export interface IView<T> {
   readonly node: HTMLElement;
   update(data: T): void;
 }
 
-/** Views kept by key: what stays is updated in place, so that focus, folds and scrolling stay too. */
+/** Views kept by key: remaining ones are updated in place, so focus, folds and scrolling remain too. */
 export class KeyedViews<T> {
   constructor(
     private readonly _key: (data: T) => string,
     private readonly _make: (data: T) => IView<T>
   ) {}
 
-  /** Bring the views of exactly these up to date; their elements, in the data's order. */
+  /** Update the views to exactly these; returns their elements, in the data's order. */
   update(all: readonly T[]): HTMLElement[] {
     const kept = new Map<string, IView<T>>();
     for (const data of all) {
@@ -127,7 +127,7 @@ export class KeyedViews<T> {
   private _views = new Map<string, IView<T>>();
 }
 
-/** Make these the children of an element, moving only those that are not in their place. */
+/** Make these an element's children, moving only those out of place. */
 export function arrange(parent: HTMLElement, nodes: readonly HTMLElement[]): void {
   const wanted = new Set<Element>(nodes);
   for (const child of [...parent.children]) {

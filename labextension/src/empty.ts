@@ -1,16 +1,16 @@
-/** What the sidebar says while there is nothing to list: what is missing, and what to do first. */
+/** The sidebar's message while there is nothing to list: what is missing, and what to do first. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IOverview } from './api';
 import { css, h, setBusy, setShown, setText, setWords, textButton } from './dom';
 import type { IView } from './dom';
 
-/** The overview, and whether something is being done that concerns all of it. */
+/** The overview, and whether an action that concerns all of it is in progress. */
 export interface IEmptyData {
   readonly overview: IOverview | null;
   readonly pending: boolean;
 }
 
-/** What can be done about it. */
+/** The available actions. */
 export interface IEmptyActions {
   startStack(): void;
   sendSample(): void;
@@ -70,7 +70,7 @@ export class EmptyState implements IView<IEmptyData> {
     }
     const { state, detail, missing, bootstrap_servers } = overview.servers;
     if (overview.topics.length > 0 && (state === 'starting' || missing.length > 0)) {
-      return null; // the list stays, and the head says which server is away
+      return null; // the list stays, and the header says which server is unavailable
     }
     switch (state) {
       case 'none':
@@ -120,7 +120,7 @@ export class EmptyState implements IView<IEmptyData> {
     }
   }
 
-  /** Takes the focus when the button below it goes away. */
+  /** Takes the focus when the button below it disappears. */
   private readonly _title = h('h3', { tabindex: '-1' });
   private readonly _text = h('p');
   private readonly _detail = h('p', { class: css('step') });

@@ -1,4 +1,4 @@
-/** Events of the control topic in words, as `tabletopic events` prints them. */
+/** Events of the control topic as text, like `tabletopic events`. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { JSONValue } from '@lumino/coreutils';
 import type { IEvent } from './api';

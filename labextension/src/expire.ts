@@ -1,10 +1,10 @@
-/** Letting old snapshots go: files are deleted, so people are asked first. */
+/** Expiry of old snapshots: it deletes files, so users are asked first. */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { WorkbenchModel } from './model';
 import { tell } from './telling';
 
-/** Ask, and let the topic's host do it; false if it was not wanted, or failed. */
+/** Ask, and have the topic's host do it; false if declined or failed. */
 export async function expireSnapshots(topic: string, model: WorkbenchModel, trans: TranslationBundle): Promise<boolean> {
   const answer = await showDialog({
     title: trans.__('Old snapshots of %1', topic),

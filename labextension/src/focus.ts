@@ -1,8 +1,8 @@
-/** Where the focus goes when what had it goes away: browsers drop it on the page, far from where a person was. */
+/** Where the focus goes when its element disappears: browsers move it to the page, far from the user's place. */
 
 const CONTROLS = 'button, input, summary, [tabindex="-1"]';
 
-/** Do `update`; if the element of `root` that has the focus goes away by it, a sensible neighbour gets it. */
+/** Run `update`; if it removes the focused element of `root`, a sensible neighbour gets the focus. */
 export function keepingFocus(root: HTMLElement, update: () => void): void {
   const held = document.activeElement;
   if (!(held instanceof HTMLElement) || held === root || !root.contains(held)) {
@@ -18,7 +18,7 @@ export function keepingFocus(root: HTMLElement, update: () => void): void {
     return;
   }
   const near = [
-    ...controlsIn(block), // the button that took its place, or the words that did
+    ...controlsIn(block), // the button or text that replaced it
     ...controlsIn(row),
     ...before.slice(index + 1),
     ...before.slice(0, index).reverse()

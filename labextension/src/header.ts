@@ -1,4 +1,4 @@
-/** The head of the sidebar: its tools, who runs the topics, and what went wrong as a whole. */
+/** The sidebar's header: its tools, who runs the topics, and general errors. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ellipsesIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { IHostState, IOverview } from './api';
@@ -8,7 +8,7 @@ import type { IView } from './dom';
 import { dashboardIcon } from './icons';
 import type { IWord } from './words';
 
-/** What the head shows. */
+/** The header's content. */
 export interface IHeaderData {
   readonly overview: IOverview | null;
   readonly trouble: string | null;
@@ -16,7 +16,7 @@ export interface IHeaderData {
   readonly problem: string | null;
 }
 
-/** What can be done from the head. */
+/** Actions in the header. */
 export interface IHeaderActions {
   refresh(): void;
   dashboard(): void;
@@ -27,7 +27,7 @@ export interface IHeaderActions {
   dismiss(): void;
 }
 
-/** Tools, host line, trouble. */
+/** Tools, host line, error. */
 export class Header implements IView<IHeaderData> {
   constructor(
     actions: IHeaderActions,
@@ -87,7 +87,7 @@ export class Header implements IView<IHeaderData> {
     setWords(this._awayText, away ? overview.servers.detail : '');
     setShown(this._away, away);
     setBusy(this._restart, pending !== null);
-    // While no topic is enabled, a host is nothing to think about: enabling one starts it.
+    // While no topic is enabled, hosts do not matter: enabling one starts it.
     const wanted =
       overview?.servers.state === 'ready' &&
       (overview.host.state !== 'none' || overview.topics.some(row => row.enabled));

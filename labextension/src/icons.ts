@@ -1,7 +1,7 @@
-/** Icons of the extension; the colours are JupyterLab's, so they follow the theme. */
+/** The extension's icons; they use JupyterLab's colours, so they follow the theme. */
 import { LabIcon } from '@jupyterlab/ui-components';
 
-/** A stream that runs into a table. */
+/** A stream flowing into a table. */
 export const topicIcon = new LabIcon({
   name: 'tabletopic:topic',
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
@@ -13,7 +13,7 @@ export const topicIcon = new LabIcon({
 </svg>`
 });
 
-/** A line that goes up and down. */
+/** A rising and falling line. */
 export const dashboardIcon = new LabIcon({
   name: 'tabletopic:dashboard',
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">

@@ -1,4 +1,4 @@
-/** The plugin: every token is optional but the application, so it also runs in Notebook 7. */
+/** The plugin: every token except the application is optional, so it also runs in Notebook 7. */
 import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
@@ -91,7 +91,7 @@ function activate(
   }
 }
 
-/** The pages of the main area: one of a kind for each topic, and there again after a reload. */
+/** Pages of the main area: one of each kind per topic, restored after a reload. */
 class Pages {
   constructor(
     private readonly _app: JupyterFrontEnd,

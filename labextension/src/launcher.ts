@@ -1,9 +1,9 @@
-/** Cards of the launcher. */
+/** The launcher's cards. */
 import type { ILauncher } from '@jupyterlab/launcher';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { CommandIDs } from './commandids';
 
-/** The quickstart first: it is what somebody new is looking for. */
+/** The quickstart first: new users look for it. */
 export function addCards(launcher: ILauncher, trans: TranslationBundle): void {
   const category = trans.__('Table Topic');
   launcher.add({ command: CommandIDs.quickstart, category, rank: 1, args: { card: true } });

@@ -6,10 +6,10 @@ import type { IView } from './dom';
 import { TopicRow } from './row';
 import type { IRowActions, IRowData } from './row';
 
-/** From this many topics on, a filter helps more than it costs room. */
+/** From this many topics on, a filter is worth its space. */
 const FILTER_FROM = 8;
 
-/** What is to be shown of the overview. */
+/** The part of the overview to display. */
 export interface IListData {
   readonly overview: IOverview;
   readonly warnLagSeconds: number;
@@ -23,7 +23,7 @@ interface IGroup {
   readonly list: HTMLElement;
 }
 
-/** Rows stay the same elements from poll to poll, so focus, folds and scrolling stay too. */
+/** Rows keep their elements from poll to poll, so focus, folds and scrolling remain too. */
 export class TopicList implements IView<IListData> {
   constructor(
     actions: IRowActions,
@@ -76,7 +76,7 @@ export class TopicList implements IView<IListData> {
     fill(this._on, true, this._trans.__('Table topics'));
     fill(this._off, false, this._trans.__('Other Kafka topics'));
     if (focused instanceof HTMLElement && focused !== document.activeElement && this.node.contains(focused)) {
-      focused.focus(); // the row of a topic that was enabled has moved up, and browsers drop the focus then
+      focused.focus(); // the row of an enabled topic has moved up, and browsers drop the focus then
     }
     setShown(this._none, topics.length > 0 && shown.length === 0);
     setShown(this._hint, topics.length > 0 && topics.every(row => !row.enabled));
@@ -100,7 +100,7 @@ export class TopicList implements IView<IListData> {
     return { node: h('section', {}, title, list), title, list };
   }
 
-  /** Arrow keys go to the same control of the next row. */
+  /** Arrow keys move to the same control in the next row. */
   private _move(event: KeyboardEvent): void {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const control = event.target instanceof HTMLElement ? event.target.closest('button') : null;

@@ -1,4 +1,4 @@
-/** What the screens show: the newest overview, what is being done, and what went wrong. */
+/** The displayed state: the newest overview, actions in progress, and errors. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
@@ -6,26 +6,26 @@ import { Signal } from '@lumino/signaling';
 import { ApiError, reasonOf } from './api';
 import type { IOverview, IReplayPlan, IRow, Settings, TopicApi } from './api';
 
-/** With the sidebar closed only the status bar looks: this many times more seldom. */
+/** With the sidebar closed only the status bar polls: this many times less often. */
 const UNWATCHED_FACTOR = 5;
-/** While something is on its way it is looked at more often. */
+/** While something is in progress, polls are more frequent. */
 const BUSY_MS = 1_000;
-/** Longest wait between two attempts while Jupyter does not answer. */
+/** Longest wait between two attempts while Jupyter does not respond. */
 const MAX_WAIT_MS = 15_000;
-/** So long an action may take to show in the overview; then the overview is believed again. */
+/** How long an action may take to appear in the overview; then the overview counts again. */
 const PATIENCE_MS = 20_000;
 
-/** The key of what concerns no single topic. */
+/** The key for what concerns no single topic. */
 export const GENERAL = '';
 
 interface IPending {
   readonly label: string;
-  /** Whether the overview shows that it is done; absent while the request itself is under way. */
+  /** Whether the overview shows that it is done; absent while the request itself is in progress. */
   done?: (overview: IOverview) => boolean;
   until: number;
 }
 
-/** The overview by polling, and the actions; `changed` tells that there is something new to show. */
+/** The overview by polling, and the actions; `changed` signals something new to display. */
 export class WorkbenchModel implements IDisposable {
   constructor(
     readonly api: TopicApi,
@@ -39,10 +39,10 @@ export class WorkbenchModel implements IDisposable {
     });
   }
 
-  /** Something to show has changed. */
+  /** Something on display has changed. */
   readonly changed = new Signal<this, void>(this);
 
-  /** Something that a person did has come to its end, in words. */
+  /** A user's action has ended, in words. */
   readonly said = new Signal<this, string>(this);
 
   /** The newest overview; null before the first. */
@@ -50,7 +50,7 @@ export class WorkbenchModel implements IDisposable {
     return this._overview;
   }
 
-  /** Why no overview can be had; null while it can. */
+  /** Why no overview is available; null while it is. */
   get trouble(): string | null {
     return this._trouble;
   }
@@ -70,7 +70,7 @@ export class WorkbenchModel implements IDisposable {
     this._setFrequency();
   }
 
-  /** Whether a screen is open that shows single topics. */
+  /** Whether a view of single topics is open. */
   set watched(value: boolean) {
     if (value !== this._watched) {
       this._watched = value;
@@ -81,18 +81,18 @@ export class WorkbenchModel implements IDisposable {
     }
   }
 
-  /** Ask now. */
+  /** Poll now. */
   async refresh(): Promise<void> {
     await this._poll.refresh();
-    await this._poll.tick.catch(() => undefined); // the trouble is told by `trouble`
+    await this._poll.tick.catch(() => undefined); // `trouble` reports the error
   }
 
-  /** The row of a topic; undefined for one that is not there. */
+  /** The row of a topic; undefined if there is none. */
   row(topic: string): IRow | undefined {
     return this._overview?.topics.find(row => row.topic === topic);
   }
 
-  /** What is being done to a topic (or to all: GENERAL), in words; null for nothing. */
+  /** The action in progress on a topic (or on all: GENERAL), in words; null for none. */
   pending(topic: string): string | null {
     return this._pending.get(topic)?.label ?? null;
   }
@@ -102,13 +102,13 @@ export class WorkbenchModel implements IDisposable {
     return this._problems.get(topic) ?? null;
   }
 
-  /** The person has read it. */
+  /** The user has read it. */
   dismiss(topic: string): void {
     this._problems.delete(topic);
     this.changed.emit();
   }
 
-  /** Enable a topic with these settings; those that are not given are the server's. */
+  /** Enable a topic with these settings; the server's apply for those not given. */
   enable(topic: string, settings: Settings = {}): Promise<boolean> {
     return this._act(topic, this._trans.__('enabling…'), () => this.api.enable(topic, settings), {
       done: () => this.row(topic)?.enabled === true,
@@ -155,7 +155,7 @@ export class WorkbenchModel implements IDisposable {
     });
   }
 
-  /** What trying the dead letters again would do; null if that cannot be said, `problem` then says why. */
+  /** What a replay of the dead letters would do; null if unknown, and `problem` then says why. */
   async planReplay(topic: string): Promise<IReplayPlan | null> {
     let plan: IReplayPlan | null = null;
     await this._act(topic, this._trans.__('reading the dead letters…'), async () => {
@@ -202,7 +202,7 @@ export class WorkbenchModel implements IDisposable {
     });
   }
 
-  /** Run one action: mark it, tell how it ended. False if it failed; `problem` then says why. */
+  /** Run one action: mark it, and announce its outcome. False if it failed; `problem` then says why. */
   private async _act(
     key: string,
     label: string,
@@ -242,7 +242,7 @@ export class WorkbenchModel implements IDisposable {
     } catch (error) {
       this._trouble = this._troubleOf(error);
       this.changed.emit();
-      throw error; // the poll waits longer before it tries again
+      throw error; // the poll waits longer before it retries
     }
     for (const [key, pending] of this._pending) {
       if (pending.done?.(this._overview) === true || Date.now() > pending.until) {
@@ -276,7 +276,7 @@ export class WorkbenchModel implements IDisposable {
     this._poll.frequency = { interval, backoff: true, max: Math.max(MAX_WAIT_MS, interval) };
   }
 
-  /** Whether somebody waits: for the servers, a host, an action, or the first rows of a table. */
+  /** Whether the user waits: for the servers, a host, an action, or the first rows of a table. */
   private get _isBusy(): boolean {
     const overview = this._overview;
     return (
@@ -299,7 +299,7 @@ export class WorkbenchModel implements IDisposable {
   private _watched = false;
 }
 
-/** While a host starts, that nobody runs a topic yet is no trouble. */
+/** While a host starts, it is no error that nobody runs a topic yet. */
 function withHostOnItsWay(overview: IOverview): IOverview {
   if (overview.host.state !== 'starting') {
     return overview;

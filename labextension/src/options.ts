@@ -1,13 +1,13 @@
-/** What a person can set in JupyterLab's settings editor; the limits are in schema/plugin.json. */
+/** The options in JupyterLab's settings editor; the limits are in schema/plugin.json. */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-/** The settings in force. */
+/** The current settings. */
 export interface IOptions {
   readonly pollSeconds: number;
   readonly warnLagSeconds: number;
 }
 
-/** What holds where there is no settings registry; schema/plugin.json has the same values. */
+/** Defaults if there is no settings registry; schema/plugin.json has the same values. */
 export const DEFAULT_OPTIONS: IOptions = { pollSeconds: 2, warnLagSeconds: 60 };
 
 /** Read the settings, now and after each change. */

@@ -1,4 +1,4 @@
-/** Trying dead letters again: what would happen is shown first. */
+/** Replay of dead letters: the plan is shown first. */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
@@ -8,7 +8,7 @@ import type { WorkbenchModel } from './model';
 import { tell } from './telling';
 import { number } from './words';
 
-/** Show the plan, ask, and let the topic's host do it; false if it was not wanted, or failed. */
+/** Show the plan, ask, and have the topic's host do it; false if declined or failed. */
 export async function replayLetters(topic: string, model: WorkbenchModel, trans: TranslationBundle): Promise<boolean> {
   const plan = await model.planReplay(topic);
   if (plan === null) {

@@ -10,7 +10,7 @@ import { Switch } from './switch';
 import { ago, duration, lagText, number, stateWord } from './words';
 import type { IWord } from './words';
 
-/** A row, and what the model knows beside it. */
+/** A row, and what else the model knows about it. */
 export interface IRowData {
   readonly row: IRow;
   /** The server's time, ms since 1970. */
@@ -20,7 +20,7 @@ export interface IRowData {
   readonly warnLagSeconds: number;
 }
 
-/** What a person can do with a row. */
+/** The actions on a row. */
 export interface IRowActions {
   toggle(row: IRow): void;
   menu(topic: string, at: DOMRect): void;
@@ -29,7 +29,7 @@ export interface IRowActions {
   details(topic: string): RowDetails;
 }
 
-/** The view of a row: made once, then only its differences are written. */
+/** The view of a row: created once, then only differences are written. */
 export class TopicRow implements IView<IRowData> {
   constructor(
     private _data: IRowData,
@@ -144,7 +144,7 @@ export class TopicRow implements IView<IRowData> {
     return facts;
   }
 
-  /** Records that are in no table wait for somebody: no fact like the others. */
+  /** Records that are in no table need somebody to act, so they are highlighted. */
   private _lettersOf(row: IRow): IWord | null {
     const count = row.dead_letters ?? 0;
     return count > 0

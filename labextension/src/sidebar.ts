@@ -15,10 +15,10 @@ import { TopicList } from './list';
 import { GENERAL } from './model';
 import type { WorkbenchModel } from './model';
 
-/** Events that the sample button sends: enough to see files and lag, few enough to wait for. */
+/** Events sent by the sample button: enough to see files and lag, few enough to wait for. */
 export const SAMPLE_EVENTS = 5_000;
 
-/** What the sidebar needs from outside. */
+/** The sidebar's dependencies. */
 export interface ISidebarOptions {
   readonly model: WorkbenchModel;
   readonly commands: CommandRegistry;
@@ -27,7 +27,7 @@ export interface ISidebarOptions {
   readonly warnLagSeconds: () => number;
 }
 
-/** Asks for polls at full speed while it is visible. */
+/** Requests polls at full speed while visible. */
 export class Sidebar extends Widget {
   constructor(private readonly _options: ISidebarOptions) {
     super();
@@ -90,7 +90,7 @@ export class Sidebar extends Widget {
 
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
-    // A frame later: the command palette, as it closes, gives the focus to the main area.
+    // A frame later: the command palette moves the focus to the main area as it closes.
     requestAnimationFrame(() => this.node.querySelector<HTMLElement>('button')?.focus());
   }
 

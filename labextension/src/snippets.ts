@@ -1,6 +1,6 @@
-/** Text for the clipboard: cells that are ready to run. */
+/** Text for the clipboard: cells ready to run. */
 
-/** A name as SQL takes it: quoted where it is not plain. */
+/** A name in SQL: quoted unless it is plain. */
 export function sqlName(dotted: string): string {
   const quoted = (part: string) => (/^[A-Za-z_]\w*$/.test(part) ? part : `"${part.replace(/"/g, '""')}"`);
   return dotted.split('.').map(quoted).join('.');
@@ -16,7 +16,7 @@ LIMIT 20
 `;
 }
 
-/** A cell that gives any Python kernel of this environment the topic as an object. */
+/** A cell that provides the topic as an object in any Python kernel of this environment. */
 export function connectionCell(topic: string): string {
   return `%load_ext tabletopic_kernel
 from tabletopic_kernel import Workbench

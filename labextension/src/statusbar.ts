@@ -1,4 +1,4 @@
-/** How far all tables are behind, in the status bar. */
+/** The lag of all tables, in the status bar. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 import { css, h, iconElement, setAttribute, setText } from './dom';

@@ -2,13 +2,13 @@
 import { css, h, setAttribute } from './dom';
 import type { IView } from './dom';
 
-/** Where the switch stands; while busy it does not react. */
+/** The switch's position; while busy it does not react. */
 export interface ISwitchData {
   readonly on: boolean;
   readonly busy: boolean;
 }
 
-/** A button with the role of a switch: space and enter work as screen readers announce it. */
+/** A button with the role of a switch: space and enter work as announced by screen readers. */
 export class Switch implements IView<ISwitchData> {
   constructor(label: string, toggle: () => void) {
     this.node = h(
@@ -27,7 +27,7 @@ export class Switch implements IView<ISwitchData> {
 
   update({ on, busy }: ISwitchData): void {
     setAttribute(this.node, 'aria-checked', String(on));
-    // Not "disabled": that would take the focus away from who has just pressed it.
+    // Not "disabled": that would take the focus from the user who has just pressed it.
     setAttribute(this.node, 'aria-disabled', busy ? 'true' : null);
   }
 }

@@ -1,8 +1,8 @@
-/** What commands say in the corner of the window. */
+/** Messages of commands in the corner of the window. */
 import { Clipboard, Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-/** Beside the sidebar, which may be closed: say why an action failed. */
+/** In addition to the sidebar, which may be closed: say why an action failed. */
 export async function tell(run: Promise<boolean>, problem: () => string | null): Promise<boolean> {
   const done = await run;
   if (!done) {

@@ -1,4 +1,4 @@
-/** States, numbers and durations in words: those of the command line. */
+/** States, numbers and durations as text, like on the command line. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IRow } from './api';
 
@@ -29,7 +29,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   failed: 'bad'
 };
 
-/** The word for the state of a row; null for a topic that is not enabled. */
+/** The word for a row's state; null for a topic that is not enabled. */
 export function stateWord(row: IRow, trans: TranslationBundle): IWord | null {
   if (!row.enabled) {
     return null;

@@ -1,30 +1,30 @@
-/** One input for each setting, made from its part of the JSON Schema. */
+/** One input per setting, derived from its part of the JSON Schema. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { JSONValue } from '@lumino/coreutils';
 import type { IFieldSchema, ISettingsSchema } from '../api';
 import { css, h, setAttribute, setShown, setText } from '../dom';
 import { bytesText, millisecondsText, momentText } from './units';
 
-/** An input: what a person sees, and the JSON behind it. */
+/** An input: the visible element, and the JSON value behind it. */
 export interface IField {
   readonly name: string;
   readonly node: HTMLElement;
-  /** The value as the server takes it. Throws an Error in words if it can be none. */
+  /** The value in the server's form. Throws an Error with a message if it is invalid. */
   value(): JSONValue;
   set(value: JSONValue): void;
-  /** Say what is wrong with it; null takes that away. */
+  /** Show what is wrong with it; null clears that. */
   complain(message: string | null): void;
 }
 
 interface IInput {
   readonly element: HTMLElement;
-  /** What belongs beside it and is not seen. */
+  /** Hidden content that belongs beside it. */
   readonly extra?: readonly HTMLElement[];
   readonly value: () => JSONValue;
   readonly set: (value: JSONValue) => void;
 }
 
-/** The field of one setting; null for a setting that offers no choice. */
+/** The field for one setting; null for a setting without a choice. */
 export function makeField(name: string, whole: ISettingsSchema, trans: TranslationBundle): IField | null {
   const schema = resolved(whole.properties[name] ?? {}, whole);
   const input = makeInput(name, schema, trans);
@@ -58,7 +58,7 @@ export function makeField(name: string, whole: ISettingsSchema, trans: Translati
   };
 }
 
-/** "commit_interval_ms" is "Commit interval", "commit_bytes" is "Commit size": units are written into the field. */
+/** "commit_interval_ms" becomes "Commit interval", "commit_bytes" "Commit size": users type the unit. */
 export function labelOf(name: string): string {
   const plain = name.replace(/_ms$/, '').replace(/(_size)?_bytes$/, '_size');
   return sentence(plain.replace(/_/g, ' '));
@@ -68,7 +68,7 @@ function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The schema with its reference followed and, of "this or null", the part that is not null. */
+/** The schema with its reference resolved and, for "this or null", the part that is not null. */
 function resolved(schema: IFieldSchema, whole: ISettingsSchema): IFieldSchema {
   if (schema.$ref !== undefined) {
     const name = schema.$ref.split('/').at(-1) ?? '';
@@ -114,7 +114,7 @@ function plain(value: JSONValue): string {
   return value === null ? '' : String(value);
 }
 
-/** A line of text; empty is null. Durations, sizes and moments go as they are written: the server reads them. */
+/** A line of text; empty is null. Durations, sizes and times are sent as written: the server parses them. */
 function text(name: string, suggestions: readonly JSONValue[], show: (value: JSONValue) => string): IInput {
   const input = h('input', { type: 'text', class: 'jp-mod-styled', spellcheck: 'false', autocomplete: 'off' });
   const extra: HTMLElement[] = [];

@@ -8,7 +8,7 @@ import { momentText } from './units';
 /** The plan, or why there is none. */
 export type PlanData = { readonly plan: IPlan } | { readonly problem: string } | null;
 
-/** Drawn anew with each plan: it changes when a person has changed a setting. */
+/** Redrawn with each plan: it changes when the user has changed a setting. */
 export class PlanView implements IView<PlanData> {
   constructor(private readonly _trans: TranslationBundle) {
     this.node = h('section', { class: css('plan'), 'aria-live': 'polite', 'aria-label': _trans.__('Plan') });

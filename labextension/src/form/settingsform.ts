@@ -1,4 +1,4 @@
-/** The settings of one topic, with the plan of what they would do, before it is done. */
+/** The settings of one topic, with the plan of their effect before it happens. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { settingsIcon } from '@jupyterlab/ui-components';
 import type { JSONValue } from '@lumino/coreutils';
@@ -13,12 +13,12 @@ import { makeField } from './fields';
 import type { IField } from './fields';
 import { PlanView } from './planview';
 
-/** So long a person may stop typing before a plan is asked for. */
+/** How long the user must pause typing before a plan is requested. */
 const PLAN_AFTER_MS = 400;
-/** What most people set; the rest is folded away. */
+/** The most common settings; the others are folded. */
 const COMMON = ['commit_interval_ms', 'partition_by', 'sort_by', 'start', 'namespace', 'table'];
 
-/** A page of the main area; it closes itself when its settings are in force. */
+/** A page of the main area; it closes itself when its settings are in effect. */
 export class SettingsForm extends Widget {
   constructor(
     readonly topic: string,
@@ -98,7 +98,7 @@ export class SettingsForm extends Widget {
     setShown(this._more, this._moreFields.childElementCount > 0);
   }
 
-  /** What differs from what the form began with; of a topic that is on, all of its settings. Null: see the fields. */
+  /** Changes since the form was opened; for an enabled topic, all of its settings. Null: see the fields. */
   private _settings(): Settings | null {
     const settings: Settings = this._enabled ? { ...this._given } : {};
     let fine = true;
@@ -152,7 +152,7 @@ export class SettingsForm extends Widget {
     }
   }
 
-  /** Put "name: what is wrong" at the field of that name, too. */
+  /** Also show "name: what is wrong" at the field with that name. */
   private _blame(message: string): string {
     const names = this._fields.map(field => field.name).join('|');
     for (const part of message.split(new RegExp(`; (?=(?:${names})[.:])`))) {

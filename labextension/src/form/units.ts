@@ -1,4 +1,4 @@
-/** Numbers as people write them into the form, in the units that the server reads back. */
+/** Numbers as people write them into the form, in the units that the server parses. */
 
 const DURATIONS: readonly (readonly [string, number])[] = [
   ['h', 3_600_000],
@@ -11,17 +11,17 @@ const SIZES: readonly (readonly [string, number])[] = [
   ['KB', 1024]
 ];
 
-/** 5000 is "5s": the largest unit of which it is a whole number. */
+/** 5000 becomes "5s": the largest unit of which it is a whole number. */
 export function millisecondsText(value: number): string {
   return inUnits(value, DURATIONS) ?? `${value}ms`;
 }
 
-/** 134217728 is "128MB"; powers of 1024, as the server has it. */
+/** 134217728 becomes "128MB"; powers of 1024, as on the server. */
 export function bytesText(value: number): string {
   return inUnits(value, SIZES) ?? `${value}B`;
 }
 
-/** Milliseconds since 1970 as a moment in UTC. */
+/** Milliseconds since 1970 as a time in UTC. */
 export function momentText(value: number): string {
   return new Date(value).toISOString();
 }

@@ -1,5 +1,5 @@
-// A table of topics that is sorted by its headings and whose cells change one by one: focus, selection and
-// scrolling stay where they are, and a hundred topics cost a few milliseconds a second.
+// A table of topics, sortable by its headings, whose cells change one by one: focus, selection and
+// scrolling remain, and a hundred topics cost a few milliseconds a second.
 
 const NUMBER = new Intl.NumberFormat();
 const SORT_EVERY_MS = 3000;
@@ -67,7 +67,7 @@ class TopicTable {
 
   sortBy(column) {
     const again = this.sort.name === column.name;
-    // Numbers begin with the greatest: what is furthest behind is what people look for.
+    // Numbers begin with the greatest: people look for what is furthest behind.
     this.sort = {name: column.name, down: again ? !this.sort.down : this.isNumber(column)};
     this.order();
   }
@@ -93,7 +93,7 @@ class TopicTable {
     this.fillBelow(row);
   }
 
-  // What is wrong needs room: it has the whole width, below the figures, and no row where nothing is wrong.
+  // Errors need space: they have the whole width, below the figures, and no row if there are none.
   fillBelow(row) {
     const text = this.troubles.map((column) => row.values[column.name]).filter(Boolean).join(' ');
     row.tr.classList.toggle('has-below', Boolean(text));
@@ -131,7 +131,7 @@ class TopicTable {
     }
   }
 
-  // Whether it knows all of these topics.
+  // Whether all of these topics are known.
   change(changes) {
     let knowsAll = true;
     for (const [topic, values] of Object.entries(changes)) {
@@ -146,7 +146,7 @@ class TopicTable {
       });
       this.fillBelow(row);
     }
-    // Rows do not move away from under somebody who is about to click or who tabs through them.
+    // Rows do not move while somebody is about to click, or tabs through them.
     const used = this.root.matches(':hover') || this.root.contains(this.root.getRootNode().activeElement);
     if (!used && performance.now() - this.sortedAt > SORT_EVERY_MS) this.order();
     return knowsAll;
@@ -161,7 +161,7 @@ class TopicTable {
     rows.sort((one, other) => {
       const a = key(one);
       const b = key(other);
-      if (unknown(a) || unknown(b)) return unknown(a) - unknown(b); // last, whichever way
+      if (unknown(a) || unknown(b)) return unknown(a) - unknown(b); // last, in either direction
       const order = typeof a === 'number' ? a - b : String(a).localeCompare(String(b));
       return (down ? -order : order) || one.values.topic.localeCompare(other.values.topic);
     });
@@ -192,7 +192,7 @@ export function render({model, el}) {
   model.on('changes', () => {
     if (!table.change(model.changes)) model.send_msg('all');
   });
-  // What changed between the page's making and its being shown was sent to nobody.
+  // Changes between the page's creation and its display were sent to nobody.
   model.send_msg('all');
   const clock = setInterval(() => table.tick(), 1000);
   model.on('remove', () => clearInterval(clock));
