@@ -64,7 +64,7 @@ _WITH_SERVERS_S = 900
 
 
 def _share(nodeid: str) -> str:
-    """What a test runs together with: a folder of ``tests/``, or what it shares with other folders."""
+    """The group of a test: a folder of ``tests/``, or the servers it shares with other folders."""
     _, _, below = nodeid.partition("tests/")
     path = below.partition("::")[0].removeprefix("faces/").split("/")
     if path[0] == "simulation":  # shares nothing, and fills up whichever process has time
@@ -79,25 +79,25 @@ class _ByShare(LoadScopeScheduling):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Examples in docstrings are looked for in the package: here are none, and looking takes seconds."""
+    """Do not collect doctests here: they are in the package, and looking takes seconds."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
-    """With ``--dist loadscope``; quick tests are dealt out one by one."""
+    """Group by ``--dist loadscope``; quick tests are distributed one by one."""
     return _ByShare(config, log) if config.getvalue("dist") == "loadscope" else None  # type: ignore[arg-type]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The order of the quick tests can be had again."""
+    """Make the quick tests' order reproducible."""
     parser.addoption("--order", type=int, help="seed of the quick tests' order; 0: as in the files")
     skips.pytest_addoption(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All processes of a run have one order: the first chooses it."""
+    """Let all processes of a run use one order: the first chooses it."""
     config.pluginmanager.register(server_logs)
     given = getattr(config, "workerinput", {}).get("order")
     if config.option.order is None:
@@ -106,17 +106,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of xdist the order."""
+    """Pass the order to an xdist process."""
     node.workerinput["order"] = node.config.option.order
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """How to run them in this order again."""
+    """Print how to run them in this order again."""
     return f"quick tests are shuffled; the same order: --order={config.option.order}"
 
 
 def _shuffle(items: list[pytest.Item], seed: int) -> None:
-    """Quick tests in any order, so that none relies on another; those of a module stay together."""
+    """Shuffle the quick tests, so that none relies on another; those of a module stay together."""
     modules: dict[str, list[pytest.Item]] = {}
     for item in items:
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
@@ -128,7 +128,7 @@ def _shuffle(items: list[pytest.Item], seed: int) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In the order in which the shares are dealt out; with more time where servers take theirs."""
+    """Sort by the order of distribution; with longer timeouts if servers are slow."""
     quick = [item for item in items if not item.get_closest_marker("integration")]
     if config.option.order:
         _shuffle(quick, config.option.order)
@@ -143,7 +143,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def signals_stay() -> Iterator[None]:
-    """A test that leaves a handler of Ctrl-C behind is told here, not by another test that hangs."""
+    """Fail a test that leaves a Ctrl-C handler behind, rather than let another test hang."""
     before = signal.getsignal(signal.SIGINT)
     yield
     left = signal.getsignal(signal.SIGINT)
@@ -154,20 +154,20 @@ def signals_stay() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_secrets_are_known() -> Iterator[None]:
-    """What is hidden in one test is not hidden in the next."""
+    """Secrets learned in one test are not masked in the next."""
     yield
     redact.forget()
 
 
 @pytest.fixture(scope="session")
 def class_archive() -> None:
-    """Made first of all: every Spark of the run then starts with half the work."""
+    """Create it before everything else: every Spark of the run then starts with half the work."""
     jvm.make_spark_archive()
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[StackInfo]:
-    """Broker, registry and catalog, one set for the whole run: use topic and table names of your own."""
+    """Broker, registry and catalog, one set for the whole run: use your own topic and table names."""
     local = LocalStack(tmp_path_factory.mktemp("stack"))
     # A test run that is killed must not leave servers behind.
     yield local.up(die_with_parent=True)
@@ -176,7 +176,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iter
 
 @pytest.fixture(scope="session")
 def quiet_stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[StackInfo]:
-    """As ``stack``, and no process of the tests is a host there: kernels become hosts as for a person."""
+    """Like ``stack``, with no other test process as a host: kernels become hosts, as for users."""
     local = LocalStack(tmp_path_factory.mktemp("quiet"))
     yield local.up(die_with_parent=True)
     local.down()
@@ -184,7 +184,7 @@ def quiet_stack(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -
 
 @pytest.fixture(scope="session")
 def trino(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The engine that stands for Athena, one for the whole run: use names of catalogs of your own."""
+    """The stand-in for Athena's engine, one for the whole run: use your own catalog names."""
     from tests.athena.trino import Trino
 
     with Trino(tmp_path_factory.mktemp("trino")) as started:

@@ -1,1 +1,1 @@
-"""The engine athena: PyAthena asks a stand-in for Athena, in which a Trino answers."""
+"""The Athena engine: PyAthena queries a stand-in for Athena, backed by Trino."""

@@ -1,7 +1,7 @@
-"""Athena: moto keeps workgroups and executions; the statements, which moto does not run, are an engine's.
+"""Athena: moto keeps workgroups and executions; an engine runs the statements, which moto does not.
 
-What a query shows of itself (state, reason, bytes scanned) and its rows, as pages of text with Athena's
-types, are put into moto's answers.
+A query's state, reason and scanned bytes, and its rows as pages of text with Athena's types, are inserted
+into moto's responses.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SERVICE = "AmazonAthena."
 
 
 class RefusedError(Exception):
-    """An engine does not take a statement, in Athena's words."""
+    """The engine rejects a statement, in Athena's words."""
 
 
 @dataclass
 class Execution:
-    """A statement, as a client started it; the engine adds columns, rows and how it is cancelled."""
+    """A statement as started by a client; the engine adds columns, rows and a way to cancel it."""
 
     asked: dict[str, Any]
     state: str = "RUNNING"
@@ -68,7 +68,7 @@ class Athena(HttpProxy):
 
     @property
     def last(self) -> Execution:
-        """What was started last."""
+        """The statement started last."""
         return list(self.executions.values())[-1]
 
     def _changed(self, request: Request, answer: Answer) -> Answer:
@@ -133,7 +133,7 @@ def _stop(execution: Execution) -> None:
 
 
 def column(name: str, kind: str, precision: int = 0, scale: int = 0) -> dict[str, Any]:
-    """What Athena tells of a column."""
+    """Athena's description of a column."""
     return {
         "CatalogName": "hive",
         "SchemaName": "",
@@ -152,7 +152,7 @@ def column(name: str, kind: str, precision: int = 0, scale: int = 0) -> dict[str
 
 
 def answered_by(trino: Trino) -> Engine:
-    """The engine that Athena's is made of; a data catalog is Trino's catalog of the same name."""
+    """The engine behind Athena; a data catalog is Trino's catalog with the same name."""
 
     def run(execution: Execution) -> None:
         context = execution.asked["QueryExecutionContext"]
@@ -182,7 +182,7 @@ def _column(name: str, kind: str) -> dict[str, Any]:
 
 
 def _text(value: Any, signature: dict[str, Any]) -> str | None:
-    """A value of Trino's JSON as Athena writes it."""
+    """A value of Trino's JSON in Athena's notation."""
     kind = signature["rawType"]
     if value is None:
         return None

@@ -1,6 +1,6 @@
 """PyAthena against moto: how a statement is started, waited for, cancelled and read.
 
-What the statement gives is said here; test_trino.py has an engine that knows SQL.
+The tests set the statement's result; test_trino.py has an engine that understands SQL.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 
 @pytest.fixture
 def asked(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    """Makes the product's engine, and the server that it asks."""
+    """Creates the product's engine, and its server."""
     servers = []
     monkeypatch.delenv("AWS_ATHENA_WORK_GROUP", raising=False)
 

@@ -1,6 +1,6 @@
-"""What the engine athena sends, answered by the engine that Athena's is made of; DuckDB gives the same rows.
+"""The Athena engine's statements, run by the engine behind Athena; DuckDB returns the same rows.
 
-The catalog is that of the conformance tests which is signed as S3 Tables are.
+The catalog is the one of the conformance tests that is signed like S3 Tables.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Both:
     def same(
         self, sql: str, params: Mapping[str, Any] | None = None, duck_sql: str = ""
     ) -> list[dict[str, Any]]:
-        """The rows, which both give alike."""
+        """The rows, the same from both."""
         found = self.athena.query(sql, params).rows.to_pylist()
         assert found == self.duck.sql(duck_sql or sql, params=params).to_pylist()
         return found

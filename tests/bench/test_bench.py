@@ -1,4 +1,4 @@
-"""The loads of ``make bench``: the same events in every format, each in the format's own words."""
+"""The loads of ``make bench``: the same events in every format, each in its own form."""
 
 from __future__ import annotations
 

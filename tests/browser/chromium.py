@@ -1,4 +1,4 @@
-"""The browser of the tests: Debian's chromium, with a profile of its own."""
+"""The tests' browser: Debian's chromium, with its own profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARGUMENTS = [
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[BrowserContext]:
-    """A browser that keeps its profile in a folder; a test without chromium skips itself."""
+    """A browser that keeps its profile in a folder; without chromium, a test skips itself."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("no chromium on the PATH; on Debian: apt-get install chromium")

@@ -32,14 +32,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterat
 # For each file: while Playwright runs, no other test can have an event loop.
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """Chromium with a profile of its own."""
+    """Chromium with its own profile."""
     with chromium(tmp_path_factory.mktemp("profile")) as context:
         yield context
 
 
 @pytest.fixture
 def page(browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
-    """A page that is closed afterwards; it must not have thrown, nor asked anybody else."""
+    """A page that is closed afterwards; it must not throw, or contact other servers."""
     shown = LabPage(browser.new_page(), lab)
     yield shown
     shown.page.close()

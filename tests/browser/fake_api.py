@@ -1,4 +1,4 @@
-"""The REST interface as the page sees it, made up: for screens that real servers show seldom or late."""
+"""A fake REST interface for the page: for screens that real servers show rarely or late."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def other(topic: str, partitions: int = 4) -> dict[str, Any]:
 
 
 def running(topic: str, **changes: Any) -> dict[str, Any]:
-    """The row of a table topic that is up to date, with what is to differ."""
+    """The row of an up-to-date table topic, with the given differences."""
     figures = {
         "run": "on",
         "table": f"default.{topic}",
@@ -57,7 +57,7 @@ def running(topic: str, **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class FakeApi:
-    """Answers of the server; ``asked`` has every request that is not a poll."""
+    """Responses of the server; ``asked`` has every request that is not a poll."""
 
     topics: list[dict[str, Any]] = field(default_factory=list)
     servers: str = "ready"
@@ -70,11 +70,11 @@ class FakeApi:
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
 
     def serve(self, page: Page) -> None:
-        """Answer what this page asks from now on."""
+        """Respond to this page's requests from now on."""
         page.route("**/tabletopic/api/**", self._answer)
 
     def overview(self) -> dict[str, Any]:
-        """What is polled."""
+        """The responses to polls."""
         ready = self.servers == "ready"
         return {
             "servers": {

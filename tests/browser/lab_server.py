@@ -1,4 +1,4 @@
-"""A JupyterLab of its own for the browser tests: the one of this environment, in a folder of its own."""
+"""A JupyterLab for the browser tests: this environment's, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _READY_S = 90.0
 
 @dataclass
 class Lab:
-    """A running server. ``folder`` has its files, its settings and the state of its local stack."""
+    """A running server. ``folder`` has its files, its settings and its local stack's state."""
 
     folder: Path
     port: int = field(default_factory=lambda: free_port(set()))
@@ -50,7 +50,7 @@ class Lab:
         return self.folder / "state"
 
     def start(self) -> int:
-        """Start it and wait until it answers; its process."""
+        """Start it and wait until it responds; returns its process."""
         files = self.folder / "files"
         files.mkdir(parents=True, exist_ok=True)
         places = {
@@ -99,7 +99,7 @@ class Lab:
         return (self.folder / "lab.log").read_text(errors="replace")[-5000:]
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer to a request below the base URL, as JSON. Raises OSError."""
+        """The response to a request below the base URL, as JSON. Raises OSError."""
         request = urllib.request.Request(
             f"{self.origin}{BASE_URL}{path}",
             method=method,
@@ -111,7 +111,7 @@ class Lab:
         return json.loads(text) if text else None
 
     def set_theme(self, name: str) -> None:
-        """The theme of the pages that are opened from now on."""
+        """The theme of pages opened from now on."""
         self._set(_THEMES, {"theme": name})
 
     def _set(self, plugin: str, settings: dict[str, Any]) -> None:
@@ -125,7 +125,7 @@ class Lab:
 
 
 def _command(process: psutil.Process) -> str:
-    """Its words; none once it has ended, as the chmod that Hadoop's file system starts for each file."""
+    """Its command line; empty once it has ended, like the chmod that Hadoop's file system starts per file."""
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
         return " ".join(process.cmdline())
     return ""

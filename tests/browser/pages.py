@@ -1,4 +1,4 @@
-"""What people see and do in the sidebar, in the words of the screen."""
+"""What users see and do in the sidebar, in the screen's words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DARK, BRIGHT = 90, 180
 
 
 def brightness(color: str) -> float:
-    """Mean of the parts of ``rgb(…)`` or ``rgba(…)``; what shines through is not counted."""
+    """Mean of the parts of ``rgb(…)`` or ``rgba(…)``; transparency is ignored."""
     return sum(float(part) for part in re.findall(r"[\d.]+", color)[:3]) / 3
 
 
@@ -34,7 +34,7 @@ class Site(Protocol):
 
 
 class LabPage:
-    """JupyterLab in a browser, with the sidebar open, and every request that it made."""
+    """JupyterLab in a browser, with the sidebar open, and all its requests."""
 
     def __init__(self, page: Page, lab: Site) -> None:
         self.page = page
@@ -48,7 +48,7 @@ class LabPage:
         self.requests.append(request.url)
 
     def open(self, *, sidebar: bool = True) -> LabPage:
-        """Load the page anew."""
+        """Reload the page."""
         self.page.goto(self.lab.url, timeout=LOAD_MS)
         self.page.locator("#jupyterlab-splash").wait_for(state="detached", timeout=LOAD_MS)
         self.page.locator(".jp-LauncherCard").first.wait_for(timeout=LOAD_MS)  # the last that comes
@@ -75,20 +75,20 @@ class LabPage:
         return self.row(topic).get_by_role("switch")
 
     def menu(self, topic: str, entry: str) -> None:
-        """Choose from a topic's menu."""
+        """Select an item in a topic's menu."""
         self.row(topic).get_by_role("button", name=f"Actions for {topic}").click()
         self.page.get_by_role("menuitem", name=entry).click()
 
     def set_theme(self, name: str) -> None:
-        """Change the theme, as the menu does."""
+        """Change the theme through the menu."""
         self.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
 
     def outside(self) -> list[str]:
-        """Requests to anywhere but the server."""
+        """Requests to other servers."""
         local = (self.lab.origin, self.lab.origin.replace("http:", "ws:"), "data:", "blob:", "about:")
         return [url for url in self.requests if not url.startswith(local)]
 
     def shot(self, name: str) -> None:
-        """Keep a picture."""
+        """Save a screenshot."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")

@@ -1,4 +1,4 @@
-"""Every screen of the sidebar in a real JupyterLab, with answers made up for each."""
+"""Every screen of the sidebar in a real JupyterLab, with fake responses for each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WRONG = "'banana' is not a duration; write for example 500ms, 5s, 2m or 1h"
 
 @pytest.fixture
 def api(page: LabPage) -> FakeApi:
-    """Made-up answers for the page."""
+    """Fake responses for the page."""
     fake = FakeApi()
     fake.serve(page.page)
     return fake

@@ -1,4 +1,4 @@
-"""The way of a new user, with real servers: from nothing to a table by clicks, then what happens to it."""
+"""A new user's path, with real servers: from nothing to a table by clicks, then what happens to it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Story:
     sent: int = SAMPLE
 
     def took(self, part: str, since: float) -> None:
-        """Keep it beside the pictures, for people."""
+        """Save it beside the screenshots, for people."""
         self.seconds[part] = round(time.monotonic() - since, 2)
         (SCREENSHOTS / "seconds.json").write_text(json.dumps(self.seconds, indent=2))
 
@@ -65,7 +65,7 @@ class Story:
         self.sent += count
 
     def repeat(self, stack: StackInfo, count: int) -> None:
-        """Send copies of the first record, without asking the registry."""
+        """Send copies of the first record, without the registry."""
         kafka = {"bootstrap.servers": stack.bootstrap_servers}
         consumer = make_consumer(kafka, group_id="story")
         consumer.assign([TopicPartition("clicks", 0, OFFSET_BEGINNING)])
@@ -78,7 +78,7 @@ class Story:
         self.sent += count
 
     def count(self) -> int:
-        """Rows of the table, by DuckDB."""
+        """Rows of the table, from DuckDB."""
         workbench = Workbench(Settings(state_dir=str(self.lab.state_dir)))
         (row,) = workbench.query("SELECT count(*) AS n FROM clicks").rows.to_pylist()
         return int(row["n"])

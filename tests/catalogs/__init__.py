@@ -1,1 +1,1 @@
-"""The catalogs and object stores that companies have, each run and used by the product's own code."""
+"""The catalogs and object stores that companies use, each run and used by the product's own code."""

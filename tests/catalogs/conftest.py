@@ -1,4 +1,4 @@
-"""A catalog at a time, and everything around a coordinator on it."""
+"""One catalog at a time, and everything around a coordinator on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass
 class LakeRig(Rig):
-    """A coordinator on a catalog that other tests use too, in a namespace of its own."""
+    """A coordinator on a catalog shared with other tests, in its own namespace."""
 
     namespace: str = "default"
 
@@ -36,13 +36,13 @@ class LakeRig(Rig):
         return self.namespace, TOPIC
 
     def open_catalog(self) -> FlakyCatalog:
-        """A sweep beside the test gets one of its own, as in a host: Hive's client serves one thread."""
+        """A sweep in parallel gets its own catalog, as in a host: Hive's client serves one thread."""
         if threading.current_thread() is threading.main_thread():
             return self.catalog
         return FlakyCatalog(open_catalog(self.catalog.real.properties))
 
     def make(self, **settings: Any) -> Coordinator:
-        """As the base's, with tables in the namespace."""
+        """Like the base class's, with tables in the namespace."""
         return super().make(namespace=self.namespace, **settings)
 
     @property
@@ -61,7 +61,7 @@ class LakeRig(Rig):
 
 @pytest.fixture(scope="module", params=LAKES)
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """A catalog that runs."""
+    """A running catalog."""
     with LAKES[request.param](tmp_path_factory.mktemp("lake")) as started:
         yield started
 
@@ -74,7 +74,7 @@ def rig(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> LakeRig:
 
 
 class Spark:
-    """A process with a Spark session of the product's own; it gets each catalog by its [catalog] section."""
+    """A process with the product's own Spark session; it gets each catalog by its [catalog] section."""
 
     def __init__(self, folder: Path) -> None:
         self._log = (folder / "spark.txt").open("w")

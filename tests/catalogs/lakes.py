@@ -1,4 +1,4 @@
-"""The catalogs of the conformance tests: how each is run, and the [catalog] section that names it."""
+"""The conformance tests' catalogs: how each is run, and the [catalog] section for it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BUCKET = "lake"
 
 @dataclass
 class Lake:
-    """A catalog that runs; ``commit`` is what a request to commit holds, ``expire`` ends what was lent.
+    """A running catalog; ``commit`` is the content of a commit request, ``expire`` ends credentials.
 
-    ``keeps_history``: a table's metadata has its older snapshots and its tags. Nessie shows the newest
-    snapshot alone, as its history is in its own commits.
+    ``keeps_history``: a table's metadata has its older snapshots and its tags. Nessie shows only the newest
+    snapshot, as its history is in its own commits.
     """
 
     properties: dict[str, str]

@@ -1,6 +1,6 @@
-"""Spark as `tabletopic query --engine spark` has it, in a process of its own: a JVM has one class path.
+"""Spark as in `tabletopic query --engine spark`, in a separate process: a JVM has one class path.
 
-Reads a JSON list a line (the [catalog] section, a namespace, a statement), answers a line each.
+Reads one JSON list per line (the [catalog] section, a namespace, a statement), responds with a line each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALL_JARS = {
 
 
 def main(folder: Path) -> None:
-    """Answer until nothing is asked any more."""
+    """Respond until the input ends."""
     session = Clients(Settings(), Servers({}, {}, _ALL_JARS, folder)).spark()
     for line in sys.stdin:
         catalog, namespace, sql = json.loads(line)

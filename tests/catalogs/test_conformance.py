@@ -1,6 +1,6 @@
-"""What holds on every catalog: the same tests on each, by the product's own code.
+"""What holds on every catalog: the same tests on each, with the product's own code.
 
-A rule that is new for tables gets its test here, and a catalog that is new its few lines in ``lakes.py``.
+A new rule for tables gets its test here, and a new catalog its few lines in ``lakes.py``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rows(rig: LakeRig) -> list[int]:
 
 
 def settled(rig: LakeRig, coordinator: Coordinator, state: State = State.RUNNING) -> None:
-    """Let time go on until the coordinator is well again."""
+    """Advance the clock until the coordinator has recovered."""
     for _ in range(8):
         rig.now_ms += 60_000
         drain(coordinator)
@@ -299,7 +299,7 @@ def test_others_drop_the_table(rig: LakeRig) -> None:
 
 
 def batch_of(start: int, end: int) -> StagedBatch:
-    """Offsets without rows: a ledger that moves alone."""
+    """Offsets without rows: the ledger moves alone."""
     return StagedBatch(StagedOffsets({0: start}, {0: end}), (), 0, 0.1)
 
 

@@ -30,7 +30,7 @@ _KINDS = {".parquet": "rows", ".metadata.json": "metadata", "-m0.avro": "manifes
 
 
 class _Counted(Aws):
-    """As seen through a proxy that counts."""
+    """Storage as seen through a counting proxy."""
 
     def __init__(self, aws: Aws, proxy: HttpProxy) -> None:
         self.port = proxy.port
@@ -38,7 +38,7 @@ class _Counted(Aws):
 
 
 def asked(proxy: HttpProxy) -> list[str]:
-    """Requests as "PUT rows", sorted as a commit of one file has them."""
+    """Requests as "PUT rows", in the order of a commit of one file."""
     found = []
     for method, path in proxy.requests:
         (kind, *_) = [name for end, name in _KINDS.items() if re.search(re.escape(end) + "$", path)] or [path]

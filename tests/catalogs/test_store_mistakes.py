@@ -1,4 +1,4 @@
-"""What is wrong with Google's or Azure's storage is told by `doctor` in time, and refused by `enable`."""
+"""Mistakes in settings for Google's or Azure's storage: `doctor` reports them in time, `enable` refuses."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _AUTHORITIES = ("adls.blob-storage-authority", "adls.dfs-storage-authority")
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is set otherwise, or left out (None), and what the message says.
+    """A changed or (None) missing setting, and the message it causes.
 
-    ``nowhere``: properties whose address nobody listens at; ``refuses``: what the store answers.
+    ``nowhere``: properties with an address where nobody listens; ``refuses``: the store's response.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Catalogs of different kinds, in stores with other addresses and keys, in one query."""
+"""Catalogs of different kinds, in stores with different addresses and keys, in one query."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Section = dict[str, str]
 
 
 def only_for(key: str) -> Callable[[Request], Answer | None]:
-    """A judge before a store, which refuses other keys than its own."""
+    """A gatekeeper before a store, which denies other keys than its own."""
 
     def judge(request: Request) -> Answer | None:
         if request.key == key:
@@ -33,7 +33,7 @@ def only_for(key: str) -> Callable[[Request], Answer | None]:
 
 
 def store(servers: ExitStack, folder: Path, key: str, *buckets: str) -> tuple[Aws, Section]:
-    """An object store of its own, and what [catalog] says of it."""
+    """A separate object store, and its [catalog] properties."""
     aws = servers.enter_context(Aws(folder))
     for name in buckets:
         aws.bucket(name)
@@ -65,7 +65,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def toml(folder: Path, sections: dict[str, Section]) -> str:
-    """The file; nobody asks broker or registry."""
+    """The file; broker and registry are not contacted."""
     lines = [f'state_dir = "{folder}/state"', '[kafka]\n"bootstrap.servers" = "127.0.0.1:1"']
     lines += ['[registry]\nurl = "http://127.0.0.1:1"']
     for name, section in sections.items():
@@ -74,7 +74,7 @@ def toml(folder: Path, sections: dict[str, Section]) -> str:
 
 
 def fill(name: str, section: Section, rows: int, data_path: str | None) -> None:
-    """``web.clicks`` with so many rows; ``data_path``: where its files lie, if not below the table."""
+    """``web.clicks`` with this many rows; ``data_path``: where its files are, if not below the table."""
     catalog = open_catalog({"name": name, **section})
     catalog.create_namespace("web")
     content = pa.table({"id": list(range(rows))})
@@ -83,7 +83,7 @@ def fill(name: str, section: Section, rows: int, data_path: str | None) -> None:
 
 
 def ask(config: Path, engine: str, sql: str) -> str:
-    """What `tabletopic query` prints."""
+    """The output of `tabletopic query`."""
     done = subprocess.run(
         [sys.executable, "-m", "tabletopic_kernel.faces.cli", "query", "--engine", engine, "--json", sql],
         cwd=config.parent,

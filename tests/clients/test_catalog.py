@@ -1,6 +1,6 @@
-"""The catalog's door: what goes through it is an error with a remedy, or an outcome of Iceberg.
+"""The catalog's errors: each has a remedy, or is an outcome of Iceberg.
 
-Which error is what is tried in test_outside_errors.py.
+test_outside_errors.py tests which error becomes which.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_a_table_of_another_format_is_no_table_that_is_missing() -> None:
 
 
 class _Stingy(InMemoryCatalog):
-    """Lets nobody look at namespaces."""
+    """Denies access to namespaces."""
 
     def namespace_exists(self, namespace: object) -> bool:
         raise ForbiddenError("not yours")

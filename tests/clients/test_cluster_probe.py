@@ -31,7 +31,7 @@ SERVERS = {
 
 
 def bench(folder: Path, master: str = MASTER, **catalog: str) -> Workbench:
-    """A workbench that has its Spark on ``master``."""
+    """A workbench with its Spark on ``master``."""
     told = {**SERVERS, "spark": {"master": master}, "state_dir": str(folder)}
     return Workbench(Settings.model_validate({**told, "catalog": {**SERVERS["catalog"], **catalog}}))
 
@@ -94,7 +94,7 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
     tried, may_end, workbench = list[object](), threading.Event(), bench(tmp_path)
 
     class Counted:
-        """A lock that tells when both threads are there."""
+        """A lock that signals when both threads have arrived."""
 
         lock, asked = threading.Lock(), threading.Semaphore(0)
 
@@ -134,7 +134,7 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
 
 
 def fake_run(monkeypatch: pytest.MonkeyPatch, run: Any) -> Any:
-    """A session of two processors whose executors do what ``run`` does instead."""
+    """A session of two processors whose executors run ``run`` instead."""
     monkeypatch.setattr(
         cluster_probe, "_run", lambda _, work, tasks: [run(work, one) for one in range(tasks)]
     )
@@ -182,7 +182,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A master and a worker of Spark's own kind; executors have a working folder of their own."""
+    """A standalone Spark master and worker; executors have their own working folder."""
     with SparkCluster(tmp_path_factory.mktemp("cluster")) as started:
         started.add_worker("work")
         yield started.url
@@ -218,7 +218,7 @@ session.stop()
 
 
 def told_by(cluster: str, tmp_path: Path, *warehouses: str, **conf: str) -> tuple[list[str], str]:
-    """What a driver with these properties says of each warehouse, a line each; and its standard error."""
+    """A driver's report on each warehouse with these properties, one line each; and its standard error."""
     (tmp_path / "lake").mkdir()
     given = json.dumps({"wait_s": "300", **conf})
     done = subprocess.run(

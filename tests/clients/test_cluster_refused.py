@@ -1,4 +1,4 @@
-"""A cluster whose executors reach neither warehouse nor broker is refused wherever it is met."""
+"""A cluster whose executors reach neither warehouse nor broker is refused everywhere."""
 
 from __future__ import annotations
 

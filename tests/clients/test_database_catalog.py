@@ -1,4 +1,4 @@
-"""A catalog in a database that is restarted while nobody asks it."""
+"""A catalog in a database that is restarted between requests."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ S3 = {
 
 
 def of_spark(properties: dict[str, str]) -> dict[str, str]:
-    """Properties of Spark's catalog without their prefix."""
+    """Properties of Spark's catalog without the prefix."""
     prefix = "spark.sql.catalog.lake."
     conf = spark_catalog(properties)
     return {key.removeprefix(prefix): value for key, value in conf.items() if key.startswith(prefix)}

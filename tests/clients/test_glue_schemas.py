@@ -1,4 +1,4 @@
-"""AWS Glue's schema registry, against moto's server: what Confluent's clients are asked, it answers too."""
+"""AWS Glue's schema registry, on moto's server: it supports the same calls as Confluent's client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS = {"glue.access-key-id": "k", "glue.secret-access-key": "s", "glue.region"
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """A server that speaks Glue."""
+    """A server with Glue's API."""
     server = ThreadedMotoServer("127.0.0.1", machine.free_port(set()), verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,4 +1,4 @@
-"""A commit that gets no lock of a Hive metastore says who holds it."""
+"""The error of a commit that gets no lock from a Hive metastore names the lock's owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_LOCK = "Failed to acquire lock for ('default', 'clicks'), state: 2"
 
 
 def metastore(answer: Any) -> Any:
-    """A catalog whose metastore answers so."""
+    """A catalog whose metastore responds like this."""
 
     def show_locks(request: Any) -> ShowLocksResponse:
         assert (request.dbname, request.tablename) == ("default", "clicks")
@@ -31,12 +31,12 @@ def metastore(answer: Any) -> Any:
 
 
 def lock(state: int, **more: Any) -> ShowLocksResponseElement:
-    """A lock as the metastore tells of it."""
+    """A lock as reported by the metastore."""
     return ShowLocksResponseElement(lockid=9, state=state, user="ann", hostname="db-1", **more)
 
 
 def told(catalog: Any) -> str:
-    """What is said of a commit that got no lock."""
+    """The error of a commit that got no lock."""
     found = lock_trouble(CommitFailedException(NO_LOCK), catalog, ("default", "clicks"), lambda: 100.0)
     assert type(found) is RetryableError
     return str(found)

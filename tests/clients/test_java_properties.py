@@ -1,4 +1,4 @@
-"""librdkafka's properties in the words of Kafka's Java clients."""
+"""librdkafka's properties translated for Kafka's Java clients."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ from tabletopic_kernel.model.errors import SettingsError
 
 
 def complaint(properties: dict[str, str]) -> str:
-    """What is said about properties that all come from one file."""
+    """The errors about properties from one file."""
     with pytest.raises(SettingsError) as caught:
         check_properties(properties, dict.fromkeys(properties, "f.toml:1"))
     return str(caught.value)

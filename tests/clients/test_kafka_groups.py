@@ -1,4 +1,4 @@
-"""What a consumer group's members hold, from Kafka's own bytes."""
+"""The partitions of a consumer group's members, from Kafka's own bytes."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Reading a range of a topic, from a broker and from one that says nothing."""
+"""Reading a range of a topic, from a real broker and from one that does not respond."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tabletopic_kernel.model.errors import RetryableError
 
 @pytest.fixture(scope="module")
 def topic(stack: StackInfo) -> tuple[Broker, str]:
-    """Two partitions: three records and a transaction that was given up, and one that went through."""
+    """Two partitions: three records and an aborted transaction, and a committed one."""
     properties = {"bootstrap.servers": stack.bootstrap_servers}
     name = f"range-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(properties)
@@ -35,7 +35,7 @@ def topic(stack: StackInfo) -> tuple[Broker, str]:
 
 
 def values(reader: Reader, topic: str, starts: dict[int, int], ends: dict[int, int]) -> list[bytes | None]:
-    """What a range has, sorted."""
+    """The records of a range, sorted."""
     return sorted(one.value() for batch in reader.read_range(topic, starts, ends) for one in batch)
 
 
@@ -68,7 +68,7 @@ def test_what_is_followed_ends_when_nobody_wants_more(topic: tuple[Broker, str])
 
 
 class Silent:
-    """A consumer whose broker is away, or refuses."""
+    """A consumer whose broker is unavailable, or denies access."""
 
     def __init__(self, error: KafkaException | None = None) -> None:
         self._error = error

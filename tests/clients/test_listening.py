@@ -1,4 +1,4 @@
-"""A broker that is not there is told from one that is slow, before librdkafka has waited for it."""
+"""A missing broker is distinguished from a slow one before librdkafka's timeout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tabletopic_kernel.workbench.doctor import check_server
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """The port of a server that takes connections and never answers."""
+    """The port of a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 

@@ -1,4 +1,4 @@
-"""Metadata that is parsed once, and copied without its history."""
+"""Metadata is parsed once, and copied without its history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROW = pa.table({"id": [1]})
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    """With a table of two snapshots."""
+    """A catalog with a table of two snapshots."""
     properties = {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
@@ -46,7 +46,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is parsed from now on."""
+    """Records what is parsed from now on."""
     texts = list[str]()
 
     class Counting(TableMetadataUtil):
@@ -60,7 +60,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def in_file(table: Table) -> TableMetadata:
-    """What another process finds at the table's location."""
+    """What another process reads at the table's location."""
     return TableMetadataUtil.parse_raw(place_of(table.metadata_location).read_text())
 
 
@@ -82,7 +82,7 @@ def test_what_was_written_is_not_read(catalog: Catalog, parsed: list[str]) -> No
 
 
 def written_by_another(catalog: Catalog, **changes: Any) -> str:
-    """As another process commits: a new file, and the catalog names it."""
+    """Commit like another process: a new file, which the catalog then refers to."""
     now = place_of(catalog.load_table(_NAME).metadata_location)
     new = now.with_name(f"00009-{uuid.uuid4()}.metadata.json")
     new.write_text(json.dumps(json.loads(now.read_text()) | changes))

@@ -1,4 +1,4 @@
-"""Brokers that have less than the embedded one: Kafka 2.8, and one without optional APIs and topic ids."""
+"""Brokers with fewer features than the embedded one: Kafka 2.8, and one without optional APIs or ids."""
 
 from __future__ import annotations
 

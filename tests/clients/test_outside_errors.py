@@ -1,4 +1,4 @@
-"""Each row of the table of errors, met by an error as the library of the row makes it."""
+"""Each row of the table of errors matches an error raised by the row's library."""
 
 # ruff: noqa: E501 - an error a line
 
@@ -47,7 +47,7 @@ _MET: set[int] = set()  # rows that a test has met
 
 
 def raised(call: Callable[[], object]) -> Exception:
-    """The error that a call ends with."""
+    """The error that a call raises."""
     try:
         call()
     except Exception as error:
@@ -56,7 +56,7 @@ def raised(call: Callable[[], object]) -> Exception:
 
 
 def rest(status: int, body: str | None = None, kind: str = "SomeException") -> Exception:
-    """What PyIceberg raises of a REST catalog's answer; the body is Iceberg's error unless given."""
+    """PyIceberg's error for a REST catalog's response; by default the body is Iceberg's error."""
     response = requests.Response()
     response.status_code, response.url = status, "http://catalog/v1/config"
     text = (
@@ -74,13 +74,13 @@ def rest(status: int, body: str | None = None, kind: str = "SomeException") -> E
 
 
 def aws_said(code: str, status: int = 400, operation: str = "UpdateTable", text: str = "words") -> Exception:
-    """What boto3 raises of an answer."""
+    """boto3's error for a response."""
     answer = {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return aws.ClientError(answer, operation)  # type: ignore[arg-type]
 
 
 def postgres(text: str, state: str | None = None, kind: str = "OperationalError") -> Exception:
-    """What SQLAlchemy raises of psycopg2's errors; those of a failed login have no SQLSTATE."""
+    """SQLAlchemy's form of psycopg2's errors; those of a failed login have no SQLSTATE."""
     original = psycopg2.errors.lookup(state)(text) if state else psycopg2.OperationalError(text)
     if state:
         original.__setstate__({"pgcode": state})
@@ -89,22 +89,22 @@ def postgres(text: str, state: str | None = None, kind: str = "OperationalError"
 
 
 def refused_login(text: str) -> Exception:
-    """The text of libpq where a server says no."""
+    """libpq's text when a server rejects a login."""
     return postgres(f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  {text}\n')
 
 
 def sqlite(text: str, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> Exception:
-    """What SQLAlchemy raises of SQLite's errors."""
+    """SQLAlchemy's form of SQLite's errors."""
     return sql.DBAPIError.instance("SELECT 1", {}, kind(text), sqlite3.Error)  # type: ignore[return-value]
 
 
 def s3(text: str) -> Exception:
-    """A text of PyArrow's S3, as it gave it when a server answered so."""
+    """A message of PyArrow's S3, as recorded for this response."""
     return OSError(f"When listing objects under key 'x/' in bucket 'lake': {text}")
 
 
 def gcs(status: str, reason: str, code: int, number: int | None = None) -> Exception:
-    """A text of PyArrow's GCS, as it gave it when a server answered so."""
+    """A message of PyArrow's GCS, as recorded for this response."""
     text = (
         f"google::cloud::Status({status}: Permanent error, with a last message of {reason} error_info={{reason=x, "
         f"domain=global, metadata={{http_status_code={code}}}}})"
@@ -113,7 +113,7 @@ def gcs(status: str, reason: str, code: int, number: int | None = None) -> Excep
 
 
 def azure(code: str, text: str) -> Exception:
-    """A text of PyArrow's Azure, as it gave it when a server answered so."""
+    """A message of PyArrow's Azure, as recorded for this response."""
     return OSError(
         "Check for Hierarchical Namespace support on 'https://acct.dfs.core.windows.net/lake' failed. "
         f"Azure Error: [{code}] {text}\n\nRequest ID: "
@@ -308,12 +308,12 @@ BUGS: list[Exception] = [
 
 
 def ids(value: object) -> str | None:
-    """Class and text of an error; what else there is says little."""
+    """Class and text of an error; its other attributes say little."""
     return f"{type(value).__name__}: {str(value)[:50]}" if isinstance(value, Exception) else ""
 
 
 def sort(error: Exception, asked: str = CATALOG) -> Row:
-    """The row of an error, noted as met."""
+    """The row that matches an error, recorded as used."""
     found = sort_error(error, asked)
     assert found is not None, f"taken for a fault of ours: {error!r}"
     _MET.add(ROWS.index(found.row))
@@ -371,7 +371,7 @@ def test_a_fault_of_ours_is_nobody_else_s(error: Exception) -> None:
 
 
 def assert_clean(text: str) -> None:
-    """One line, without statements, parameters, pages and links."""
+    """Check for one line, without statements, parameters, pages or links."""
     assert "\n" not in text
     assert len(text) < 600
     for part in (
@@ -391,7 +391,7 @@ def assert_clean(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[AnsweringStore]:
-    """A server that answers as it is told."""
+    """A server with the given responses."""
     with AnsweringStore() as store:
         yield store
 

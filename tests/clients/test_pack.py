@@ -1,4 +1,4 @@
-"""Packing the executors' Python: what goes in, and what is said of environments that cannot be packed."""
+"""Packing the executors' Python: the contents, and the errors for environments that cannot be packed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Installed = Callable[..., None]
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
-    """Packages as they would be installed: name, then what it requires, and whether it is a checkout."""
+    """Packages as if installed: name, requirements, and whether it is a checkout."""
 
     def find(name: str) -> PathDistribution:
         folder = tmp_path / "packages" / f"{name}.dist-info"
@@ -52,7 +52,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
 
 
 def names() -> list[str]:
-    """Those of the packages that would be packed."""
+    """The packages that would be packed."""
     return sorted(one.name for one in module._packages())
 
 

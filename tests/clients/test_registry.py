@@ -1,4 +1,4 @@
-"""What the registry's answers mean: no such schema, or nobody there who could know."""
+"""The meaning of the registry's responses: no such schema, or no registry that could know."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASKED: list[str] = []
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """Answer by the table above."""
+        """Respond according to the table above."""
         ASKED.append(self.path)
         status, body = ANSWERS.get(self.path.partition("?")[0], (404, ""))
         self.send_response(status)
@@ -47,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write((body if isinstance(body, str) else json.dumps(body)).encode())
 
     def do_POST(self) -> None:
-        """Answer by the table above, whatever was sent."""
+        """Respond according to the table above, whatever was sent."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Registry]:
-    """A client of a server that gives those answers."""
+    """A client of a server with these responses."""
     server = HTTPServer(("127.0.0.1", 0), _Handler)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
@@ -165,7 +165,7 @@ _PLACE = [{"subject": "odd-value", "version": 1}]
 
 
 def _serve(schema_id: int, answer: Any, version: Any = None, places: Any = _PLACE) -> None:
-    """Have an id, and perhaps its version of a subject, answered so."""
+    """Set the response for an id, and optionally for its version of a subject."""
     ANSWERS[f"/schemas/ids/{schema_id}"] = (200, answer)
     ANSWERS[f"/schemas/ids/{schema_id}/versions"] = (200, places)
     ANSWERS.pop("/subjects/odd-value/versions/1", None)

@@ -1,4 +1,4 @@
-"""What a REST catalog answers is parsed once where it is the same, and each time where it is not."""
+"""A REST catalog's response is parsed once while it is the same, and again when it differs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(**properties: str) -> TableMetadata:
 
 
 def answer(metadata: TableMetadata, *, location: str = LOCATION, **more: Any) -> str:
-    """As a server writes it."""
+    """The metadata as a server writes it."""
     dumped = json.loads(metadata.model_dump_json())
     return json.dumps({"metadata-location": location, "metadata": dumped, **more})
 

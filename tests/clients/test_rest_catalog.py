@@ -1,4 +1,4 @@
-"""A REST catalog that takes requests and does not answer, and one that gives few rights."""
+"""A REST catalog that accepts requests and does not respond, and one that grants few rights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def silent_later() -> Iterator[tuple[str, threading.Event]]:
-    """A server that gives its configuration, and after the event is set answers nothing."""
+    """A server that returns its configuration, and does not respond once the event is set."""
     silent, over = threading.Event(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):

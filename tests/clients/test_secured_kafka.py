@@ -1,4 +1,4 @@
-"""Every way to log in, on a real broker, through librdkafka and Spark; and what is said where it fails."""
+"""Every login method on a real broker, through librdkafka and Spark; and the errors when it fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LIFETIME_S = 25  # of a token
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    """A broker with a listener for each way."""
+    """A broker with a listener per method."""
     with TokenServer() as tokens, SecuredKafka(tmp_path_factory.mktemp("kafka"), tokens) as broker:
         yield broker
 

@@ -1,4 +1,4 @@
-"""A registry behind TLS and a login: each way in, and what is said where it stays shut."""
+"""A registry behind TLS and a login: each login method, and the errors when it fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMAS = {1: ("AVRO", '"string"'), 2: ("PROTOBUF", PROTO), 3: ("JSON", '{"type"
 
 class _Registry(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """A schema of each format, and one subject."""
+        """Return a schema of each format, and one subject."""
         path = self.path.partition("?")[0]
         answers: dict[str, Any] = {"/subjects": ["clicks-value"]}
         for schema_id, (kind, text) in SCHEMAS.items():
@@ -52,14 +52,14 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def proxy(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginProxy]:
-    """Asks for a password or a token."""
+    """Requires a password or a token."""
     with LoginProxy(server, tmp_path_factory.mktemp("login")) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 def strict(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginProxy]:
-    """Asks for a certificate."""
+    """Requires a certificate."""
     with LoginProxy(server, tmp_path_factory.mktemp("strict"), asks_certificate=True) as proxy:
         yield proxy
 

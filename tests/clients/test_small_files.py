@@ -1,4 +1,4 @@
-"""Files on S3 that cost no more requests than they must."""
+"""Files on S3 take no more requests than necessary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers.answering_store import AnsweringStore
 
 @pytest.fixture
 def store() -> Iterator[AnsweringStore]:
-    """S3 that gives every request the same answer."""
+    """S3 that returns the same response to every request."""
     with AnsweringStore() as started:
         yield started
 

@@ -19,34 +19,34 @@ from tabletopic_kernel.model.settings.sections import SparkSettings
 
 
 class Builder:
-    """In the place of pyspark's: keeps what it was given, and finds no Spark."""
+    """A fake of pyspark's builder: records its arguments, and finds no Spark."""
 
     def __init__(self) -> None:
         self.conf: dict[str, str] = {}
         self.gateways: list[Any] = []
 
     def config(self, key: str, value: str) -> Builder:
-        """One property."""
+        """Record one property."""
         self.conf[key] = value
         return self
 
     def appName(self, name: str) -> Builder:  # noqa: N802 - pyspark's name
-        """As pyspark's."""
+        """Like pyspark's."""
         return self.config("spark.app.name", name)
 
     def master(self, master: str) -> Builder:
-        """As pyspark's."""
+        """Like pyspark's."""
         return self.config("spark.master", master)
 
     def getOrCreate(self) -> SparkSession:  # noqa: N802 - pyspark's name
-        """Sees the JVM that pyspark would use."""
+        """Records which JVM pyspark would use."""
         self.gateways.append(SparkContext._gateway)
         raise RuntimeError("no Spark here")
 
 
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
-    """Put in place."""
+    """Install the fake."""
     made = Builder()
     monkeypatch.setattr(SparkSession, "builder", made)
     monkeypatch.setattr(spark, "launch", lambda *_: None)

@@ -1,4 +1,4 @@
-"""A session on a cluster: its master is asked first, its executors are given what they need."""
+"""A session on a cluster: its master is checked first, and its executors get what they need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = SparkPlace("/java", (), Path("/nowhere"))
 
 
 def conf_of(builder: Builder, tmp_path: Path, **conf: str) -> dict[str, str]:  # noqa: F811
-    """Properties of a session on YARN, whose master is not asked."""
+    """Properties of a session on YARN, whose master is not checked."""
     with pytest.raises(SettingsError, match="no Spark here"):
         start_spark(SparkSettings(master="yarn", conf=conf), SparkPlace("/java", (), tmp_path), {})
     return builder.conf
@@ -112,14 +112,14 @@ def test_a_session_on_this_machine_has_none_of_it(builder: Builder, tmp_path: Pa
 
 
 class FakeSession:
-    """A session whose number of executors the test says."""
+    """A session with a number of executors set by the test."""
 
     def __init__(self) -> None:
         self.executors, self.defaultParallelism, self.master = 0, 2, "spark://m:1"
         self.sparkContext = self._jsc = self
 
     def sc(self) -> Any:
-        """As Spark's: the driver counts."""
+        """Like Spark's: includes the driver."""
         return SimpleNamespace(
             getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: self.executors + 1)
         )

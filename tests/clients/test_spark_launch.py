@@ -1,4 +1,4 @@
-"""The JVM of a session that is being started: what if it never tells its port?"""
+"""The JVM of a starting session never reports its port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tabletopic_kernel.model.errors import RetryableError
 
 @pytest.fixture
 def java_home(tmp_path: Path) -> Path:
-    """Of a "JVM" that stands still, as a real one does that could not write down its port."""
+    """The id of a "JVM" that hangs, like a real one that could not write down its port."""
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/bash\nread -r\n")

@@ -1,4 +1,4 @@
-"""What cannot work is found out before anything is made, in little time, and nothing stays of the trial."""
+"""Problems are detected before anything is created, quickly, and the probe leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLE = ("web", "clicks")
 
 @pytest.fixture
 def properties(tmp_path: Path) -> dict[str, str]:
-    """A catalog in SQLite and a warehouse that nobody has made yet."""
+    """A catalog in SQLite and a warehouse that does not exist yet."""
     return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
 
 
@@ -47,7 +47,7 @@ def catalog(properties: dict[str, str]) -> Iterator[Catalog]:
 
 @pytest.fixture
 def store() -> Iterator[AnsweringStore]:
-    """An object store that answers as it is told."""
+    """An object store with the given responses."""
     with AnsweringStore() as store:
         yield store
 

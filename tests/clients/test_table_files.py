@@ -1,4 +1,4 @@
-"""Files on Google's and Azure's storage, as far as no server is needed."""
+"""Files on Google's and Azure's storage, as far as possible without a server."""
 
 from __future__ import annotations
 

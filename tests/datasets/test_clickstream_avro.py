@@ -1,4 +1,4 @@
-"""The encoder against fastavro, and the schemas against each other."""
+"""The encoder compared with fastavro, and the schemas with each other."""
 
 import io
 import json

@@ -28,13 +28,13 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 @pytest.fixture(scope="module")
 def mock_broker() -> Producer:
-    """A client that carries librdkafka's mock cluster."""
+    """A client with librdkafka's mock cluster."""
     return Producer({"test.mock.num.brokers": 1, "log_level": 0})
 
 
 @pytest.fixture
 def topic(mock_broker: Producer) -> str:
-    """A new topic of four partitions; the mock cluster makes it when it is asked for."""
+    """A new topic of four partitions; the mock cluster creates it on first request."""
     name = f"clicks-{uuid4().hex[:8]}"
     mock_broker.list_topics(name, timeout=10)
     return name
@@ -42,7 +42,7 @@ def topic(mock_broker: Producer) -> str:
 
 @pytest.fixture
 def bootstrap(mock_broker: Producer) -> dict[str, str]:
-    """How to reach the mock cluster."""
+    """Properties to connect to the mock cluster."""
     brokers = mock_broker.list_topics(timeout=10).brokers.values()
     return {"bootstrap.servers": ",".join(f"{broker.host}:{broker.port}" for broker in brokers)}
 
@@ -60,7 +60,7 @@ def _read(bootstrap: dict[str, str], topic: str, count: int) -> list[Message]:
 
 
 def _decoded(schemas: dict[int, str], messages: list[Message]) -> dict[str, dict[str, Any]]:
-    """Values by event id, read with the schema that the frame names."""
+    """Values by event id, read with the schema in their prefix."""
     parsed = {schema_id: fastavro.parse_schema(json.loads(text)) for schema_id, text in schemas.items()}
     values = {}
     for message in messages:

@@ -1,4 +1,4 @@
-"""The questions' SQL against the answers of the generator, on DuckDB."""
+"""The questions' SQL on DuckDB, compared with the generator's answers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ EVENTS = 12_000
 
 
 def _table(events: list[Event], evolved: bool) -> pa.Table:
-    """The events as the Iceberg table shows them before and after version 2 has reached it."""
+    """The events as in the Iceberg table before and after it has version 2."""
     device: list[tuple[str, pa.DataType]] = [
         ("type", pa.string()),
         ("os", pa.string()),

@@ -1,4 +1,4 @@
-"""The sample file is what the generator gives."""
+"""The sample file equals the generator's output."""
 
 import json
 

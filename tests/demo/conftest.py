@@ -1,4 +1,4 @@
-"""The demo's stream, made once."""
+"""The demo's stream, generated once."""
 
 from __future__ import annotations
 

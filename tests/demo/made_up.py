@@ -1,4 +1,4 @@
-"""A stream's rows as the table shows them, compared as the demo compares them, and shown as it shows them."""
+"""A stream's rows as in the table, compared and rendered like in the demo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = pa.struct(
 
 
 def rows_of_events() -> tuple[list[dict[str, Any]], Tallies]:
-    """Events as the table shows them, spread over partitions, a record each millisecond."""
+    """Events as in the table, distributed over partitions, one record per millisecond."""
     stream = Clickstream()
     events = [event.value for event in stream.events(EVENTS // 2)]
     stream.switch_schema("v2")
@@ -82,12 +82,12 @@ def wrong(outcome: Outcome) -> set[str]:
 
 
 def answer(found: list[Row], expected: list[Row]) -> proof.Answer:
-    """An answer with what it should be."""
+    """An answer with its expected rows."""
     return proof.Answer("top_pages", "Which pages?", ("url", "views"), found, expected, 0.1)
 
 
 def text_of(page: Any) -> str:
-    """A page as a log has it."""
+    """A page as in a log."""
     stream = io.StringIO()
     Screen(stream).show(page)
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""The demo with real servers: it proves itself, and nothing of it is ever left behind."""
+"""The demo with real servers: its proof succeeds, and it never leaves anything behind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _demo(folder: Path, events: int, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _processes_of(folder: Path) -> list[psutil.Process]:
-    """Whatever has the folder in its command or its environment."""
+    """Processes with the folder in their command or environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -107,7 +107,7 @@ def _wait_for(condition: Callable[[], bool], limit_s: float = 240) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A state folder; what a failed test leaves running in it is ended."""
+    """A state folder; processes that a failed test leaves there are stopped."""
     state = tmp_path / "state"
     yield state
     for process in _processes_of(state):

@@ -1,4 +1,4 @@
-"""What the demo reads from the table when it is over."""
+"""What the demo reads from the table at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo compares: whatever is wrong fails a comparison."""
+"""The demo's comparisons: any error fails one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _one_lost(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _one_replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The number of rows is right, yet one event is lost and another one is there under its offset."""
+    """The number of rows is right, but one event is lost and another is in its place."""
     return [*rows[:7], {**rows[8], "_kafka_metadata": rows[7]["_kafka_metadata"]}, *rows[8:]]
 
 

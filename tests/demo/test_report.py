@@ -1,4 +1,4 @@
-"""What the demo shows: pages at its end, and lines while it runs."""
+"""The demo's output: pages at its end, and lines while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drill on the real thing: servers, hosts and tables, disturbed in many rounds."""
+"""The drill on real servers, hosts and tables, disturbed in many rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drill reports: recovery times, steps, the page."""
+"""The drill's report: recovery times, steps, the page."""
 
 from __future__ import annotations
 

@@ -47,14 +47,14 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def rows() -> dict[int, dict[str, object]]:
-    """Offset → the row of the copy there."""
+    """Offset → the row of the copy at that offset."""
     return {one.offset: dict(VALUES[one.number]) for one in SENT if one.number < 2}
 
 
 def judged(
     catalog: Catalog, rows: dict[int, dict[str, object]], letters: list[int], *, passed_over: int = 0
 ) -> TopicVerdict:
-    """What is found of tables with these rows and letters."""
+    """The findings in tables with these rows and letters."""
     summary = {
         "tabletopic.offsets": json.dumps({"0": 9}),
         "tabletopic.commit-id": "c",

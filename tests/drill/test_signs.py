@@ -1,4 +1,4 @@
-"""Each fault of the drill moves a metric that is declared, and an alert that is shipped."""
+"""Each fault of the drill moves a declared metric, and fires a shipped alert."""
 
 from __future__ import annotations
 
@@ -79,11 +79,10 @@ def test_a_fault_of_a_topic_is_not_seen_in_another() -> None:
 
 
 def lasting(sighting: Sighting) -> dict[str, list[float | None]]:
-    """The series that the alert reads: as in the calm, then as they were seen, for long enough.
+    """The alert's series: first as in calm times, then as observed, for long enough.
 
-    Of the topics that one alone whose series moved: others may have troubles of their own. Where the alert
-    is to come only if it lasts, what counts goes on once a minute as it began, and what grows older grows
-    older.
+    Only of the topic whose series moved: others may have problems of their own. If the alert fires only after
+    a while, counters keep rising once a minute at the initial rate, and ages keep growing.
     """
     names = {*re.findall(r"\btabletopic_\w+", EXPRESSIONS[sighting.sign.alert]), "up"}
     lasts = sighting.sign.fires is Fires.LASTING
@@ -106,7 +105,7 @@ def lasting(sighting: Sighting) -> dict[str, list[float | None]]:
 
 
 def steady(scrape: Scrape) -> dict[str, list[float | None]]:
-    """A scrape for a while."""
+    """A scrape repeated for a while."""
     return {
         f"{name}{{{', '.join(f'{key}={chr(34)}{value}{chr(34)}' for key, value in labels)}}}": [of]
         * BEFORE
@@ -117,7 +116,7 @@ def steady(scrape: Scrape) -> dict[str, list[float | None]]:
 
 
 def cases(sightings: list[Sighting]) -> Iterator[Case]:
-    """The calm, and each fault whose alert is to come by itself."""
+    """The calm case, and each fault whose alert should fire by itself."""
     first = next(one.calm for one in sightings if all(one.calm[up] == 1 for up in one.calm if up[0] == "up"))
     yield Case("calm", steady(first))
     for one in sightings:

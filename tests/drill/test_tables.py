@@ -1,4 +1,4 @@
-"""What a drill sees of its tables while they change."""
+"""The drill's view of its tables while they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict of a drill finds what is wrong, and nothing where all is well."""
+"""The drill's verdict finds every error, and none where all is well."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def rows_of(sent: Sequence[Sent]) -> list[dict[str, Any]]:
-    """The rows that records must become."""
+    """The expected rows of records."""
     found = []
     for one in sent:
         if one.fate is not Fate.LETTER:
@@ -77,7 +77,7 @@ def rows_of(sent: Sequence[Sent]) -> list[dict[str, Any]]:
 def fill(
     catalog: Catalog, rows: list[dict[str, Any]], letters: list[dict[str, int]], end: int = 12, lost: int = 0
 ) -> None:
-    """Tables with these rows and dead letters, and a ledger that ends at ``end`` and has lost so many."""
+    """Tables with these rows and dead letters, and a ledger that ends at ``end`` with this many lost."""
     table = catalog.create_table("default.t", SCHEMA)
     summary = {
         "tabletopic.offsets": json.dumps({"0": end}),
@@ -91,7 +91,7 @@ def fill(
 
 
 def verdict(catalog: Catalog, sent: Sequence[Sent] = SENT) -> TopicVerdict:
-    """What is found of the tables."""
+    """The findings in the tables."""
     return judge(catalog, "default.t", "t", sent, {0: 12}, ())
 
 
@@ -108,7 +108,7 @@ def test_all_is_well(catalog: Catalog) -> None:
 
 
 def changed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One value is another."""
+    """Change one value."""
     return [rows[0] | {"count": 999_999}, *rows[1:]]
 
 

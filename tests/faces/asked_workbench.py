@@ -1,4 +1,4 @@
-"""What the fakes of the workbench share: how they are asked, and the answers that are alike."""
+"""The common part of the fake workbenches: recorded calls, and shared responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tabletopic_kernel.workbench.status import TopicStatus
 
 
 class AskedWorkbench:
-    """Keeps what it was asked in ``asked``, and raises ``error`` if there is one."""
+    """Records its calls in ``asked``, and raises ``error`` if there is one."""
 
     found: list[TopicStatus]
     live: list[str]
@@ -23,7 +23,7 @@ class AskedWorkbench:
             raise self.error
 
     def disable(self, topic: str) -> None:
-        """Switch off."""
+        """Disable."""
         self._ask("disable", topic)
 
     def pause(self, topic: str) -> DesiredTopic:
@@ -32,7 +32,7 @@ class AskedWorkbench:
         return DesiredTopic(topic=topic, run="paused")
 
     def resume(self, topic: str) -> DesiredTopic:
-        """Go on."""
+        """Resume."""
         self._ask("resume", topic)
         return DesiredTopic(topic=topic)
 

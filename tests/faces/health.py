@@ -1,4 +1,4 @@
-"""A table's health, made up."""
+"""A fake table health."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ _FIGURES: dict[str, Any] = {
 
 
 def health(topic: str, **figures: Any) -> TableHealth:
-    """That of a small table, but for the figures given."""
+    """The health of a small table, with the given figures replaced."""
     return TableHealth(topic, f"default.{topic}", **{**_FIGURES, **figures})

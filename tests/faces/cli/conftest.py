@@ -1,4 +1,4 @@
-"""The program with a workbench that answers from memory."""
+"""The program with a workbench that responds from memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.faces.asked_workbench import AskedWorkbench
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Each call of the program quiets the libraries; a process of its own would end with it."""
+    """Each call of the program silences libraries; in a separate process that would end with it."""
     root = logging.getLogger()
     before = root.handlers[:]
     yield
@@ -61,7 +61,7 @@ STATUS = TopicStatus(
 
 @dataclass
 class FakeWorkbench(AskedWorkbench):
-    """What the commands ask for, from memory; ``asked`` keeps what they asked."""
+    """The commands' workbench, from memory; ``asked`` records the calls."""
 
     settings: Settings
     found: list[TopicStatus] = field(default_factory=lambda: [STATUS])
@@ -82,12 +82,12 @@ class FakeWorkbench(AskedWorkbench):
         return Servers(kafka, registry, catalog, folder, catalogs={"prod": prod})
 
     def enable(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
-        """Checks the settings, as the real one does."""
+        """Validate the settings, like the real one."""
         self._ask("enable", (topic, dict(given)))
         return DesiredTopic(topic=topic, settings=TopicSettings.model_validate(dict(given)))
 
     def replay(self, topic: str, where: str | None, *, timeout_s: float) -> events.Replayed | None:
-        """The outcome that the test told, None if it told none."""
+        """The outcome set by the test, or None."""
         self._ask("replay", (topic, where, timeout_s))
         return next((one for one in self.told if isinstance(one, events.Replayed)), None)
 
@@ -97,7 +97,7 @@ class FakeWorkbench(AskedWorkbench):
         return ReplayPlan(topic, letters=2, rows=1, stayed={"bad": 1}, changes=["add a string"])
 
     def compact(self, topic: str, where: str | None, *, timeout_s: float) -> events.Compacted | None:
-        """As ``replay``."""
+        """Like ``replay``."""
         self._ask("compact", (topic, where, timeout_s))
         return next((one for one in self.told if isinstance(one, events.Compacted)), None)
 
@@ -111,7 +111,7 @@ class FakeWorkbench(AskedWorkbench):
     def expire(
         self, topic: str, *, orphans: bool, timeout_s: float
     ) -> list[events.Expired | events.OrphansRemoved] | None:
-        """As ``replay``."""
+        """Like ``replay``."""
         self._ask("expire", (topic, orphans, timeout_s))
         return [one for one in self.told if isinstance(one, events.Expired | events.OrphansRemoved)] or None
 
@@ -124,7 +124,7 @@ class FakeWorkbench(AskedWorkbench):
     def events(
         self, topic: str | None, since_ms: int | None, follow: Callable[[], bool] | None
     ) -> Iterator[events.ControlEvent]:
-        """What was told."""
+        """The events set by the test."""
         self._ask("events", (topic, since_ms, follow is not None))
         yield from self.told
 
@@ -137,7 +137,7 @@ class FakeWorkbench(AskedWorkbench):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended and what it printed."""
+    """The exit code and output of a call."""
 
     code: int
     out: str
@@ -145,7 +145,7 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """Stdout as JSON: nothing else may be there."""
+        """Stdout as JSON: there must be nothing else."""
         return json.loads(self.out)
 
 

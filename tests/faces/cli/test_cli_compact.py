@@ -1,4 +1,4 @@
-"""``tabletopic compact``: what it asks for, and what it says."""
+"""``tabletopic compact``: its request and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tabletopic_kernel.model.progress.events import Compacted
 
 
 def outcome(**more: Any) -> Compacted:
-    """A compaction that is over."""
+    """A finished compaction."""
     plain: dict[str, Any] = {
         "files_before": 40, "files": 2, "bytes_before": 4_000_000, "bytes": 1_000_000, "rows": 1_000,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""dashboard: a face of the dashboard's server."""
+"""``dashboard``: starts the dashboard's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tabletopic expire``: what it asks for, and what it says."""
+"""``tabletopic expire``: its request and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
 
 
 def outcome(**more: Any) -> Expired:
-    """An expiry that is over."""
+    """A finished expiry."""
     plain: dict[str, Any] = {"snapshots": 700, "kept": 20, "files": 1_400, "bytes": 4_000_000} | more
     return Expired(**({"topic": "clicks", "at_ms": 1, "request_id": "r"} | plain))
 

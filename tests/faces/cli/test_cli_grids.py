@@ -23,7 +23,7 @@ COLUMNS = Grid(
 
 
 def lines(found: Grid, width: int) -> list[str]:
-    """What a terminal of this width shows."""
+    """The output of a terminal of this width."""
     out = Console(file=io.StringIO(), width=width, highlight=False)
     out.print(laid_out(found, out))
     assert isinstance(out.file, io.StringIO)

@@ -1,4 +1,4 @@
-"""`init` asks, tries, writes; each test is a person at a keyboard."""
+"""`init` asks, checks, writes; each test is a user at a keyboard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOGIN = ["4", "broker.example:9093", "PLAIN", "ann", "ann-hidden", ""]
 
 @pytest.fixture
 def person(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Calls `init` with lines that a person types, in an empty folder."""
+    """Call `init` with typed lines, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def types(*lines: str, options: tuple[str, ...] = ()) -> Any:
@@ -33,7 +33,7 @@ def person(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(autouse=True)
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, str]]]:
-    """What was tried; a password other than ``ann-hidden`` is refused."""
+    """The servers checked; passwords other than ``ann-hidden`` are rejected."""
     asked: list[tuple[str, Mapping[str, str]]] = []
 
     def check(section: str, properties: Mapping[str, str]) -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""``plan``, ``commit``, ``peek``, ``schema``, ``history``, ``logs``; the workbench answers from memory."""
+"""``plan``, ``commit``, ``peek``, ``schema``, ``history``, ``logs``; the workbench responds from memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""query: what is asked, and rows as a table, CSV and JSON."""
+"""``query``: its request, and rows as a table, CSV and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tabletopic replay``: what it asks for, and what it says."""
+"""``tabletopic replay``: its request and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tabletopic_kernel.model.progress.events import Replayed
 
 
 def outcome(**more: Any) -> Replayed:
-    """A replay that is over."""
+    """A finished replay."""
     plain: dict[str, Any] = {"rows": 5, "stayed": {"avro_cut": 2}} | more
     return Replayed(topic="clicks", at_ms=1, replay_id="r", **plain)
 

@@ -1,4 +1,4 @@
-"""A host as a process: what it does before it has a topic, what it logs, what it shows to monitoring."""
+"""A host as a process: what it does before it has a topic, its log, its output for monitoring."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_coordinator_s_records_have_its_topic(logged: Callable[[], list[dict[s
 
 
 class Bench:
-    """Makes the real watch of a fake host."""
+    """Create the real watch of a fake host."""
 
     def watch(self, host: Any, address: Address) -> HostWatch:
         """With servers that all answer."""

@@ -1,4 +1,4 @@
-"""up, down, info, config, doctor, produce-clickstream: faces of servers and settings."""
+"""``up``, ``down``, ``info``, ``config``, ``doctor``, ``produce-clickstream``: servers and settings."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class _Stack:
 
 @pytest.fixture
 def fake_stack(monkeypatch: pytest.MonkeyPatch, fake: Any) -> list[Exception | None]:
-    """The stack that the program finds; an error put here comes from its start."""
+    """The program's stack; an error set here is raised by its start."""
     errors: list[Exception | None] = [None]
     monkeypatch.setattr(
         "tabletopic_kernel.local.stack.LocalStack",

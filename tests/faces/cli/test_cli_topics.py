@@ -1,4 +1,4 @@
-"""enable, disable, pause, resume: from options to settings, and what is said afterwards."""
+"""``enable``, ``disable``, ``pause``, ``resume``: from options to settings, and the output."""
 
 from __future__ import annotations
 

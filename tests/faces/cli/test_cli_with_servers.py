@@ -1,4 +1,4 @@
-"""The program against real servers: what fails leaves nothing behind, what works works end to end."""
+"""The program on real servers: failures leave nothing behind, successes work end to end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tabletopic = Callable[..., Outcome]
 
 @pytest.fixture
 def command(stack: StackInfo) -> list[str]:
-    """The program as a process of its own, on the servers of the tests."""
+    """The program as a separate process, on the tests' servers."""
     return [sys.executable, "-m", "tabletopic_kernel.faces.cli", "--state-dir", str(stack.state_dir)]
 
 
@@ -168,7 +168,7 @@ def test_doctor_finds_the_servers(tabletopic: Tabletopic) -> None:
 
 @pytest.fixture
 def host(command: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A host in a process of its own."""
+    """A host in a separate process."""
     with (tmp_path / "serve.err").open("w") as errors:
         running = subprocess.Popen(
             [*command, "serve"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=errors, text=True
