@@ -1,8 +1,8 @@
 """What a test must not leave behind: the next one would find it, in another order, on another day.
 
 Threads, processes, files, environment, working folder, log handlers, class attributes of fakes. What a
-fixture starts may live as long as the fixture: after a test that uses a module's, threads and processes are
-looked for when the module ends, and after one that uses the session's, when all has ended.
+fixture starts may live as long as the fixture: after a test with module fixtures, threads and processes are
+checked when the module ends, and after one with session fixtures, at the very end.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def _children() -> set[psutil.Process]:
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
-    """Children and theirs.
+    """Descendant processes.
 
-    Linux lists those of a process. psutil reads all processes of the machine instead: milliseconds, twice for
-    each test from the first on that started a helper for good, such as multiprocessing's resource tracker.
+    Linux lists a process's children. psutil would read all processes of the machine: milliseconds, twice per
+    test, from the first test that started a permanent helper, such as multiprocessing's resource tracker.
     """
     if not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"):
         return psutil.Process(pid).children(recursive=True)
@@ -149,7 +149,7 @@ def _told(found: str | threading.Thread | psutil.Process) -> str:
 
 
 def _live(look: Callable[[], set[Any]], before: set[Any]) -> list[str]:
-    """What is there beside ``before``, after some time to end."""
+    """What exists in addition to ``before``, after some time to end."""
     began = time.monotonic()
     collected = False
     while left := look() - before:
@@ -168,7 +168,7 @@ def _temporary() -> set[str]:
 
 
 def _files() -> set[str]:
-    """Entries of the folders into which a careless program writes."""
+    """Entries in the folders to which a careless program writes."""
     folders = {_ROOT, _ROOT / "tests", Path.cwd()}
     return {
         f"file {entry.path}"
@@ -179,7 +179,7 @@ def _files() -> set[str]:
 
 
 def _untracked() -> set[str]:
-    """Files of the checkout that git does not know, also those that it is told to ignore."""
+    """Files of the checkout that git does not track, including ignored ones."""
     command = ["git", "status", "--porcelain", "--ignored", "--untracked-files=normal"]
     try:
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
@@ -213,20 +213,20 @@ def _state() -> dict[str, Any]:
 class _Attributes:
     """Class attributes of the test modules' own classes: fakes are classes.
 
-    Looked at before and after each test, so it must cost next to nothing: classes and those of their
-    attributes that may change in place are looked for only when there are new modules.
+    Checked before and after each test, so it must cost almost nothing: classes, and those of their attributes
+    that may change in place, are searched only when there are new modules.
     """
 
     classes: list[type]
     containers: list[tuple[type, str]]
 
     def now(self) -> tuple[list[dict[str, Any]], list[Any]]:
-        """All values by class, and what the containers hold."""
+        """All values by class, and the containers' contents."""
         values = [dict(vars(one)) for one in self.classes]
         return values, [_frozen(vars(one).get(name)) for one, name in self.containers]
 
     def changed(self, before: tuple[list[dict[str, Any]], list[Any]]) -> list[str]:
-        """What is no longer as it was."""
+        """What has changed."""
         values, contents = before
         found = []
         for one, old in zip(self.classes, values, strict=True):
@@ -273,7 +273,7 @@ def _attributes() -> _Attributes:
 
 
 def _is_own(name: str) -> bool:
-    """Whether an attribute is one that a test gave its class, and not Python."""
+    """Whether an attribute was set by a test, not by Python."""
     return not (name.startswith("__") or name.startswith("_abc_"))
 
 
@@ -281,7 +281,7 @@ _CONTAINERS = (threading.Event, list, dict, set)
 
 
 def _frozen(value: Any) -> Any:
-    """Something that differs when the value has changed: a fake may collect in a list what was asked."""
+    """A value that differs when the object has changed: a fake may collect its calls in a list."""
     if isinstance(value, threading.Event):
         return (id(value), value.is_set())
     if isinstance(value, list | dict | set):
@@ -303,7 +303,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def _width(item: pytest.Item) -> int:
-    """0 if all that the test uses ends with it, 1 with its module, 2 with a package or the session."""
+    """0 if everything that the test uses ends with it, 1 with its module, 2 with a package or the session."""
     info = getattr(item, "_fixtureinfo", None)
     if info is None:
         return 0
@@ -314,7 +314,7 @@ def _width(item: pytest.Item) -> int:
 
 
 def _has_servers(items: list[pytest.Item]) -> bool:
-    """Tests with servers share them, and Spark's threads with them: they are not looked after here."""
+    """Tests with servers share them, including Spark's threads: they are not checked here."""
     return any(item.get_closest_marker("integration") for item in items)
 
 
@@ -325,7 +325,7 @@ def _check(left: list[str], whose: str) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A folder for ``tempfile`` of this process alone: what stays there was left by a test."""
+    """A folder for ``tempfile`` in this process alone: what stays there was left by a test."""
     folder = tmp_path_factory.mktemp("t")
     patch = pytest.MonkeyPatch()
     patch.setenv("TMPDIR", str(folder))
@@ -348,7 +348,7 @@ class _Running:
         return cls(_threads(), _children(), _temporary())
 
     def left(self) -> list[str]:
-        """What is there beside that, after some time to end."""
+        """What exists in addition, after some time to end."""
         return [
             *_live(_threads, self.threads),
             *_live(_children, self.children),
@@ -358,7 +358,7 @@ class _Running:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_stays(temporary_files_of_the_run: None, request: pytest.FixtureRequest) -> Iterator[None]:
-    """At the very end no thread is left, no process, whoever its parent is now, no file in the checkout."""
+    """At the very end no thread, no process, whoever its parent is now, and no file is left."""
     before, untracked = _Running.now(), _untracked()
     yield
     if _has_servers(request.session.items):

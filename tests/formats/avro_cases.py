@@ -1,9 +1,9 @@
-"""Avro schemas with values, their bytes, and what the table shall hold: written from the specification.
+"""Avro schemas with values, their bytes, and the expected table contents: written from the specification.
 
-Nothing here uses the package, so that a mistake has to be made twice to go unseen. A ``Case`` is a
-schema (as JSON) with a strategy of pairs (bytes, expected). ``plain`` brings an Arrow array to the form
-of ``expected``: numbers of days and microseconds, bytes of UUIDs, text of floats (NaN equals NaN, -0.0
-does not equal 0.0).
+Nothing here uses the package, so a mistake would have to be made twice to go unnoticed. A ``Case`` is a
+schema (as JSON) with a strategy of pairs (bytes, expected). ``plain`` converts an Arrow array to the form of
+``expected``: numbers of days and microseconds, bytes of UUIDs, text of floats (NaN equals NaN, -0.0 does not
+equal 0.0).
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _optionals(draw: st.DrawFn, names: Any, depth: int) -> Case:
 def types(  # noqa: PLR0911 - a return per kind
     draw: st.DrawFn, names: Any, depth: int, unions: bool = True
 ) -> Case:
-    """Any type but the recursive ones."""
+    """Any type except the recursive ones."""
     kinds = ["scalar", "scalar", "named", "decimal"]
     if depth > 0:
         kinds += ["array", "map", "record"] + ["optional", "optional", "union"] * unions

@@ -1,4 +1,4 @@
-"""Damage of the kinds that storage, networks and programs do to bytes, for every format alike."""
+"""Damage that storage, networks and programs do to bytes, for every format alike."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def cut_front(rng: random.Random, raw: bytes) -> bytes:
 
 
 def grow(rng: random.Random, raw: bytes) -> bytes:
-    """Something stands behind the end."""
+    """Extra bytes follow the end."""
     return raw + rng.randbytes(rng.randint(1, 12))
 
 
 def flip(rng: random.Random, raw: bytes) -> bytes:
-    """One bit is another."""
+    """One bit is flipped."""
     out = bytearray(raw or b"\0")
     out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
     return bytes(out)
 
 
 def byte(rng: random.Random, raw: bytes) -> bytes:
-    """One byte is another that means something."""
+    """One byte is replaced by another meaningful one."""
     out = bytearray(raw or b"\0")
     out[rng.randrange(len(out))] = rng.choice(_TELLING)
     return bytes(out)
 
 
 def swap(rng: random.Random, raw: bytes) -> bytes:
-    """Two bytes have changed places."""
+    """Two bytes are swapped."""
     out = bytearray(raw or b"\0")
     i, j = rng.randrange(len(out)), rng.randrange(len(out))
     out[i], out[j] = out[j], out[i]
@@ -54,7 +54,7 @@ ANYWHERE: list[Damage] = [cut, cut_front, grow, flip, byte, swap]
 
 
 def insert(what: Damage) -> Damage:
-    """``what`` stands somewhere in between, or in the place of a byte."""
+    """``what`` is inserted somewhere, or replaces a byte."""
 
     def damage(rng: random.Random, raw: bytes) -> bytes:
         at = rng.randrange(len(raw) + 1)

@@ -1,8 +1,8 @@
-"""JSON Schemas with values, their texts, and what the table shall hold: written from the specifications.
+"""JSON Schemas with values, their texts, and the expected table contents: written from the specifications.
 
-Nothing here uses the package, so that a mistake has to be made twice to go unseen. A ``Case`` is a schema
-with a strategy of ``Value``s: a JSON text, what ``avro_cases.plain`` gives for the column, and what is left
-over because the schema allows it and does not name it.
+Nothing here uses the package, so a mistake would have to be made twice to go unnoticed. A ``Case`` is a
+schema with a strategy of ``Value``s: a JSON text, the column's content as returned by ``avro_cases.plain``,
+and the rest, which the schema allows without naming it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NONE = None  # nothing is left over: JSON's own null never is
 
 @dataclass(frozen=True)
 class Value:
-    """One value; ``text`` is its JSON, ``plain`` what the column holds, ``left`` what has no column."""
+    """One value; ``text`` is its JSON, ``plain`` the column's content, ``left`` what has no column."""
 
     text: str
     plain: Any
@@ -285,7 +285,7 @@ def _objects(draw: st.DrawFn, names: list[str], inner: list[Case], required: set
 
 
 def may_leave(schema: Any) -> bool:
-    """Whether a schema allows what it does not name, so that there is a column for it."""
+    """Whether a schema allows what it does not name, which then has a column of its own."""
     if not isinstance(schema, dict):
         return False
     if "properties" in schema:

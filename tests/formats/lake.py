@@ -1,4 +1,4 @@
-"""Decoded rows in a data file, and what PyIceberg and DuckDB read back from there."""
+"""Decoded rows in a data file, and what PyIceberg and DuckDB read from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.formats.avro_cases import plain_rows
 
 
 class Written:
-    """Rows as they are staged: fitted to the table and in one data file, without a catalog."""
+    """Rows as staged: conformed to the table and in one data file, without a catalog."""
 
     def __init__(self, schema: Schema, rows: pa.RecordBatch, folder: Path) -> None:
         self._metadata: TableMetadata = new_table_metadata(
@@ -50,13 +50,13 @@ class Written:
         return self._file
 
     def by_pyiceberg(self) -> pa.RecordBatch:
-        """The rows, as a scan of PyIceberg's gives them."""
+        """The rows as returned by a PyIceberg scan."""
         io = load_file_io({}, self._metadata.location)
         scan = ArrowScan(self._metadata, io, self._metadata.schema(), AlwaysTrue())
         return _one_batch(scan.to_table([FileScanTask(self._file)]))
 
     def by_duckdb(self, connection: duckdb.DuckDBPyConnection) -> pa.RecordBatch:
-        """The rows, as DuckDB reads them."""
+        """The rows as read by DuckDB."""
         path = self._file.file_path.removeprefix("file://")
         found = connection.execute("SELECT * FROM read_parquet(?)", [path]).to_arrow_table()
         return _one_batch(found)
@@ -64,7 +64,7 @@ class Written:
 
 @contextmanager
 def written(schema: Schema, rows: pa.RecordBatch) -> Iterator[Written]:
-    """``Written`` in a folder of its own that is gone afterwards."""
+    """``Written`` in a temporary folder of its own."""
     with tempfile.TemporaryDirectory(prefix="tabletopic-test-") as folder:
         yield Written(schema, rows, Path(folder))
 
@@ -75,7 +75,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def duckdb_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
-    """DuckDB's rows in the form of ``plain_rows``: it has text for UUIDs and no widths of bytes."""
+    """DuckDB's rows in the form of ``plain_rows``: it has text for UUIDs and no byte widths."""
     return [
         {field.name: _as_plain(row[field.name], field.field_type) for field in schema.fields}
         for row in plain_rows(batch)
@@ -98,10 +98,10 @@ def _as_plain(value: Any, kind: IcebergType) -> Any:
 
 
 def as_pyiceberg_reads(rows: list[dict[str, Any]], schema: Schema) -> list[dict[str, Any]]:
-    """What PyIceberg 0.12 makes of the rows: absent lists and maps of structs are empty ones to it.
+    """The rows as PyIceberg 0.12 returns them: missing lists and maps of structs become empty.
 
-    The nulls are in the file, and DuckDB and Spark read them (``ArrowProjectionVisitor`` loses them, but not
-    below lists and maps of anything else, which it takes as they are).
+    The nulls are in the file, and DuckDB and Spark read them (``ArrowProjectionVisitor`` loses them, except
+    below lists and maps of anything else, which it leaves unchanged).
     """
     return [
         {field.name: _without_null_lists(row[field.name], field.field_type) for field in schema.fields}

@@ -1,4 +1,4 @@
-"""What the measures of this folder share: the same clicks, and the least CPU time of five runs."""
+"""The common part of this folder's measurements: the same clicks, and the minimum CPU time of five runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clicks(count: int) -> Iterator[dict[str, Any]]:
 
 
 def report(what: str, records: int, run: Callable[[], object]) -> None:
-    """Print what ``run``, which is over so many records, costs each of them."""
+    """Print the cost per record of ``run``, which processes this many."""
     best = float("inf")
     for _ in range(5):
         began = time.process_time()

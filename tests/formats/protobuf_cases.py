@@ -1,8 +1,8 @@
-"""Protobuf schemas with values, their bytes, and what the table shall hold: written from the specification.
+"""Protobuf schemas with values, their bytes, and the expected rows: written from the specification.
 
-Nothing here uses the package, so that a mistake has to be made twice to go unseen. ``records()`` draws a file
-(FileDescriptorProto) and records of its first message, as (fields on the wire, expected row). The expected
-form is that of ``avro_cases.plain_rows``.
+Nothing here uses the package, so a mistake would have to be made twice to go unnoticed. ``records()`` draws a
+file (FileDescriptorProto) and records of its first message, as (fields on the wire, expected row). The
+expected form is that of ``avro_cases.plain_rows``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_DURATION = 315_576_000_000
 
 
 def varint(number: int) -> bytes:
-    """A number of 64 bits; a negative one as its two's complement."""
+    """A 64-bit number; a negative one as its two's complement."""
     number &= 2**64 - 1
     out = bytearray()
     while number > 127:
@@ -51,7 +51,7 @@ def tag(number: int, wire: int) -> bytes:
 
 
 def sized(raw: bytes) -> bytes:
-    """A length and so many bytes."""
+    """A length and that many bytes."""
     return varint(len(raw)) + raw
 
 
@@ -66,7 +66,7 @@ def framed(*bodies: bytes) -> pa.Array:
 
 
 def encoded(file: FileDescriptorProto) -> str:
-    """A file as the registry may have it."""
+    """A file as in the registry."""
     return base64.b64encode(file.SerializeToString()).decode()
 
 
@@ -215,7 +215,7 @@ def _enum() -> Kind:
 
 @dataclass
 class Wire:
-    """A message as the fields that are on the wire, in the usual order, and its row."""
+    """A message as its fields on the wire, in the usual order, and its row."""
 
     parts: list[bytes] = field(default_factory=list)
     row: dict[str, Any] = field(default_factory=dict)
@@ -239,7 +239,7 @@ class _Builder:
             enum.value.add(name=name, number=number)
 
     def message(self, depth: int) -> tuple[str, Callable[[st.DrawFn], Wire]]:
-        """Declare a message; gives its name and what draws its values."""
+        """Declare a message; returns its name and a strategy for its values."""
         proto = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
         count = self.draw(st.integers(1, 6 if depth == 0 else 3))
         numbers = self.draw(

@@ -1,4 +1,4 @@
-"""The walk over all records at once: it suspects what is cut or shifted, and nothing that is valid."""
+"""The walk over all records at once: it suspects truncated or shifted ones, and no valid ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALM = settings(max_examples=100)
 
 
 def suspects(schema: Any, values: pa.Array) -> list[bool] | None:
-    """What the prefilter says of each value."""
+    """The prefilter's result for each value."""
     found = Prefilter(parse(json.dumps(schema))).suspects(Bodies(values, PREFIX_BYTES))
     return None if found is None else found.tolist()
 

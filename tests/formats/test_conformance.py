@@ -1,8 +1,8 @@
-"""All formats: both engines, PyIceberg and DuckDB say the same of the same records.
+"""All formats: both engines, PyIceberg and DuckDB agree about the same records.
 
 Schemas and values are generated (``*_cases.py``), from the specifications and without the package. The fast
-engine's rows and the exact one's are compared with what the specification says, then both are written to a
-data file as they are staged, and what PyIceberg and DuckDB read from there is compared again.
+engine's rows and the exact one's are compared with the specification's, then both are written to a data file
+as if staged, and what PyIceberg and DuckDB read from there is compared again.
 
 For a night: ``TABLETOPIC_FUZZ=50 pytest tests/formats/test_conformance.py``.
 """
@@ -45,10 +45,10 @@ class Sample:
 
     Args:
         decoder: of their schema.
-        values: as Kafka has them.
-        wanted: the rows that the specification says, in the form of ``plain_rows``.
+        values: as in Kafka.
+        wanted: the rows according to the specification, in the form of ``plain_rows``.
         exact: the exact engine's rows.
-        fast: the fast engine's rows by position, of those that it vouches for.
+        fast: the fast engine's rows by position, those that it vouches for.
     """
 
     decoder: Decoder
@@ -90,7 +90,7 @@ def _protobuf(draw: st.DrawFn) -> Sample:
 
 
 def _vouched(decoder: Any, values: pa.Array) -> dict[int, Row]:
-    """What the fast engine of JSON says; it leaves some to the exact one, such as 1.0 among decimals."""
+    """The fast JSON engine's rows; it leaves some to the exact one, such as 1.0 among decimals."""
     if decoder.fast is None:
         return {}
     with contextlib.suppress(NotRows):
@@ -132,7 +132,7 @@ FORMATS: dict[str, Callable[[], st.SearchStrategy[Sample]]] = {
 
 
 def _told(row: Row) -> Row:
-    """A row with the rest of a JSON record as a value: its spelling is not the specification's."""
+    """A row with the rest of a JSON record parsed: its spelling is not the specification's."""
     return {k: json.loads(v) if k == REST and v is not None else v for k, v in row.items()}
 
 

@@ -1,8 +1,8 @@
 """Damaged records of every format, between good ones: none hangs, crashes, or changes a neighbour.
 
-Each format is given ``DAMAGED`` damaged records (cut, grown, flipped, swapped, with giant numbers, nested
-deeply…) in batches with a few, some, many or only such records. 100,000 of each format:
-``TABLETOPIC_FUZZ=100 pytest tests/formats/test_damage.py -n0``, some minutes.
+Each format gets ``DAMAGED`` damaged records (truncated, extended, flipped, swapped, with giant numbers,
+deeply nested…) in batches with a few, some, many or only such records. 100,000 of each format take some
+minutes: ``TABLETOPIC_FUZZ=100 pytest tests/formats/test_damage.py -n0``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _json_inferred() -> Format:
     columns = settled(Schema(), pa.array(good, pa.binary()))[0].iceberg_schema
 
     def decoder(bodies: list[bytes]) -> JsonDecoder:
-        """With the columns that the damage made up, as the table has them after a while."""
+        """Include the columns that the damage invented, as the table has them after a while."""
         known = columns
         for _ in range(4):
             found = JsonDecoder(known)

@@ -194,7 +194,7 @@ MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 def verdicts(kind: Any, text: str) -> tuple[Any, list[Refused]]:
-    """The value of one property, by the exact engine and among others; None if it was refused."""
+    """The value of one property, from the exact engine and among others; None if rejected."""
     decoder = JsonSchemaDecoder(object_schema(f=kind, required=("f",)))
     record = f'{{"f":{text}}}'
     batch, refused = decoder.decode(framed(record))

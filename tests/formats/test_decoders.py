@@ -1,4 +1,4 @@
-"""Decoders of schemas that nobody foresaw, and who may use one."""
+"""Decoders of unforeseen schemas, and who may use one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _deep(levels: int) -> str:
 
 
 def _columns(kind: str, text: str) -> int | None:
-    """How many columns a decoder of the schema has; None: the schema is bad."""
+    """The number of columns of a schema's decoder; None if the schema is invalid."""
     try:
         return len(make_decoder(7, WriterSchema(text, kind=kind)).iceberg_schema.fields)
     except BadSchemaError:

@@ -1,4 +1,4 @@
-"""What the driver makes of two engines, whatever the fast one refuses or suspects."""
+"""The driver's result from two engines, whatever the fast one refuses or suspects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Exact:
 
 
 class Fast(driver.FastEngine):
-    """Refuses and suspects as the records say; ``calls`` counts."""
+    """Refuses and suspects as the records demand; ``calls`` counts."""
 
     def __init__(self, min_records: int = 1, max_records: int = 1 << 20) -> None:
         self.min_records = min_records
@@ -65,7 +65,7 @@ class Fast(driver.FastEngine):
 
 
 def decode(fast: Fast | None, exact: Exact, *groups: Bodies) -> driver.Decoded:
-    """What a decoder of these engines makes of records; None: no fast one takes their schema."""
+    """The result of a decoder of these engines; None: the fast one does not support their schema."""
 
     def fast_engine(_: pa.Schema) -> Fast:
         if fast is None:
@@ -82,12 +82,12 @@ def body(kind: bytes, at: int, bad: bool) -> bytes:
 
 
 def values(bodies: Sequence[bytes], front: int) -> pa.Array:
-    """Records behind a frame, which do not begin at the array's beginning."""
+    """Records after a prefix, which do not begin at the array's start."""
     return pa.array([b"before", *(b"f" * front + one for one in bodies)], pa.binary()).slice(1)
 
 
 def wanted(bodies: Sequence[bytes]) -> tuple[list[bytes], list[Refused]]:
-    """What each record is by itself."""
+    """The result for each record by itself."""
     rows = [one for one in bodies if BAD not in one]
     return rows, [Refused(at, "bad", "it is bad") for at, one in enumerate(bodies) if BAD in one]
 

@@ -1,4 +1,4 @@
-"""Values in the frame of AWS Glue's serializers, among others."""
+"""Values in the frame of AWS Glue's serializers, mixed with others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def framed(body: bytes, guid: uuid.UUID | str = _GUID, *, packed: bool = False) 
 
 
 def _split(values: list[bytes | None], kind: pa.DataType = _BINARY) -> tuple[dict[Any, Any], dict[int, str]]:
-    """Bodies by schema and position; messages of the refused by position."""
+    """Bodies by schema and position; messages of rejected ones by position."""
     groups, refused = split(pa.array(values, kind))
     rows: dict[Any, dict[int, bytes | None]] = {}
     for group in groups:

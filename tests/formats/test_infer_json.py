@@ -1,4 +1,4 @@
-"""JSON without a schema: nothing is lost, whatever the columns are, and the columns come to rest."""
+"""JSON without a schema: nothing is lost, whatever the columns are, and the columns stabilise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def texts(*records: Any) -> pa.Array:
 
 
 def settled(known: Schema, values: pa.Array) -> tuple[JsonDecoder, pa.RecordBatch]:
-    """Decode, with the table evolved as often as the decoder asks, as a table would be."""
+    """Decode, evolving the table as often as the decoder requests, like a real table."""
     for _ in range(4):
         decoder = JsonDecoder(known)
         batch, refused = decoder.decode(values)
@@ -54,12 +54,12 @@ def columns_of(schema: Schema) -> dict[str, str]:
 
 
 def infer(*records: Any) -> dict[str, str]:
-    """The columns that these records alone get."""
+    """The columns created from these records alone."""
     return columns_of(settled(Schema(), texts(*records))[0].iceberg_schema)
 
 
 def original(node: JsonType, value: Any, left: Any) -> Any:
-    """The record that a row and its rest stand for, without its nulls."""
+    """The record represented by a row and its rest, without its nulls."""
     if value is None:
         return without_nulls(left)
     match node:
@@ -80,7 +80,7 @@ def original(node: JsonType, value: Any, left: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """Objects without the properties that are null or nothing; nulls in lists stay."""
+    """Objects without null or empty properties; nulls in lists stay."""
     if isinstance(value, dict):
         kept = {k: without_nulls(v) for k, v in value.items() if v is not NOTHING}
         return {k: v for k, v in kept.items() if v is not None}

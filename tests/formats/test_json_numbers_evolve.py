@@ -1,4 +1,4 @@
-"""A JSON Schema whose integer becomes a number, or a number an integer: no value is rounded or left out."""
+"""A JSON Schema's integer becomes a number, or a number an integer: no value is rounded or omitted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JsonRegistry(FakeRegistry):
 
 
 def topic(catalog: Catalog, first: str, second: str, **settings: Any) -> Path:
-    """Its table is made by a schema of the first kind; the second has the id 2."""
+    """Its table is created from a schema of the first kind; the second has id 2."""
     path = Path(catalog, TopicSettings(**settings), JsonRegistry({1: schema(first)}))
     path.registry.schemas[2] = schema(second)
     return path

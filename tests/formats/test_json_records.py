@@ -1,4 +1,4 @@
-"""Numbers that a double cannot hold, found in text wherever they stand."""
+"""Numbers that a double cannot hold, found in text wherever they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is valid by a JSON Schema is a row: odd corners of the standard, with ``jsonschema`` as the judge.
+"""Whatever is valid by a JSON Schema is a row: corner cases of the standard, with ``jsonschema`` as judge.
 
 Cases as in the JSON Schema Test Suite (unevaluatedProperties, unevaluatedItems, prefixItems, dynamicRef),
-whose schemas say nothing of other types than those of the values.
+whose schemas do not restrict other types than those of the values.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_what_is_valid_is_a_row(draft: str, schema: dict[str, Any], values: list
 
 
 def _read(row: dict[str, Any]) -> Any:
-    """The value that a row was made of, as far as these schemas' columns tell."""
+    """The value from which a row was made, as far as these schemas' columns show it."""
     rest = json.loads(row.pop("_kafka_value_rest", None) or "{}")
     if row.keys() == {"_kafka_value"}:
         found = row["_kafka_value"]

@@ -1,4 +1,4 @@
-"""The format that CONTRIBUTING.md adds: read from there, put in its folder, and registered by its line."""
+"""The format from CONTRIBUTING.md: read from there, put into its folder, and registered by its line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package with one folder more, of one file, and one line more."""
+    """The package with one more folder, of one file, and one more line."""
     line, code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[:2]
     ((kind, module),) = ast.literal_eval("{" + line.strip() + "}").items()
     assert len([line for line in code.splitlines() if line]) <= 60

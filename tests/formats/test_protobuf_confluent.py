@@ -1,4 +1,4 @@
-"""Values that Confluent's own serializer writes, with the schemas that it registers."""
+"""Values written by Confluent's own serializer, with the schemas that it registers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pool() -> DescriptorPool:
 
 
 def _written(registry: Any, topic: str, messages: list[Any]) -> tuple[pa.Array, int, str, dict[str, str]]:
-    """The values, and schema id, text and references as the registry has them."""
+    """The values, and schema id, text and references as in the registry."""
     serializer = ProtobufSerializer(type(messages[0]), registry, {"use.deprecated.format": False})
     context = SerializationContext(topic, MessageField.VALUE)
     values = pa.array([serializer(message, context) for message in messages], pa.binary())

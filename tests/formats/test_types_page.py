@@ -100,7 +100,7 @@ SENT = {
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """A catalog of this module's own."""
+    """A catalog for this module."""
     root = tmp_path_factory.mktemp("types")
     return open_catalog(
         {"name": "lake", "type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}

@@ -1,3 +1,3 @@
-"""The table that the tests of this folder share."""
+"""The table shared by this folder's tests."""
 
 from tests.table.samples import catalog, catalog_properties, owned, rig, table  # noqa: F401

@@ -1,4 +1,4 @@
-"""A coordinator on its own: the worker is a stand-in, the test takes its steps."""
+"""A coordinator by itself: the worker is a stand-in, and the test takes the steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.table.samples import (
 
 
 class FakeWorker:
-    """Stages what the test says, when the test says it."""
+    """Stages what and when the test says."""
 
     made: list[FakeWorker] = []  # noqa: RUF012 - reset by the fixture
 
@@ -44,11 +44,11 @@ class FakeWorker:
         """Nothing to start."""
 
     def read_up_to(self, ends: Any) -> None:
-        """Keep what is asked for; the test stages it, or not."""
+        """Record the request; the test stages it, or not."""
         self.asked.append(dict(ends))
 
     def wind_down(self) -> None:
-        """As the real one: no more batches begin."""
+        """Like the real one: no more batches begin."""
         self.stopping = True
 
     def stop(self) -> None:
@@ -62,7 +62,7 @@ def _no_other(catalog: str) -> Any:
 
 @dataclass
 class Rig:
-    """A coordinator whose clock and surroundings the test moves."""
+    """A coordinator whose clock and environment the test controls."""
 
     catalog: FlakyCatalog
     broker: FakeBroker = field(default_factory=FakeBroker)
@@ -75,7 +75,7 @@ class Rig:
     open_other: Callable[[str], Any] = _no_other
 
     def open_catalog(self) -> FlakyCatalog:
-        """What whoever opens the catalog gets."""
+        """The result of opening the catalog."""
         return self.catalog
 
     def make(self, **settings: Any) -> Coordinator:
@@ -98,7 +98,7 @@ class Rig:
         return Coordinator(TOPIC, made, services.of(made.catalog))
 
     def running(self, **settings: Any) -> Coordinator:
-        """A coordinator that has taken its topic."""
+        """A coordinator that has taken over its topic."""
         coordinator = self.make(**settings)
         coordinator.order(Event.START)
         drain(coordinator)
@@ -111,7 +111,7 @@ class Rig:
         return FakeWorker.made[-1]
 
     def stage(self, start: int, end: int, *, epoch: int = 1) -> None:
-        """Let the worker stage offsets of partition 0."""
+        """Have the worker stage offsets of partition 0."""
         self.worker.listener.staged(batch(self.table, start, end, epoch=epoch))
 
     @property
@@ -133,7 +133,7 @@ class Rig:
 
 
 def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True) -> None:
-    """Take steps until nothing waits; bounded, so that a loop of events fails."""
+    """Take steps until nothing waits; bounded, so that an endless loop of events fails."""
     for _ in range(200):
         idle = coordinator._inbox.empty() and coordinator._due() is None and not coordinator._can_replay()
         if idle and until():

@@ -1,4 +1,4 @@
-"""Compaction beside a running topic: when it runs, how it is committed, what others make of it."""
+"""Compaction beside a running topic: when it runs, how it is committed, and what others see of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Between = Callable[[], None]
 
 
 class Threads:
-    """What was spawned, done when the test says so; ``before`` runs in front of the next piece of work."""
+    """Spawned work, run when the test says so; ``before`` runs before the next piece of work."""
 
     def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -58,7 +58,7 @@ class Threads:
         return result
 
     def go_on(self, coordinator: Coordinator) -> None:
-        """All threads, and the steps that follow, until nothing is left to do."""
+        """Run all threads, and the steps that follow, until nothing is left to do."""
         for _ in range(50):
             drain(coordinator)
             self._rig.now_ms += coordinator.settings.commit_interval_ms
@@ -78,7 +78,7 @@ def threads(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Threads:
 
 
 def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
-    """A running topic with as many files, of ten rows each."""
+    """A running topic with this many files, of ten rows each."""
     coordinator = rig.running(**settings)
     for at in range(count):
         stage(rig, coordinator, 10 * at, 10 * at + 10)
@@ -95,19 +95,19 @@ def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
 
 
 def ask(coordinator: Coordinator, where: str | None = None) -> None:
-    """As somebody who wants it now."""
+    """Request a compaction, like a user."""
     coordinator.maintain(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
 
 
 def outcome(rig: Rig) -> Compacted:
-    """What was told of the last one."""
+    """The reported outcome of the last one."""
     event = [event for event in rig.control.written if event.type == "Compacted"][-1]
     assert isinstance(event, Compacted)
     return event
 
 
 def files(rig: Rig) -> list[int]:
-    """Rows of the files of the head."""
+    """Rows of the head's files."""
     return sorted(task.file.record_count for task in rig.table.table.scan().plan_files())
 
 

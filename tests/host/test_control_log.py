@@ -1,4 +1,4 @@
-"""Events as they are written: whoever listens in this process hears them."""
+"""Events as written: listeners in this process receive them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVENT = Paused(topic="clicks", at_ms=1, host="h")
 
 
 class Producer:
-    """Takes what is produced, or has no room."""
+    """Accepts messages, or has a full queue."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []

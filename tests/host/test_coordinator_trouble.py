@@ -1,4 +1,4 @@
-"""The coordinator in trouble: what it waits for, tries again, and tells. The worker is a stand-in."""
+"""The coordinator and errors: what it waits for, retries, and reports. The worker is a stand-in."""
 
 from __future__ import annotations
 

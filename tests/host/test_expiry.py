@@ -1,4 +1,4 @@
-"""Expiry by a topic's owner: when it runs, what it waits for, what it tells, and what a crash leaves."""
+"""Expiry by a topic's owner: when it runs, what it waits for, what it reports, and what a crash leaves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHORT: dict[str, Any] = {"time_travel_ms": 60_000, "keep_snapshots": 1, "commit
 
 
 class Owner:
-    """A topic that runs; its threads work when the test says so."""
+    """A running topic; its threads work when the test says so."""
 
     def __init__(self, rig: Rig, **settings: Any) -> None:
         self.rig, self.tasks = rig, list[tuple[str, Callable[[], None]]]()
@@ -51,7 +51,7 @@ class Owner:
             drain(self.coordinator)
 
     def work(self) -> list[str]:
-        """All that is due: steps, and threads until there are none; what the threads were called."""
+        """Run all that is due: steps, and threads until there are none; returns the threads' names."""
         done = []
         while True:
             for _ in range(3):
@@ -63,7 +63,7 @@ class Owner:
             done.append(name)
 
     def ask(self, *, orphans: bool = False) -> list[Any]:
-        """A person asks; what is told."""
+        """A user's request; returns what is reported."""
         request = MaintenanceRequest(id="r", asked_ms=self.rig.now_ms, work="expire", orphans=orphans)
         self.coordinator.maintain(request)
         self.work()
@@ -282,7 +282,7 @@ def test_dead_letters_expire_as_well(rig: Rig) -> None:
 
 
 def rewrite(table: Table) -> None:
-    """Somebody puts all rows into another file."""
+    """Another program moves all rows into another file."""
     table.overwrite(table.scan().to_arrow())
 
 

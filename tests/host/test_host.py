@@ -1,4 +1,4 @@
-"""A host's loop, with a broker and coordinators that are stand-ins."""
+"""A host's loop, with stand-ins for the broker and the coordinators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_S = 60.0  # longer than the group waits for a member
 
 
 class FakeCoordinator:
-    """Takes long to close, and keeps whether its topic was this host's as it began."""
+    """Takes long to close, and records whether its topic belonged to this host as it began."""
 
     began: list[tuple[int, bool]] = []  # noqa: RUF012 - reset by the fixture
     orders: list[object] = []  # noqa: RUF012 - reset by the fixture
@@ -56,7 +56,7 @@ class FakeCoordinator:
         FakeCoordinator.orders.append(request.id)
 
     def start(self, *, paused: bool) -> None:
-        """Ask as a coordinator does that takes the table."""
+        """Ask like a coordinator that takes over the table."""
         assert not paused
         FakeCoordinator.began.append(
             (self.settings.commit_interval_ms, self._services.still_mine(self.topic))
@@ -73,7 +73,7 @@ class FakeCoordinator:
 
 
 class Clock:
-    """Stands still unless a test moves it."""
+    """Stands still unless a test advances it."""
 
     now_s = 0.0
 
@@ -125,14 +125,14 @@ class Foreign(Message):
 
 
 class Consumer:
-    """Hands out what the test says, then ends the host."""
+    """Returns what the test says, then ends the host."""
 
     def __init__(self, host: Host, script: list[Any]) -> None:
         self._host, self._script = host, iter(script)
         self.member: str | None = "member"
 
     def poll(self, _: float) -> Message | None:
-        """The next message; a call of the script is made instead, as a rebalance would be."""
+        """The next message; a call in the script is executed instead, as a rebalance would be."""
         step = next(self._script, None)
         if step is None:
             self._host._stop.set()
@@ -142,7 +142,7 @@ class Consumer:
         return step
 
     def memberid(self) -> str | None:
-        """Nothing while it is in no group."""
+        """Nothing while it is not in a group."""
         return self.member
 
     def incremental_unassign(self, _: object) -> None:
@@ -284,7 +284,7 @@ class AwayAtFirst(FakeBroker):
         self.told: list[str | None] = []
 
     def ensure_topic(self, topic: str, *_: object) -> None:
-        """As a client does that finds no broker, for some time."""
+        """Behave like a client that finds no broker, for some time."""
         self.told.append(self._host[0].waits_for)
         if self._away:
             self._away -= 1
@@ -329,7 +329,7 @@ def test_what_others_write_to_the_settings_topic_is_passed_over(
 
 
 def _end_of(partition: int) -> Any:
-    """What the consumer hands out behind the last wish of a partition."""
+    """What the consumer returns after the last message of a partition."""
     error = SimpleNamespace(code=lambda: KafkaError._PARTITION_EOF, name=lambda: "_PARTITION_EOF")
     return SimpleNamespace(error=lambda: error, partition=lambda: partition)
 

@@ -61,7 +61,7 @@ def ask(coordinator: Coordinator, where: str | None = None) -> None:
 
 
 def written(rig: Rig, coordinator: Coordinator, threads: Threads) -> None:
-    """Letters are in new files, and the coordinator has not heard of it."""
+    """Letters are in new files, and the coordinator does not know it yet."""
     coordinator._compactions._asked.append((MaintenanceRequest(id="r", asked_ms=1, work="compact"), True))
     for _ in range(2):
         drain(coordinator)
@@ -70,7 +70,7 @@ def written(rig: Rig, coordinator: Coordinator, threads: Threads) -> None:
 
 
 def outcomes(rig: Rig) -> list[Compacted]:
-    """What was told of compactions of letters."""
+    """The reported compactions of letters."""
     return [one for one in rig.control.written if isinstance(one, Compacted) and one.dead_letters]
 
 
@@ -112,7 +112,7 @@ def test_letters_are_put_together(rig: Rig, threads: Threads) -> None:
 
 
 def _raw(rig: Rig) -> list[dict[str, Any]]:
-    """Letters as they lie in the files: PyIceberg makes empty lists of null ones."""
+    """Letters as in the files: PyIceberg turns null lists into empty ones."""
     tasks = rig.catalog.real.load_table(LETTERS).scan().plan_files()
     rows = [row for task in tasks for row in read_file(task.file.file_path).to_pylist()]
     return sorted(rows, key=lambda row: row["offset"])
@@ -140,7 +140,7 @@ def test_a_condition_is_of_the_table_alone(rig: Rig, threads: Threads) -> None:
 
 
 def replay(rig: Rig, coordinator: Coordinator) -> None:
-    """Ask for one; letters of offsets that are no multiples of 3 become rows."""
+    """Request one; letters whose offsets are not multiples of 3 become rows."""
     rig.registry.schemas[LATE] = AVRO
     coordinator.replay(ReplayRequest(id="p", asked_ms=rig.now_ms))
 

@@ -1,4 +1,4 @@
-"""A broker that lets nobody in: each client tries a login, and then waits for a minute."""
+"""A broker that denies access: each client tries one login, and then waits for a minute."""
 
 from __future__ import annotations
 

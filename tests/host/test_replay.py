@@ -25,7 +25,7 @@ LATE = 9  # a schema that is registered after its records
 
 
 def value(offset: int) -> bytes:
-    """Offsets that are multiples of 3 are no records; the others hold their offset in ``a``."""
+    """Offsets that are multiples of 3 are invalid; the other records have their offset in ``a``."""
     return b"rubbish" if offset % 3 == 0 else prefix(LATE) + bytes([2, 2 * offset])
 
 
@@ -39,12 +39,12 @@ def with_letters(rig: Rig) -> Coordinator:
 
 
 def rows_but_nulls(rig: Rig) -> list[int]:
-    """As ``rows``, without records that have no value."""
+    """Like ``rows``, without records that have no value."""
     return sorted(one for one in rig.table.table.scan().to_arrow()["a"].to_pylist() if one is not None)
 
 
 def replay(rig: Rig, coordinator: Coordinator, where: str | None = None) -> Replayed:
-    """Ask for a replay and wait for its end."""
+    """Request a replay and wait for its end."""
     rig.registry.schemas[LATE] = AVRO
     coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms, where=where))
     for _ in range(4):

@@ -12,7 +12,7 @@ SETTINGS = TopicSettings(commit_interval_ms="400ms")  # type: ignore[arg-type]
 
 
 class Clock:
-    """Ms; stands still until the test moves it."""
+    """Ms; stands still until the test advances it."""
 
     now = 50_000
 

@@ -1,4 +1,4 @@
-"""What a snapshot names can be read: staged files are looked at before they are committed."""
+"""A snapshot's files are readable: staged files are checked before they are committed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def staged(coordinator: Coordinator) -> list[Path]:
 
 
 def cut(path: Path) -> None:
-    """Let a file end too soon."""
+    """Truncate a file."""
     path.write_bytes(path.read_bytes()[:-1])
 
 

@@ -1,4 +1,4 @@
-"""A workbench and a host on the real stack, and a producer that remembers what it sent."""
+"""A workbench and a host on the real stack, and a producer that records what it sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METADATA = "_kafka_metadata"
 class Sent:
     """A record that the broker acknowledged.
 
-    ``offset`` is None where an idempotent producer sent it again and the broker answered that it has it.
+    ``offset`` is None if an idempotent producer resent it and the broker responded that it has it.
     """
 
     partition: int
@@ -40,7 +40,7 @@ class Sent:
 
 @dataclass
 class Sender:
-    """Sends to one topic through Confluent's own Avro serializer and keeps what was acknowledged."""
+    """Sends to one topic through Confluent's own Avro serializer and records what was acknowledged."""
 
     stack: StackInfo
     topic: str
@@ -79,7 +79,7 @@ class Sender:
         partition: int = -1,
         timestamp_ms: int = 0,
     ) -> None:
-        """Send bytes as they are; ``timestamp_ms`` 0 is now."""
+        """Send bytes unchanged; ``timestamp_ms`` 0 is now."""
 
         def delivered(error: Any, message: Any) -> None:
             assert error is None, error
@@ -102,7 +102,7 @@ class Sender:
         assert self._producer.flush(30) == 0
 
     def look_again(self) -> None:
-        """Learn of partitions that were added."""
+        """Detect added partitions."""
         self._producer.list_topics(self.topic, timeout=10)
 
     def register(self, schema: str) -> int:
@@ -112,7 +112,7 @@ class Sender:
 
 @pytest.fixture(scope="session")
 def bench(stack: StackInfo) -> Workbench:
-    """A workbench on the real stack, with a second catalog, ``prod``, whose tables lie in the same folder."""
+    """A workbench on the real stack, with a second catalog, ``prod``, whose tables are in the same folder."""
     prod = {
         "type": "sql",
         "uri": f"sqlite:///{stack.state_dir}/prod/catalog.db",
@@ -133,7 +133,7 @@ def host(bench: Workbench) -> Iterator[Host]:
 
 @pytest.fixture
 def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Sender]]:
-    """Makes a topic of its own and a sender for it; afterwards it is disabled, as queries cost time."""
+    """Creates a topic and a sender for it; afterwards it is disabled, as queries take time."""
     made: list[str] = []
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
@@ -152,7 +152,7 @@ def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Send
 
 @pytest.fixture
 def caught_up(bench: Workbench) -> Callable[..., Any]:
-    """Waits until a topic has no lag and gives its status; fails early when the topic has stopped."""
+    """Waits until a topic has no lag and returns its status; fails early if the topic has stopped."""
 
     def wait(topic: str, *, timeout_s: float = 180, state: str | None = None) -> Any:
         deadline = time.monotonic() + timeout_s
@@ -171,7 +171,7 @@ def caught_up(bench: Workbench) -> Callable[..., Any]:
 
 
 def rows_by_offset(bench: Workbench, topic: str) -> dict[tuple[int, int], dict[str, Any]]:
-    """All rows of a topic's table as plain PyIceberg reads them, by (partition, offset); each once."""
+    """All rows of a topic's table as read by plain PyIceberg, by (partition, offset); each once."""
     settings = bench.desired_topic(topic).settings
     table = bench.open_catalog(settings.catalog).load_table(table_identifier(topic, settings))
     rows = table.scan().to_arrow().to_pylist()

@@ -1,4 +1,4 @@
-"""Records of two versions, as values that are sent and as rows that are expected."""
+"""Records of two versions, as sent values and as expected rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that runs gets other settings and another schema: nothing is lost, all engines read it right."""
+"""A running topic gets other settings and another schema: nothing is lost, all engines read it correctly."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _wait(done: Callable[[], bool]) -> None:
 
 
 def check(bench: Workbench, sender: Sender) -> None:
-    """Rows by PyIceberg, DuckDB and Spark are what was sent; files are of both specs."""
+    """Rows read by PyIceberg, DuckDB and Spark equal those sent; files have both specs."""
     expected = {
         (sent.partition, sent.offset): (
             sent.value["id"],

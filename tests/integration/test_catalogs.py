@@ -1,4 +1,4 @@
-"""Two catalogs, with two topics whose tables are called alike and lie in one folder."""
+"""Two catalogs, with two topics whose tables have the same name and are in one folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that name their schemas in every way there is, keys too, on the real broker, registry and Spark."""
+"""Records that name their schemas in every possible way, keys too, on the real broker, registry and Spark."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def in_header(payload: bytes, context: SerializationContext, schema_id: Any) -> 
 
 
 class Writer:
-    """Sends records through Confluent's serializers, and keeps what must be in the table."""
+    """Sends records through Confluent's serializers, and records what must be in the table."""
 
     def __init__(self, sender: Sender) -> None:
         self.sender = sender
@@ -102,7 +102,7 @@ class Writer:
         self._count += 1
 
     def bad(self, value: bytes | None, key: bytes | None, headers: Any = None) -> None:
-        """A record that must become a letter."""
+        """Send a record that must become a letter."""
         self.sender.raw(value, key=key, headers=headers)
         self._count += 1
 

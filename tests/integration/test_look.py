@@ -1,4 +1,4 @@
-"""A topic from near by: newest records, schema versions, snapshots, events, and commits on request."""
+"""A topic in detail: newest records, schema versions, snapshots, events, and commits on request."""
 
 from __future__ import annotations
 

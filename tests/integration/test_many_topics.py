@@ -1,4 +1,4 @@
-"""Many topics on one host, with more to do than its cores can: none is left behind."""
+"""Many topics on one host, with more work than its cores can do: none is left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT_S = 300  # on a machine that is busy with other things; else it takes half
 
 @pytest.fixture
 def busy(stack: StackInfo, new_topic: Callable[..., Sender]) -> Iterator[list[str]]:
-    """Topics that always have something new."""
+    """Topics that always have new records."""
     topics = [new_topic(name=f"busy-{number:02}").topic for number in range(TOPICS)]
     producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "log_level": 0})
     over = threading.Event()

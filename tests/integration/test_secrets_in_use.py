@@ -1,4 +1,4 @@
-"""Secrets of the settings while a host works with them, and after its login was taken away."""
+"""Secrets of the settings while a host works with them, and after its login was revoked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _basic(login: str) -> str:
 
 
 class Gate(ThreadingHTTPServer):
-    """A registry behind a login: while it is open, requests with the right one go on to the real registry."""
+    """A registry behind a login: while open, requests with the right one reach the real registry."""
 
     daemon_threads = True
 
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         connection.close()
 
     def _refuse(self, body: str) -> None:
-        """As carelessly as a server can: with all that it was given."""
+        """Respond as carelessly as a server can: with everything it was given."""
         self.server.asked.append(f"{self.command} {self.path}")
         told = f"no entry for {self.headers.get('Authorization')} at http://me:{MARK}@registry: {body}"
         said = " ".join(f"{name}: {text}" for name, text in self.headers.items())
@@ -124,7 +124,7 @@ def gate(stack: StackInfo) -> Iterator[Gate]:
 
 @pytest.fixture
 def folder(stack: StackInfo, gate: Gate, tmp_path: Path) -> Path:
-    """With a settings file that has a secret wherever one can be; most of them nobody asks for."""
+    """A settings file with a secret wherever possible; most of them are never used."""
     login = "\n".join(f'"{name}" = "{value}"' for name, value in stack.kafka_login.items())
     (tmp_path / "tabletopic.toml").write_text(f"""
 state_dir = "state"
@@ -186,7 +186,7 @@ for line in sys.stdin.read().splitlines():
 
 
 def _tabletopic(folder: Path, *commands: Sequence[str]) -> dict[str, str]:
-    """Everything that each command says."""
+    """The output of every command."""
     done = subprocess.run(
         [sys.executable, "-c", _COMMANDS], input="\n".join("\t".join(words) for words in commands),
         cwd=folder, env=_environment(folder), text=True, check=False, timeout=3 * _LIMIT_S,
@@ -267,7 +267,7 @@ def _kernel(folder: Path) -> Iterator[tuple[Any, psutil.Process]]:
 
 
 def _by_rest(stack: StackInfo, folder: Path, topic: str) -> dict[str, str]:
-    """What the Jupyter server answers, logs, and gives its children."""
+    """The Jupyter server's responses, logs, and environment for its children."""
     asked: list[tuple[str, str, object]] = [
         ("GET", "overview", None),
         ("GET", f"topics/{topic}", None),
@@ -327,7 +327,7 @@ def _raw(kafka: dict[str, str], topic: str) -> str:
 
 
 def _shown(told: Mapping[str, str], *more: str) -> dict[str, str]:
-    """Where a secret is in texts: what stands around it."""
+    """The secrets in texts, with their context."""
     logins = (f"me:{MARK}", f"client:{MARK}Credential", f"client:{MARK}Oidc", f"me:{MARK}Proxy")
     secrets = (MARK, *more, *(base64.b64encode(one.encode()).decode().rstrip("=") for one in logins))
     return {
@@ -339,7 +339,7 @@ def _shown(told: Mapping[str, str], *more: str) -> dict[str, str]:
 
 
 def _check_files(folder: Path) -> None:
-    """No file that is left holds a secret, and nobody else may enter the folder of the state."""
+    """No remaining file contains a secret, and nobody else has access to the state folder."""
     if (state := folder / "state").exists():
         assert stat.S_IMODE(state.stat().st_mode) == 0o700
     for file in (*(folder / "state").rglob("*"), *(folder / "tmp").rglob("*")):
@@ -470,7 +470,7 @@ _MORE: Final = {
 
 
 def _refused_folder(kind: str, stack: StackInfo, gate: Gate, folder: Path) -> Path:
-    """With settings that have one login that is not taken."""
+    """Settings with one login that is rejected."""
     section, wrong = _REFUSED[kind]
     sections: dict[str, dict[str, str]] = {
         "kafka": stack.kafka_login,

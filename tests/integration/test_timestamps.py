@@ -1,4 +1,4 @@
-"""Timestamps of records that no clock shows: brokers before Kafka 4 take any number."""
+"""Record timestamps beyond any calendar: brokers before Kafka 4 accept any number."""
 
 from __future__ import annotations
 

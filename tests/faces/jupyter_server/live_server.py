@@ -1,4 +1,4 @@
-"""A Jupyter server with the extension, in a thread of the tests' process."""
+"""A Jupyter server with the extension, in a thread of the test process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOKEN = "secret"
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
@@ -37,12 +37,12 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        """The body, read as JSON."""
+        """The body, parsed as JSON."""
         return json.loads(self.body)
 
 
 def forget_afterwards(patch: pytest.MonkeyPatch) -> None:
-    """What an extension puts into the environment for its kernels is gone after the test."""
+    """Variables that an extension sets for its kernels are removed after the test."""
     for name in ("TABLETOPIC_BASE_URL", "TABLETOPIC_STATE_DIR"):
         patch.setenv(name, "")
         patch.delenv(name)
@@ -105,7 +105,7 @@ class LiveServer:
         login: bool = True,
         headers: dict[str, str] | None = None,
     ) -> Reply:
-        """One request; redirects are not followed. Bytes are sent as they are, all else as JSON."""
+        """Send one request; redirects are not followed. Bytes are sent unchanged, everything else as JSON."""
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         given = {**({"Authorization": f"token {TOKEN}"} if login else {}), **(headers or {})}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -115,13 +115,13 @@ class LiveServer:
             return Reply(answer.status, dict(answer.getheaders()), answer.read())
 
     def api(self, method: str, path: str, body: Any = None, **more: Any) -> Reply:
-        """A request below the extension's interface."""
+        """Send a request below the extension's interface."""
         return self.ask(method, f"tabletopic/api/{path}", body, **more)
 
 
 @contextlib.contextmanager
 def private_jupyter(folder: Path) -> Iterator[dict[str, str]]:
-    """Variables under which Jupyter looks into no folder of the person who runs the tests."""
+    """Variables that keep Jupyter out of all folders of the user who runs the tests."""
     names = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
@@ -132,7 +132,7 @@ def private_jupyter(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def until(found: Callable[[], Any], limit_s: float = 240) -> Any:
-    """Wait until ``found`` gives something true."""
+    """Wait until ``found`` returns something true."""
     deadline = time.monotonic() + limit_s
     while not (value := found()):
         assert time.monotonic() < deadline, "it did not come to that in time"

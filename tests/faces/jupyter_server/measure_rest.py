@@ -1,7 +1,7 @@
-"""How soon JupyterLab answers while its host ingests: ``python -m tests.faces.jupyter_server.measure_rest``.
+"""How fast JupyterLab responds while its host ingests: ``python -m tests.faces.jupyter_server.measure_rest``.
 
 Servers, Jupyter, its host and the producer run on this machine. The overview is polled every 2 s, as by an
-open sidebar; beside it, requests of JupyterLab's own are timed one after the other.
+open sidebar; in parallel, JupyterLab's own requests are timed one by one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ produce({"bootstrap.servers": broker}, {"url": registry}, topic, int(count), rat
 
 
 def produced(stack: StackInfo, count: int, rate: float) -> subprocess.Popen[bytes]:
-    """A producer in a process of its own; rate 0 is as fast as it goes."""
+    """A producer in a separate process; rate 0 is as fast as possible."""
     words = [stack.bootstrap_servers, stack.registry_url, TOPIC, str(count), str(rate)]
     return subprocess.Popen([sys.executable, "-c", PRODUCE, *words])
 
 
 @contextmanager
 def polled(server: Jupyter) -> Iterator[list[float]]:
-    """Ask for the overview every 2 s; gives the rows per second that it tells."""
+    """Request the overview every 2 s; returns the rows per second that it reports."""
     over, rates = threading.Event(), list[float]()
 
     def poll() -> None:
@@ -56,7 +56,7 @@ def polled(server: Jupyter) -> Iterator[list[float]]:
 
 
 def timed(server: Jupyter, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of each request, by what was asked."""
+    """Milliseconds of each request, by request."""
     took: dict[str, list[float]] = {name: [] for name in ASKED}
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -70,7 +70,7 @@ def timed(server: Jupyter, seconds: float) -> dict[str, list[float]]:
 
 
 def told(title: str, took: dict[str, list[float]], rates: list[float]) -> None:
-    """One line for each thing asked."""
+    """One line per request."""
     fastest, load = max(rates, default=0.0), os.getloadavg()[0]
     print(f"{title}: up to {fastest:,.0f} rows/s, load {load:.1f}")  # noqa: T201
     for name, all_ in took.items():

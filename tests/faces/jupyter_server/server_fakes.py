@@ -1,4 +1,4 @@
-"""A workbench that asks no servers."""
+"""A workbench without servers."""
 
 # Methods are those of the workbench, and documented there.
 # ruff: noqa: D102
@@ -37,7 +37,7 @@ SNAPSHOT = 2**62 + 1
 
 
 def status(topic: str, **more: Any) -> TopicStatus:
-    """The status of a topic that runs."""
+    """The status of a running topic."""
     plain: dict[str, Any] = {
         "topic": topic,
         "table": f"default.{topic}",
@@ -67,7 +67,7 @@ def status(topic: str, **more: Any) -> TopicStatus:
 
 @dataclass
 class FakeWorkbench:
-    """Answers at once. ``trouble`` is raised by questions and orders; ``waits`` is called in each plan."""
+    """Responds at once. Queries and orders raise ``trouble``; ``waits`` is called in each plan."""
 
     topics_there: dict[str, int] = field(default_factory=lambda: {"clicks": 4, "web.orders/ü": 1})
     on: dict[str, DesiredTopic] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Two users of a JupyterHub: each has table topics of their own, below their own address."""
+"""Two users of a JupyterHub: each has their own table topics, below their own address."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ c.JupyterHub.load_roles = [
 
 @dataclass
 class Hub:
-    """A hub that runs."""
+    """A running hub."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -68,7 +68,7 @@ class Hub:
     def ask(
         self, method: str, path: str, token: str | None = None, body: Any = None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """One request; redirects are not followed."""
+        """Send one request; redirects are not followed."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         with contextlib.closing(connection):
             headers = {} if token is None else {"Authorization": f"token {token}"}
@@ -83,7 +83,7 @@ class Hub:
         return json.loads(raw) if raw else None
 
     def answers(self) -> bool:
-        """Whether hub and proxy are there."""
+        """Whether hub and proxy run."""
         assert self.process.poll() is None, "the hub has ended"
         try:
             return self.ask("GET", "/hub/api/")[0] == 200
@@ -93,7 +93,7 @@ class Hub:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A hub with its proxy, which comes from npm."""
+    """A hub with its proxy, which is downloaded from npm."""
     folder = tmp_path_factory.mktemp("hub")
     node, npm = node_tools()
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -189,7 +189,7 @@ class UsersLab:
 
     @property
     def origin(self) -> str:
-        """Hub and servers are one."""
+        """The hub and its servers have the same origin."""
         return f"http://127.0.0.1:{self.hub.port}"
 
     @property
@@ -204,7 +204,7 @@ class UsersLab:
 
 
 def _log_in(page: Page, lab: UsersLab) -> None:
-    """By the Hub's form, which starts the user's server."""
+    """Log in through the Hub's form, which starts the user's server."""
     page.goto(f"{lab.origin}/hub/login")
     page.get_by_label("Username").fill(lab.name)
     page.get_by_label("Password").fill("any")
@@ -248,6 +248,6 @@ def test_the_screens_of_a_user(hub: Hub, tmp_path: Path, class_archive: None) ->
 
 
 def _frame_policies(answer: Response) -> list[str | None]:
-    """Who may show the dashboard's page in a frame, by the answer that brings it."""
+    """Who may show the dashboard's page in a frame, according to its response."""
     is_page = "/tabletopic/dashboard/" in answer.url and answer.request.resource_type == "document"
     return [answer.headers.get("content-security-policy")] if is_page and answer.status == 200 else []

@@ -1,4 +1,4 @@
-"""The wheel has everything, and JupyterLab finds it after an installation without Node."""
+"""The wheel is complete, and JupyterLab finds it after an installation without Node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "Makefile").exists(), reason="not a 
 
 @pytest.fixture
 def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The build hook, on a small copy of the sidebar's folders in which everything is built."""
+    """The build hook, on a small copy of the sidebar's folders, completely built."""
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "labextension" / "hatch_build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -51,7 +51,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def built_by(hook: ModuleType, version: str) -> None:
-    """What hatchling does before it packs: ``editable`` for a checkout, else ``standard``."""
+    """hatchling's work before it packs: ``editable`` for a checkout, else ``standard``."""
     hook.SidebarHook(str(ROOT), {}, None, None, "", "wheel").initialize(version, {})
 
 
@@ -117,7 +117,7 @@ def test_there_is_one_version() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by way of the source distribution, with what the environment has: no network is needed."""
+    """Built from the source distribution, with the environment's packages: no network is needed."""
     uv = Path(sys.executable).with_name("uv")
     if not uv.exists():
         pytest.skip("no uv: it could not be installed here")

@@ -1,4 +1,4 @@
-"""The dashboard behind the login: what reaches it, and what is told when it does not start."""
+"""The dashboard behind the login: the requests that reach it, and the error if it does not start."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 
 def ask(live: LiveServer, path: str = "tabletopic/dashboard/", **headers: str) -> Any:
-    """What reached the dashboard."""
+    """The requests that reached the dashboard."""
     reply = live.ask("GET", path, headers=headers)
     assert reply.status == 200, reply.body
     return reply.json

@@ -1,4 +1,4 @@
-"""What the server extension is made of, without a server."""
+"""The parts of the server extension, without a server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_hosts_of_others_are_told_apart(
 
 
 class FakeStack:
-    """Starts when it is let; remembers what was done."""
+    """Starts when allowed; records its calls."""
 
     done: list[str]
     go: threading.Event
@@ -106,7 +106,7 @@ class FakeStack:
         self.users.append(threading.current_thread())
 
     def known(self) -> None:
-        """Nobody finds its servers; none of them has run before."""
+        """Its servers are not found; none has run before."""
 
     def up(self) -> None:
         """Report a step, wait, end."""
@@ -117,7 +117,7 @@ class FakeStack:
         self.done.append("up")
 
     def down(self) -> list[str]:
-        """When it is let."""
+        """Stop when allowed."""
         self.go.wait(240)
         self.done.append("down")
         return []
@@ -125,7 +125,7 @@ class FakeStack:
 
 @pytest.fixture
 def fake_stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeStack]]:
-    """In place of the local stack; a class of its own for each test, and its threads end with the test."""
+    """Replaces the local stack; one class per test, whose threads end with the test."""
 
     class Fake(FakeStack):
         done: ClassVar[list[str]] = []

@@ -34,7 +34,7 @@ _HOST_LIMIT_S = 180  # Spark starts on a machine that is busy with other tests
 
 @dataclass
 class Jupyter:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -55,12 +55,12 @@ class Jupyter:
         return json.loads(raw) if raw else None
 
     def row(self, topic: str) -> dict[str, Any]:
-        """A topic as the overview has it, or an empty one."""
+        """A topic's row in the overview, or an empty one."""
         rows = self.api("GET", "overview")["topics"]
         return next((row for row in rows if row["topic"] == topic), {})
 
     def is_up(self) -> bool:
-        """Whether it answers."""
+        """Whether it responds."""
         assert self.process.poll() is None, "the Jupyter server has ended"
         try:
             return self.ask("GET", "api/status")[0] == 200
@@ -68,7 +68,7 @@ class Jupyter:
             return False
 
     def children(self) -> dict[str, psutil.Process]:
-        """Its children that are ours, by what they do."""
+        """Its child processes that are ours, by purpose."""
         found = {}
         for one in psutil.Process(self.process.pid).children():
             words: list[str] = []
@@ -82,7 +82,7 @@ class Jupyter:
 
 @contextlib.contextmanager
 def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
-    """A server that works on the stack and keeps its files in ``folder``."""
+    """A server that uses the stack and keeps its files in ``folder``."""
     port = machine.free_port(set())
     words = [f"--ServerApp.port={port}", f"--ServerApp.base_url={BASE}", "--ServerApp.port_retries=0"]
     words += ["--ServerApp.open_browser=False", "--allow-root", f"--ServerApp.root_dir={folder}"]
@@ -109,7 +109,7 @@ def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
 
 @pytest.fixture
 def jupyter(stack: StackInfo, tmp_path: Path) -> Iterator[Jupyter]:
-    """A server that works on the stack."""
+    """A server that uses the stack."""
     with jupyter_process(stack, tmp_path) as server:
         yield server
 
@@ -161,7 +161,7 @@ def _caught_up(jupyter: Jupyter) -> dict[str, Any] | None:
 
 
 async def _bokeh_answers(jupyter: Jupyter, page: bytes) -> None:
-    """The page's websocket goes through: its server says hello to the token of the page."""
+    """The page's websocket is proxied: its server greets the page's token."""
     token = page.split(b'"token":"', 1)[1].split(b'"', 1)[0].decode()
     request = HTTPRequest(
         f"ws://127.0.0.1:{jupyter.port}{BASE}tabletopic/dashboard/ws",

@@ -1,4 +1,4 @@
-"""The look at the topics that the server's answers come from."""
+"""The polling of topics behind the server's responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faces.jupyter_server.live_server import until
 
 
 class Looks:
-    """Counts, and can be held."""
+    """Counts, and can be paused."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -30,7 +30,7 @@ class Looks:
 
 @pytest.fixture
 def refreshed() -> Iterator[Callable[..., tuple[Refresher, Looks]]]:
-    """Makes a refresher that is closed at the end."""
+    """Create a refresher that is closed at the end."""
     made: list[tuple[Refresher, Looks]] = []
 
     def make(every_s: float, idle_s: float) -> tuple[Refresher, Looks]:

@@ -1,4 +1,4 @@
-"""Each route of the server extension: answers, logins, mistakes."""
+"""Each route of the server extension: responses, logins, errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
-    """What the server's workbench is for this test: one topic is on and a host is live."""
+    """The server's workbench for this test: one topic is enabled and a host is live."""
     fake = FakeWorkbench(on={"clicks": DesiredTopic(topic="clicks")}, live=["elsewhere-1-ab"])
     monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
     monkeypatch.setattr(
@@ -67,7 +67,7 @@ def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
 
 
 def described(path: str, verb: str, code: int) -> dict[str, Any] | None:
-    """The schema of an answer, by openapi.yaml."""
+    """The schema of a response, from openapi.yaml."""
     answers = OPENAPI["paths"][f"/tabletopic/api/{path}"][verb]["responses"]
     answer = answers.get(str(code)) or answers["default"]
     if "$ref" in answer:

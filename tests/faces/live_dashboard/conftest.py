@@ -1,4 +1,4 @@
-"""A record of topics in all conditions, as the threads of a dashboard would have put it together."""
+"""A record of topics in all conditions, as a dashboard's threads would assemble it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V2 = SchemaVersion(id=2, subject="clicks-value", version=2)
 
 
 def progress(topic: str, number: int, state: State = State.RUNNING, error: str | None = None) -> Progress:
-    """Where a topic stands after so many commits of 500 rows."""
+    """A topic's progress after this many commits of 500 rows."""
     return Progress(
         topic=topic,
         table=f"default.{topic}",
@@ -41,7 +41,7 @@ def progress(topic: str, number: int, state: State = State.RUNNING, error: str |
 
 
 def told(topic: str, state: State = State.RUNNING, error: str | None = None) -> list[events.ControlEvent]:
-    """Ten minutes of a topic: a commit every 5 s, a schema change, one that is refused, dead letters."""
+    """Ten minutes of a topic: a commit every 5 s, a schema change, a rejected one, dead letters."""
     first, stamp = NOW - 600_000, {"topic": topic, "host": "vm-1"}
     found: list[events.ControlEvent] = [
         events.Enabled(**stamp, at_ms=first, epoch=3, next_offsets={0: 0, 1: 0}),
@@ -82,7 +82,7 @@ def told(topic: str, state: State = State.RUNNING, error: str | None = None) -> 
 
 @pytest.fixture
 def record() -> Record:
-    """Three topics: one that runs, one that failed, one that no host has ever run."""
+    """Three topics: one running, one failed, one that no host has ever run."""
     made = Record()
     made.fold(told("clicks"))
     made.fold(told("orders", State.FAILED, "partition 1, offset 77: no number"))

@@ -1,4 +1,4 @@
-"""The dashboard as people see it: real broker, real server below a prefix, real browser."""
+"""The dashboard as users see it: real broker, real server below a prefix, real browser."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SOON_S = 60  # for whatever a busy machine has to do first
 
 
 def until(told: Callable[[], Any], what: str, timeout_s: float = SOON_S) -> Any:
-    """Wait until it is so; what it gave."""
+    """Wait until it returns something true; returns that."""
     deadline = time.monotonic() + timeout_s
     while not (found := told()):
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
@@ -53,7 +53,7 @@ def now_ms() -> int:
 
 @dataclass
 class Told:
-    """A topic, and a host of it that only tells: its events are real, its table is not there."""
+    """A topic, and a host that only reports: its events are real, its table does not exist."""
 
     topic: str
     control: ControlLog
@@ -64,14 +64,14 @@ class Told:
     host: str = "host-of-the-test"
 
     def send(self, records: int) -> None:
-        """Records that wait for a commit."""
+        """Report records that wait for a commit."""
         for _ in range(records):
             self.producer.produce(self.topic, b"x")
         assert self.producer.flush(30) == 0
         self.sent += records
 
     def progress(self) -> events.Progress:
-        """Where the topic stands."""
+        """The topic's progress."""
         return events.Progress(
             topic=self.topic,
             table="default.told",
@@ -88,14 +88,14 @@ class Told:
         )
 
     def commit(self, at_ms: int | None = None) -> None:
-        """All that was sent is in the table."""
+        """Commit everything that was sent."""
         rows, self.committed, self.commits = self.sent - self.committed, self.sent, self.commits + 1
         told = {"rows": rows, "files": 1, "bytes": rows * 60, "seconds": 0.2, "progress": self.progress()}
         stamp = {"topic": self.topic, "at_ms": at_ms or now_ms(), "host": self.host}
         self.control.write(events.Committed(**stamp, snapshot_id=self.commits, **told))
 
     def taken_over(self, at_ms: int) -> None:
-        """The host owns the topic since then."""
+        """Report that the host has owned the topic since then."""
         self.control.write(
             events.Enabled(topic=self.topic, at_ms=at_ms, host=self.host, epoch=5, next_offsets={0: 0})
         )
@@ -103,7 +103,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def topic(stack: StackInfo) -> Iterator[Told]:
-    """A table topic, taken over half an hour ago; paused, so that no host of another test reads it."""
+    """A table topic, taken over half an hour ago; paused, so that no other test's host reads it."""
     bench = Workbench(Settings(state_dir=str(stack.state_dir)))
     properties = {"bootstrap.servers": stack.bootstrap_servers}
     ensure_control_topic(bench.broker)
@@ -119,7 +119,7 @@ def topic(stack: StackInfo) -> Iterator[Told]:
 
 
 def started(stack: StackInfo, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """A dashboard's process, and where it says that it listens."""
+    """A dashboard's process, and the address it reports."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tabletopic_kernel.faces.live_dashboard", *arguments],
         env={**os.environ, "TABLETOPIC_STATE_DIR": str(stack.state_dir)},
@@ -141,14 +141,14 @@ def url(stack: StackInfo, topic: Told) -> Iterator[str]:
 
 @dataclass
 class Browser:
-    """Pages, with all that they asked for and complained of."""
+    """Pages, with all their requests and errors."""
 
     context: Any
     asked: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def open(self, url: str, width: int = 1280) -> Any:
-        """A page, shown once its heading is there."""
+        """Open a page; returns it once its heading is displayed."""
         page = self.context.new_page()
         page.set_viewport_size({"width": width, "height": 900})
         page.on("request", lambda request: self.asked.append(request.url))
@@ -158,7 +158,7 @@ class Browser:
         return page
 
     def shoot(self, page: Any, name: str) -> None:
-        """Keep a picture for people."""
+        """Save a screenshot for people."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
@@ -196,7 +196,7 @@ def drawn(page: Any, column: str) -> list[float]:
 
 
 def _mostly_soon(took: list[float]) -> bool:
-    """Whether 95 % of the last twenty took no more than two seconds."""
+    """Whether 95 % of the last twenty took at most two seconds."""
     return len(took) >= 20 and sorted(took[-20:])[18] <= 2
 
 

@@ -1,4 +1,4 @@
-"""What is sent is what changed, and it makes the old data the new."""
+"""Only changes are sent, and they turn the old data into the new."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUES = st.one_of(st.none(), st.integers(0, 3))
 
 @st.composite
 def columns(draw: st.DrawFn) -> dict[str, list]:
-    """A column of moments and one of values."""
+    """A column of times and one of values."""
     at = draw(MOMENTS)
     return {"at": at, "y": draw(st.lists(VALUES, min_size=len(at), max_size=len(at)))}
 

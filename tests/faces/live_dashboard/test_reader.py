@@ -1,4 +1,4 @@
-"""The threads behind the pages: what they do when servers are not there."""
+"""The threads behind the pages: their behaviour while servers are unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table's metadata says, of a real table."""
+"""Figures from a real table's metadata."""
 
 from __future__ import annotations
 

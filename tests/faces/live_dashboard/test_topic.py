@@ -32,7 +32,7 @@ def texts(panel: Any) -> str:
 
 
 def sources(panel: Any) -> dict[str, dict[str, Any]]:
-    """The data of the plots by the name of their first column."""
+    """The plots' data by the name of their first column."""
     found = panel.get_root().select({"type": ColumnDataSource})
     return {next(name for name in one.data if name != "at"): one.data for one in found}
 
@@ -72,7 +72,7 @@ def test_text_says_what_the_plots_show(view: View) -> None:
 
 
 def shown_titles(panel: Any) -> list[str]:
-    """Titles of the cards that are shown, in their order."""
+    """Titles of the displayed cards, in order."""
     (box,) = panel.select(pn.FlexBox)
     return [
         title

@@ -1,4 +1,4 @@
-"""A real kernel "Table Topic (PySpark)", from the kernelspec that is installed with the package."""
+"""A real kernel "Table Topic (PySpark)", from the package's installed kernelspec."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIMIT_S = 480.0
 
 @dataclass
 class CellOutcome:
-    """What a cell left: the text of its value and displays, what it wrote, and its error."""
+    """The result of a cell: the text of its value and displays, its output, and its error."""
 
     value: str = ""
     html: str = ""
@@ -62,7 +62,7 @@ class TableTopicKernel:
         return str(self.client.execute(cell))
 
     def finish(self, sent: str, limit_s: float = _LIMIT_S) -> CellOutcome:
-        """Wait for the end of a cell and collect what it left."""
+        """Wait for the end of a cell and collect its result."""
         outcome = CellOutcome()
         deadline = time.monotonic() + limit_s
         while True:
@@ -91,12 +91,12 @@ class TableTopicKernel:
                 return
 
     def kill(self) -> None:
-        """``kill -9``: nothing of the kernel runs any more."""
+        """``kill -9``: nothing of the kernel keeps running."""
         psutil.Process(self.pid).kill()
         self.client.stop_channels()
         self.manager.cleanup_resources()
 
     def shut_down(self) -> None:
-        """As JupyterLab does it."""
+        """Restart it like JupyterLab."""
         self.client.stop_channels()
         self.manager.shutdown_kernel()

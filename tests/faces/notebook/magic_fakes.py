@@ -1,4 +1,4 @@
-"""A workbench that answers from memory, for the magics; the handles of topics are the real ones."""
+"""A workbench for the magics that responds from memory; the topic handles are the real ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faces.asked_workbench import AskedWorkbench
 
 
 def status(**more: Any) -> TopicStatus:
-    """A topic that runs and is a bit behind; ``more`` replaces fields."""
+    """A running topic, slightly behind; ``more`` replaces fields."""
     fields: dict[str, Any] = {
         "topic": "clicks",
         "table": "default.clicks",
@@ -47,7 +47,7 @@ def status(**more: Any) -> TopicStatus:
 
 
 class FakeWorkbench(AskedWorkbench, Workbench):
-    """Answers with what its attributes hold; ``asked`` keeps what it was asked."""
+    """Responds with its attributes; ``asked`` records its calls."""
 
     def __init__(self, folder: Path) -> None:
         self.settings = Settings(state_dir=str(folder))
@@ -70,7 +70,7 @@ class FakeWorkbench(AskedWorkbench, Workbench):
         schema: str | Path | None = None,
         schema_type: str | None = None,
     ) -> Plan:
-        """A plan with a column; a schema fits not quite."""
+        """A plan with a column; a schema does not quite fit."""
         self._ask("plan", (topic, dict(given or {}), *([schema, schema_type] if schema else [])))
         if schema is not None:
             kept = PlanColumn("url", "string", True, None, "kept")
@@ -80,12 +80,12 @@ class FakeWorkbench(AskedWorkbench, Workbench):
         return Plan(topic, f"default.{topic}", True, [column], ["hour(at)"], refused=["it is too late"])
 
     def alter(self, topic: str, given: Mapping[str, Any]) -> DesiredTopic:
-        """Checks the settings, as the real one does."""
+        """Validate the settings, like the real one."""
         self._ask("alter", (topic, dict(given)))
         return DesiredTopic(topic=topic, settings=self.settings_for(topic, given))
 
     def enable(self, topic: str, given: Mapping[str, Any] | None = None) -> DesiredTopic:
-        """Checks the settings, as the real one does."""
+        """Validate the settings, like the real one."""
         self._ask("enable", (topic, dict(given or {})))
         return DesiredTopic(topic=topic, settings=self.settings_for(topic, given))
 

@@ -1,4 +1,4 @@
-"""A real kernel on real servers: it becomes the host, is interrupted, is killed, and another goes on."""
+"""A real kernel on real servers: it becomes the host, is interrupted, is killed, and another continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sender(quiet_stack: StackInfo) -> Sender:
 
 @pytest.fixture
 def kernels() -> Iterator[list[TableTopicKernel]]:
-    """Kernels that a test starts; those that are left are ended."""
+    """Kernels started by a test; remaining ones are stopped."""
     started: list[TableTopicKernel] = []
     yield started
     for kernel in started:

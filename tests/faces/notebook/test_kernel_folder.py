@@ -1,4 +1,4 @@
-"""A notebook in a folder below works on what the sidebar beside it shows."""
+"""A notebook in a subfolder uses the same settings as the sidebar beside it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_kernel_in_a_subfolder_has_the_servers_state_folder(tmp_path: Path) ->
 
 
 async def _run(live: LiveServer, kernel_id: str) -> str:
-    """What a cell prints that asks for the settings in force."""
+    """The output of a cell that prints the current settings."""
     client = live.app.kernel_manager.get_kernel(kernel_id).client()
     client.start_channels()
     try:

@@ -1,4 +1,4 @@
-"""Magics in a shell, with a workbench that answers from memory."""
+"""Magics in a shell, with a workbench that responds from memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.faces.notebook.magic_fakes import FakeWorkbench, status
 
 @pytest.fixture
 def bench(tmp_path: Path) -> FakeWorkbench:
-    """The workbench that the magics hold."""
+    """The magics' workbench."""
     return FakeWorkbench(tmp_path)
 
 
@@ -61,7 +61,7 @@ def hosts_started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def run(shell: InteractiveShell) -> Callable[[str], Any]:
-    """Run a cell that must go well; gives its value."""
+    """Run a cell that must succeed; returns its value."""
 
     def call(cell: str) -> Any:
         with capture_output() as printed:
@@ -74,7 +74,7 @@ def run(shell: InteractiveShell) -> Callable[[str], Any]:
 
 @pytest.fixture
 def fail(shell: InteractiveShell) -> Callable[[str], str]:
-    """Run a cell that must fail; gives what a person sees of it."""
+    """Run a cell that must fail; returns what the user sees of it."""
 
     def call(cell: str) -> str:
         with capture_output() as printed:
@@ -86,7 +86,7 @@ def fail(shell: InteractiveShell) -> Callable[[str], str]:
 
 
 def seen(printed: CapturedIO) -> str:
-    """What was written."""
+    """The output."""
     return str(printed.stdout + printed.stderr).strip()
 
 

@@ -1,4 +1,4 @@
-"""The table of operations: each is in the faces that it names, and every face shows the same of a result."""
+"""The table of operations: each is in the faces it names, and every face renders a result in the same way."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_runs_takes_the_arguments(name: str) -> None:
 
 
 def every_field() -> TopicStatus:
-    """A status in which each field has a value that is found again in a text."""
+    """A status in which each field has a value that can be found in a text."""
     return status(
         error="wrong",
         rows=700_001,
@@ -95,7 +95,7 @@ def every_field() -> TopicStatus:
 
 
 def in_a_terminal(one: TopicStatus) -> str:
-    """What `status TOPIC` prints."""
+    """The output of `status TOPIC`."""
     out = Console(file=io.StringIO(), width=200)
     out.print(terminal.detail(one))
     return str(out.file.getvalue())  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Alert rules as Prometheus evaluates them: ``promtool test rules`` with series of a test's own."""
+"""Alert rules as evaluated by Prometheus: ``promtool test rules`` with a test's own series."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program() -> str:
 
 
 def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    """With what it prints as one text."""
+    """Run it; returns its output as one text."""
     return subprocess.run(
         [program(), *arguments],
         input=given,
@@ -42,9 +42,9 @@ def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
 
 @dataclass
 class Case:
-    """Series of some scrapes, and which alerts fire in the last of them.
+    """Series of some scrapes, and the alerts that fire in the last one.
 
-    ``may``: alerts that may fire or not. Series are named as Prometheus writes them, without the job.
+    ``may``: alerts that may or may not fire. Series are named as in Prometheus, without the job.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Case:
 
 
 def labelled(series: str) -> str:
-    """A series with the labels of the scrape, as far as it has none of its own."""
+    """A series with the scrape's labels, unless it has its own."""
     name, _, labels = series.partition("{")
     own = labels.rstrip("}")
     more = ['job="tabletopic"', *(['instance="h1"'] if "instance=" not in own else [])]
@@ -62,15 +62,15 @@ def labelled(series: str) -> str:
 
 
 def _written(values: Sequence[float | None]) -> str:
-    """As promtool reads them; a series that a scrape lacks for the first time is marked stale."""
+    """The series in promtool's notation; one that is missing from a scrape is marked stale there."""
     lacks = ("_" if before is None else "stale" for before in (None, *values))
     return " ".join(f"{one:g}" if one is not None else lack for one, lack in zip(values, lacks, strict=False))
 
 
 def firing(cases: Iterable[Case], folder: Path) -> dict[str, set[str]]:
-    """The alerts that fire at the end of each case, by the case's name, as promtool finds them.
+    """The alerts that fire at the end of each case, by the case's name, according to promtool.
 
-    It knows expectations alone: it is told that nothing fires, and complains of what does.
+    It only supports expectations: it is told that nothing fires, and reports whatever does.
     """
     written = {case.name: {key: list(values) for key, values in case.series.items()} for case in cases}
     tests = []

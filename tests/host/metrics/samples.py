@@ -1,4 +1,4 @@
-"""A host for the tests of its metrics: its progress, its servers and its clock are what a test says."""
+"""A host for testing its metrics: the test sets its progress, servers and clock."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Rig:
         return exposition(self.metrics.collect()).decode()
 
     def value(self, line: str) -> float | None:
-        """The value of a sample, by its name and labels as they are written."""
+        """The value of a sample, by its name and labels as written."""
         found = [one.rpartition(" ")[2] for one in self.text().splitlines() if one.startswith(f"{line} ")]
         return float(found[0]) if found else None
 

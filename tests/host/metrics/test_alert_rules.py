@@ -1,4 +1,4 @@
-"""The alert rules that are shipped, evaluated by Prometheus' own promtool."""
+"""The shipped alert rules, evaluated by Prometheus' own promtool."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of_topic(name: str, host: str = "h1", **labels: str) -> str:
 
 
 def calm(host: str = "h1") -> dict[str, Values]:
-    """What a host shows while nothing happens, of one topic with some history."""
+    """The host's metrics while nothing happens, for one topic with some history."""
     levels = {"up": 1, "in_group": 1, "poll_age_seconds": 1, "topics": 1, "end_offsets_age_seconds": 3,
               "dropped_events_total": 2}  # fmt: skip
     of_topics = {
@@ -68,14 +68,14 @@ def calm(host: str = "h1") -> dict[str, Values]:
 
 
 def handed_over() -> dict[str, Values]:
-    """Host h1 leaves and is no target any more, h2 takes its topic over for the last ten scrapes."""
+    """Host h1 leaves and is no longer a target, h2 takes over its topic for the last ten scrapes."""
     before = {series: [*[*values][:-10], *[None] * 10] for series, values in calm("h1").items()}
     after = {series: [*[None] * (N - 10), *[*values][-10:]] for series, values in calm("h2").items()}
     return before | after
 
 
 def ended() -> dict[str, Values]:
-    """Host h1 does not answer in the last eight scrapes."""
+    """Host h1 does not respond in the last eight scrapes."""
     before = {series: [*[*values][:-8], *[None] * 8] for series, values in calm("h1").items()}
     return before | {of_host("up"): late(1, 0, 8)}
 

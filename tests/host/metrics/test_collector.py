@@ -40,7 +40,7 @@ EVENTS: list[events.ControlEvent] = [
 
 
 def full_rig(topics: int, partitions: int = 3) -> Rig:
-    """Each topic was committed and compacted, met an outage and has dead letters; one met everything."""
+    """Each topic was committed and compacted, had an outage and has dead letters; one had everything."""
     names = [f"orders-eu-{number:03}" for number in range(topics)]
     more: dict[str, Any] = {
         "next_offsets": dict.fromkeys(range(partitions), 1_000_000),

@@ -1,4 +1,4 @@
-"""The HTTP server of a host, and what it says of life and readiness."""
+"""A host's HTTP server, and its responses about liveness and readiness."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Broker:
 
 
 class Watched:
-    """A host that is watched, at a port of its own."""
+    """A watched host, at a port of its own."""
 
     def __init__(self) -> None:
         self.host = FakeHost([record(next_offsets={0: 2})])
@@ -71,7 +71,7 @@ class Watched:
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
-    """One that answers; its questions are asked by the test."""
+    """A healthy one; the test runs its checks."""
     made = Watched()
     made.host.listen(made.watch.metrics.hear)
     made.watch._server.start()
