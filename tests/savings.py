@@ -1,4 +1,4 @@
-"""What costs a run minutes and proves nothing: taken out here, for all tests of this process."""
+"""Removes what takes minutes of a run and proves nothing, for all tests of this process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 
 def pytest_collection_finish() -> None:
-    """What collecting made stays until the end: the garbage collector need not look at it again."""
+    """Objects from collecting stay until the end: the garbage collector need not check them again."""
     gc.collect()
     gc.freeze()
 
 
 def _without_sync(connection: Any, _: object) -> None:
-    """A catalog of a test need not outlive a power failure: SQLite waits for the disk at each commit."""
+    """A test's catalog need not survive a power failure: SQLite waits for the disk at each commit."""
     if type(connection).__module__.startswith("sqlite3"):
         connection.execute("PRAGMA synchronous=OFF")
 
@@ -42,7 +42,7 @@ def catalogs_do_not_wait_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def extensions_are_verified_once() -> Iterator[None]:
-    """DuckDB hashes 84 MB of extensions for each connection to a lake: in a run it does so for the first."""
+    """DuckDB hashes 84 MB of extensions per connection to a lake: in a run, only for the first one."""
     real, lakes = duckdb.connect, itertools.count()
 
     def connect(*args: Any, **more: Any) -> duckdb.DuckDBPyConnection:
@@ -59,7 +59,7 @@ def extensions_are_verified_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_are_built_once() -> Iterator[None]:
-    """Typer builds the commands of a program from its functions at each call; a process calls it once."""
+    """Typer builds a program's commands from its functions at each call; a process calls it once."""
     patch = pytest.MonkeyPatch()
     patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
     yield

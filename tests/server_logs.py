@@ -1,4 +1,4 @@
-"""What the servers of a failed test logged last, below its traceback: whether one ended, and by whom."""
+"""The servers' last log lines, below a failed test's traceback: whether one ended, and by whom."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _told(arguments: dict[str, object]) -> Iterator[str]:
 
 
 def _state(pid: int) -> str:
-    """How a server is, and how it ended where that can still be asked: nobody has taken its exit yet."""
+    """A server's state, and how it ended, if its exit code is still available."""
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # another process started it
@@ -52,7 +52,7 @@ def _state(pid: int) -> str:
 
 
 def _oom_kills() -> str:
-    """How many processes the kernel has killed for memory since it started; ? where it does not tell."""
+    """How many processes the kernel has killed for memory since it started; ? if it does not report that."""
     try:
         lines = Path("/proc/vmstat").read_text("ascii").splitlines()
     except OSError:

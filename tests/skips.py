@@ -1,4 +1,4 @@
-"""Tests that skip themselves where something is missing: in CI they fail, or a suite would be gone unseen."""
+"""Tests that skip themselves if something is missing fail in CI, so that no suite disappears unnoticed."""
 
 from __future__ import annotations
 

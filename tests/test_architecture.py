@@ -1,4 +1,4 @@
-"""The documents say what the code says, and their links lead somewhere."""
+"""The documents match the code, and their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def prose(name: str) -> str:
 
 
 def section(name: str, heading: str) -> str:
-    """What stands below a heading, up to the next one of its level or above."""
+    """The text below a heading, up to the next one of its level or above."""
     level = heading.split(maxsplit=1)[0]
     below = text(name).partition(f"\n{heading}\n")[2]
     return re.split(rf"^#{{1,{len(level)}}} ", below, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def first_cells(table: str) -> list[str]:
-    """What is set as code in the first column of each row."""
+    """The code in the first column of each row."""
     rows = re.findall(r"^\| ([^|]*) \|", table, flags=re.MULTILINE)
     return [found for row in rows for found in re.findall(r"`([^`]+)`", row)]
 
@@ -61,7 +61,7 @@ def first_cells(table: str) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Where links into a document may lead: its headings as the usual renderers name them."""
+    """The targets of links into a document: its headings as named by the usual renderers."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

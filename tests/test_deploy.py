@@ -1,4 +1,4 @@
-"""What `deploy/` ships fits the program: options, exit codes, metrics, queries."""
+"""The files in `deploy/` fit the program: options, exit codes, metrics, queries."""
 
 from __future__ import annotations
 

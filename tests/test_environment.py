@@ -1,4 +1,4 @@
-"""The files that say what is installed agree with each other."""
+"""The files that list what is installed agree with each other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def requirements() -> list[Requirement]:
 
 @cache
 def locked() -> dict[str, list[tuple[str, int]]]:
-    """Version and number of hashes of each locked package; a package may have a version for each Python."""
+    """Version and number of hashes of each locked package; a package may have a version per Python."""
     found: dict[str, list[tuple[str, int]]] = {}
     for block in re.split(r"\n(?=[a-z0-9])", (ROOT / "requirements.lock").read_text())[1:]:
         name, version = re.match(r"([^=\[]+)(?:\[.*\])?==(\S+)", block).groups()

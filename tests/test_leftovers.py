@@ -1,4 +1,4 @@
-"""What tests leave behind is found, by running careless ones."""
+"""Leftovers of tests are found: shown by running careless ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_orphan():
 
 
 def run(folder: Path, text: str) -> str:
-    """What pytest tells of a module of tests."""
+    """pytest's output for a module of tests."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_one.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--rootdir", str(folder)]

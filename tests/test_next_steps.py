@@ -1,4 +1,4 @@
-"""Every command that a message names exists in the face that shows the message."""
+"""Every command named in a message exists in the face that shows the message."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def commands(docs: bool = True) -> tuple[tuple[str, str], ...]:
 
 @cache
 def for_terminals() -> set[tuple[str, str]]:
-    """Those that the message says are for a terminal: they are never rendered."""
+    """Commands that the message marks for a terminal: they are never rendered."""
     found = re.compile(_QUOTED.pattern + " in a terminal")
     return {(p, m[0].split("`")[1]) for p, _, text in texts() for m in found.finditer(text)}
 

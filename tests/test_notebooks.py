@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, as a person runs them, and are committed without outputs."""
+"""The notebooks run from top to bottom, as for a user, and are committed without outputs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def executed(path: Path, stack: StackInfo, settings: Mapping[str, str] = Mapping
 
 
 def check_outputs(notebook: Any) -> None:
-    """A notebook shows a picture, and nothing that is shown asks another server or warns."""
+    """A notebook shows a picture, and no output contacts another server or warns."""
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     shown = [str(output.data.get("text/html", "")) for output in outputs if "data" in output]
     assert any("<svg" in html for html in shown)

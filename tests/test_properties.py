@@ -1,4 +1,4 @@
-"""Properties are tried: none that passes because its examples never came to the point."""
+"""Properties are really tested: none passes because its examples never reached the point."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def properties(text: str) -> Iterator[ast.FunctionDef]:
 
 
 def ways_out(function: ast.FunctionDef) -> list[int]:
-    """Lines where an example ends, or goes round an assertion, unseen by hypothesis."""
+    """Lines where an example ends, or bypasses an assertion, unnoticed by hypothesis."""
     found = []
     for node in _below(function):
         asks = isinstance(node, ast.If) and not node.orelse

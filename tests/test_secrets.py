@@ -1,4 +1,4 @@
-"""No secret of the settings in force is in anything that is written, whoever put it there."""
+"""No secret of the current settings is in any output, whoever put it there."""
 
 from __future__ import annotations
 

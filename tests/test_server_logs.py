@@ -1,4 +1,4 @@
-"""A test that fails with servers shows what these logged last."""
+"""A failed test with servers shows their last log lines."""
 
 from __future__ import annotations
 

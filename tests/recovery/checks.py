@@ -1,4 +1,4 @@
-"""What must hold of a table whatever happened: read plainly by PyIceberg, beside the product's own way."""
+"""What must hold of a table whatever happened: read by plain PyIceberg, independently of the product."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def check_exact(bench: Workbench, stream: Stream) -> None:
 
 
 def check_history(table: Table, ends: dict[int, int]) -> None:
-    """The ledger says where the topic ends; in every snapshot it stands for the rows there were (I2)."""
+    """The ledger ends where the topic does; in every snapshot it accounts for the rows of that time (I2)."""
     history = ledgers(table)
     assert dict(history[-1][0].next_offsets) == ends
     for ledger, rows in history:
@@ -126,7 +126,7 @@ def check_history(table: Table, ends: dict[int, int]) -> None:
 
 
 def check_owners(bench: Workbench, topics: Iterable[str]) -> dict[tuple[str, int], str]:
-    """Every epoch of a topic had one host, which alone committed under it; hosts by topic and epoch."""
+    """Every epoch of a topic had one host, the only one to commit under it; hosts by topic and epoch."""
     wanted = set(topics)
     owners: dict[tuple[str, int], str] = {}
     for event in bench.events():
@@ -148,7 +148,7 @@ def unreferenced_files(table: Table) -> set[str]:
 
 
 def stray_letters(bench: Workbench, topic: str) -> set[str]:
-    """Files in the folder of the dead-letter table that none of its snapshots refers to."""
+    """Files in the dead-letter table's folder that none of its snapshots refers to."""
     try:
         table = bench.open_catalog().load_table(bench.table_of(topic) + "__dead_letters")
     except NoSuchTableError:
@@ -164,7 +164,7 @@ def stray_letters(bench: Workbench, topic: str) -> set[str]:
 
 
 def wait_until_swept(bench: Workbench, topic: str) -> None:
-    """Wait until nothing lies there that no commit took (I10); the topic must be idle."""
+    """Wait until no uncommitted file is left (I10); the topic must be idle."""
 
     def is_swept() -> bool:
         return not unreferenced_files(load(bench, topic)) and not stray_letters(bench, topic)

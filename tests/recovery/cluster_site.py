@@ -1,4 +1,4 @@
-"""A Spark cluster, S3, and the settings of a person who has both."""
+"""A Spark cluster, S3, and the settings of a user who has both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Site:
         return self.folder / "state"
 
     def add_worker(self, name: str, *, without_checkout: bool = False) -> subprocess.Popen[bytes]:
-        """A worker to whom the host's state folder, and this package if asked, are empty ones."""
+        """A worker that sees the host's state folder, and optionally this package, as empty."""
         hidden = [self.state, *([_PACKAGE] if without_checkout else [])]
         before = own_disk(*hidden) if has_own_disks(self.state) else []
         path = "" if without_checkout else None
@@ -73,7 +73,7 @@ shared_network = true
 
 @contextlib.contextmanager
 def serving(site: Site) -> Iterator[subprocess.Popen[bytes]]:
-    """`tabletopic serve` with the settings of the site; it must end in good order."""
+    """`tabletopic serve` with the site's settings; it must exit cleanly."""
     with (site.folder / "host.log").open("wb") as out:
         started = subprocess.Popen(
             [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],

@@ -1,4 +1,4 @@
-"""Servers of these tests alone: what is killed here must not be anybody else's host or broker."""
+"""Servers for these tests alone: what is killed here must not be another test's host or broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DULL = ("Heartbeat", "HostHeartbeat", "FilesStaged", "Committed")
 
 @pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
-    """Broker, registry and catalog of these tests alone."""
+    """Broker, registry and catalog for these tests alone."""
     local = LocalStack(tmp_path_factory.mktemp("recovery"))
     yield local.up(die_with_parent=True)
     local.down()
@@ -30,13 +30,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
 
 @pytest.fixture(scope="package")
 def bench(stack: StackInfo) -> Workbench:
-    """A workbench that only asks; hosts are processes of their own."""
+    """A workbench that only queries; hosts are separate processes."""
     return Workbench(Settings(state_dir=str(stack.state_dir)))
 
 
 @pytest.fixture(scope="package")
 def hosts(stack: StackInfo, bench: Workbench) -> Iterator[Hosts]:
-    """Starts hosts, and ends them even if the tests are killed."""
+    """Starts hosts, and stops them even if the tests are killed."""
     watchdog = Watchdog(stack.state_dir, temporary=False)
     started = Hosts(stack.state_dir, bench, watchdog)
     yield started
@@ -46,7 +46,7 @@ def hosts(stack: StackInfo, bench: Workbench) -> Iterator[Hosts]:
 
 @pytest.fixture
 def new_stream(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Stream]]:
-    """Makes topics with a producer each; afterwards they are switched off, so that no host goes on."""
+    """Creates topics with a producer each; afterwards they are disabled, so that no host continues."""
     made: list[Stream] = []
 
     def make(partitions: int = 3, topic: str | None = None, bad_share: float = 0.0) -> Stream:
@@ -63,7 +63,7 @@ def new_stream(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Str
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test tells what hosts printed, and what they told of their topics."""
+    """A failed test reports the hosts' output, and their events about its topics."""
     report = yield
     used = getattr(item, "funcargs", {})
     if report.when == "call" and report.failed and {"hosts", "bench"} <= used.keys():

@@ -1,4 +1,4 @@
-"""Hosts as processes of their own: to be killed, frozen, stopped."""
+"""Hosts as separate processes: to be killed, frozen, stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 
 
 class HostProcess:
-    """``tabletopic serve`` on the servers of ``folder``; what it prints is in ``output``."""
+    """``tabletopic serve`` on the servers of ``folder``; its output is in ``output``."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs (or is frozen)."""
+        """Whether it runs, even if frozen."""
         return self._process.poll() is None
 
     def is_called(self, host_id: str | None) -> bool:
@@ -84,14 +84,14 @@ class HostProcess:
         return host_id is not None and f"-{self.pid}-" in host_id
 
     def kill(self) -> None:
-        """``kill -9`` of the host alone: no handler runs, and its Spark is not told."""
+        """``kill -9`` of the host alone: no handler runs, and its Spark is not notified."""
         self._look()
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(self.pid).send_signal(signal.SIGKILL)
         self._process.wait()
 
     def stop(self, limit_s: float = 90) -> tuple[int, float]:
-        """SIGTERM; the exit code, and how many seconds it took."""
+        """SIGTERM; returns the exit code, and how many seconds it took."""
         self._look()
         began = time.monotonic()
         self._process.terminate()
@@ -99,7 +99,7 @@ class HostProcess:
         return code, time.monotonic() - began
 
     def freeze(self) -> None:
-        """SIGSTOP to the host and everything below it: it is gone for others and does not know."""
+        """SIGSTOP to the host and its descendants: others think it is gone, and it does not know."""
         frozen: set[psutil.Process] = set()
         while new := self._look() - frozen:  # a process that was about to start another one
             for process in new:
@@ -107,26 +107,26 @@ class HostProcess:
             frozen |= new
 
     def thaw(self) -> None:
-        """SIGCONT: it goes on where it was."""
+        """SIGCONT: it continues where it was."""
         for process in self._tree:
             send(process, signal.SIGCONT)
 
     def left(self) -> list[str]:
-        """What still runs of this host: children that outlived it."""
+        """Descendants of this host that outlived it."""
         return [process.name() for process in self._look() if _runs(process)]
 
     def end(self) -> None:
-        """Leave nothing of it, however it is."""
+        """Stop all of it, whatever its state."""
         for process in self._look():
             send(process, signal.SIGKILL)
         self._process.wait()
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         return self.output.read_text("utf-8", "replace")[-2000:]
 
     def _look(self) -> set[psutil.Process]:
-        """All processes that are or once were seen below it, itself included."""
+        """All processes that are or once were below it, including itself."""
         with contextlib.suppress(psutil.NoSuchProcess):
             if self._process.poll() is None:
                 own = psutil.Process(self.pid)
@@ -135,7 +135,7 @@ class HostProcess:
 
 
 class Hosts:
-    """All hosts of these tests: one group, on one set of servers. Tests share them, a start takes 8 s."""
+    """All hosts of these tests: one group, on one set of servers. Tests share them, as a start takes 8 s."""
 
     def __init__(self, folder: Path, bench: Workbench, watchdog: Watchdog) -> None:
         self._folder = folder
@@ -144,7 +144,7 @@ class Hosts:
         self.everyone: list[HostProcess] = []
 
     def start(self, *, quiet: bool = True, options: Sequence[str] = (), **environment: str) -> HostProcess:
-        """One more host."""
+        """Start another host."""
         number = len(self.everyone) + 1
         host = HostProcess(self._folder, number, self._watchdog, environment, quiet=quiet, options=options)
         self.everyone.append(host)
@@ -152,11 +152,11 @@ class Hosts:
 
     @property
     def alive(self) -> list[HostProcess]:
-        """Those that run."""
+        """The running ones."""
         return [host for host in self.everyone if host.is_alive]
 
     def exactly(self, count: int) -> list[HostProcess]:
-        """So many hosts, sharing all settings partitions between them."""
+        """This many hosts, sharing all settings partitions between them."""
         for extra in self.alive[count:]:
             extra.stop()
         while len(self.alive) < count:
@@ -166,7 +166,7 @@ class Hosts:
         return self.alive
 
     def share(self) -> dict[int, set[int]] | None:
-        """Settings partitions by pid, once the live hosts alone hold all of them and each has some."""
+        """Settings partitions by pid, once only the live hosts hold them and each has some."""
         from tabletopic_kernel.host.host import GROUP
         from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 
@@ -183,7 +183,7 @@ class Hosts:
         return held if complete and len(members) == len(held) and all(held.values()) else None
 
     def end_all(self) -> None:
-        """Leave none."""
+        """Stop all."""
         for host in self.everyone:
             host.end()
 

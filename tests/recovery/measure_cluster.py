@@ -121,7 +121,7 @@ def _lost(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
 
 
 def _killed(cluster: SparkCluster, worker: psutil.Popen, bench: Workbench, topic: str) -> str:
-    """When what was there after the executor of a worker was killed, in seconds."""
+    """Seconds until each event after a worker's executor was killed."""
     (executor,) = cluster.executors(worker)
     before, began = commits(bench, topic), time.monotonic()
     cluster.kill(executor)
@@ -143,7 +143,7 @@ def _killed(cluster: SparkCluster, worker: psutil.Popen, bench: Workbench, topic
 
 
 def _watch(port: int, seen: dict[int, Counter[str]], over: threading.Event) -> None:
-    """Keep how many tasks of each stage each executor ended; the first stages are the host's own."""
+    """Record how many tasks of each stage each executor finished; the first stages are the host's own."""
     base = f"http://127.0.0.1:{port}/api/v1/applications"
     while not over.wait(2):
         with contextlib.suppress(OSError, ValueError):
@@ -176,7 +176,7 @@ def _workbench(stack: StackInfo, master: str, conf: Settings) -> Workbench:
 
 
 def _read(stack: StackInfo, bench: Workbench, topic: str, total: int) -> None:
-    """Fill a topic and let a host commit it, in as many batches as it takes."""
+    """Fill a topic and have a host commit it, in as many batches as it takes."""
     load, committed = make_load(bench, topic, "avro"), 0
     with CountBar(total, "filling the topic", "records") as bar:
         load.send(bench, total, bar.to)

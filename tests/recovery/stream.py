@@ -1,4 +1,4 @@
-"""A producer that goes on while things break, in two schema versions, and remembers what was taken."""
+"""A producer that continues while things break, in two schema versions, and records what was accepted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ V3 = _record(
 
 
 def value_of(number: int, schema: str = V1) -> dict[str, Any]:
-    """Record ``number`` as ``schema`` has it."""
+    """Record ``number`` in ``schema``."""
     value: dict[str, Any] = {"id": number, "text": f"text {number} ✓", "count": number % 1000}
     if schema in (V2, V3):
         value |= {"count": 5_000_000_000 + number, "extra": number / 8}
@@ -42,10 +42,10 @@ def value_of(number: int, schema: str = V1) -> dict[str, Any]:
 
 
 class Stream(Sender):
-    """Sends to a topic of its own; ``begin`` and ``end`` frame a steady rate from a thread.
+    """Sends to a topic of its own; ``begin`` and ``end`` delimit a steady rate from a thread.
 
-    The first records are of version 1, later ones of both, as from producers of which some are old. Of
-    those from ``begin``, ``bad_share`` cannot become rows; their ``value`` is None.
+    The first records have version 1, later ones both, as from partly outdated producers. Of those from
+    ``begin``, ``bad_share`` cannot become rows; their ``value`` is None.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Stream(Sender):
         self.make_topic()
 
     def __post_init__(self) -> None:
-        """As its base class, but a send that is tried again is no second record."""
+        """Like the base class's, but a retried send is not a second record."""
         super().__post_init__()
         self._producer = Producer(
             {
@@ -80,13 +80,13 @@ class Stream(Sender):
         admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result(30)
 
     def send(self, count: int, schema: str = V1) -> None:
-        """Send so many records now, spread over the partitions, and wait until they are taken."""
+        """Send this many records now, distributed over the partitions, and wait until they are accepted."""
         for _ in range(count):
             self._send_one(schema)
         self.flush()
 
     def begin(self, per_second: int, mixed_after: int = 100) -> None:
-        """Go on sending; from record ``mixed_after`` on in both versions."""
+        """Keep sending; from record ``mixed_after`` on in both versions."""
 
         def run() -> None:
             next_at = time.monotonic()
@@ -109,7 +109,7 @@ class Stream(Sender):
         self._thread.start()
 
     def end(self) -> int:
-        """Stop sending and wait until everything is taken; how many records were sent. Idempotent."""
+        """Stop sending and wait until everything is accepted; returns the number of records. Idempotent."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

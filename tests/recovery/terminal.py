@@ -1,4 +1,4 @@
-"""Commands as a person types them, on the servers of these tests."""
+"""Commands as typed by a user, on the servers of these tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 
 
 def environment() -> dict[str, str]:
-    """This process's, without settings of a person's own cluster."""
+    """This process's environment, without settings for the user's own cluster."""
     return {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
 
 
 def run(state_dir: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """``tabletopic`` with these words in ``folder``; what it prints is in ``stdout``, in one line."""
+    """``tabletopic`` with these arguments in ``folder``; its output is in ``stdout``, on one line."""
     done = subprocess.run(
         [sys.executable, "-m", "tabletopic_kernel.faces.cli", *words],
         cwd=folder,

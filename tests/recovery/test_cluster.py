@@ -1,6 +1,6 @@
-"""Table topics on a standalone Spark cluster: executors come, are killed, are missing; no record is lost.
+"""Table topics on a standalone Spark cluster: executors come, die, are missing; no record is lost.
 
-Workers have folders of their own, no state folder of the host, and another Python; tables lie on S3.
+Workers have their own folders, no access to the host's state folder, and another Python; tables are on S3.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STARTS_S = 600.0
 
 
 def packed_python(folder: Path) -> Path:
-    """The same packages for a Python of its own, as an archive that Spark sends to executors."""
+    """The same packages for a separate Python, as an archive that Spark sends to executors."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     paths = [str(_ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
@@ -50,7 +50,7 @@ def packed_python(folder: Path) -> Path:
 
 @pytest.fixture
 def site(stack: StackInfo, tmp_path: Path) -> Iterator[Site]:
-    """Executors run a Python of their own with the same packages."""
+    """Executors run a separate Python with the same packages."""
     packed = {
         "spark.archives": f"{packed_python(tmp_path / 'packed')}#environment",
         "spark.pyspark.python": "./environment/bin/python",
@@ -68,7 +68,7 @@ def host(site: Site) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def elastic(stack: StackInfo, tmp_path: Path) -> Iterator[Site]:
-    """Executors come and go with the work, and run what `tabletopic pack` made."""
+    """Executors come and go with the work, and run the output of `tabletopic pack`."""
     with tempfile.TemporaryDirectory() as name:  # too large to be kept, as pytest keeps its folders
         packed = Path(name) / "executors.pex"
         done = run(tmp_path / "state", tmp_path, "pack", str(packed), "--uncompressed")

@@ -1,4 +1,4 @@
-"""A host is killed, or stopped, and another one goes on: every record is a row once."""
+"""A host is killed, or stopped, and another one continues: every record is a row once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Crash:
-    """``kill -9`` so many seconds after the host's start, after its claim, or after its first commit."""
+    """``kill -9`` this many seconds after the host's start, its claim, or its first commit."""
 
     after: Literal["start", "owner", "commit"]
     seconds: float
@@ -151,7 +151,7 @@ def test_the_table_alone_says_where_to_go_on(
 
 
 def lose_everything(stack: StackInfo, bench: Workbench) -> None:
-    """Remove the topics of ours, the hosts' group, and every file that is not the servers' or the table's."""
+    """Remove our topics, the hosts' group, and every file except the servers' and the table's."""
     for path in stack.state_dir.iterdir():
         if path.name not in KEPT:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,4 +1,4 @@
-"""A server of the local stack is killed: it alone is missing, all say so, and ``up`` brings it back."""
+"""A server of the local stack is killed: only it is missing, all faces say so, and ``up`` restarts it."""
 
 from __future__ import annotations
 

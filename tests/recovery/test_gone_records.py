@@ -1,4 +1,4 @@
-"""Records that are gone, topics that are others under the same name: said, never skipped in silence (I8)."""
+"""Deleted records, and re-created topics under the same name: reported, never skipped silently (I8)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FAST = {"commit_interval_ms": "500ms"}
 
 
 def filled(bench: Workbench, stream: Stream) -> None:
-    """Switch a topic with 90 records on and wait until they are rows."""
+    """Enable a topic with 90 records and wait until they are rows."""
     stream.send(90)
     bench.enable(stream.topic, FAST)
     wait_until_lag_is_0(bench, stream.topic)
 
 
 def failed(bench: Workbench, topic: str) -> TopicStatus:
-    """Wait until the topic has stopped; its status."""
+    """Wait until the topic has stopped; returns its status."""
 
     def stopped() -> TopicStatus | None:
         (status,) = bench.status(topic)
@@ -44,14 +44,14 @@ def delete_topic(bench: Workbench, topic: str) -> None:
 
 
 def delete_records(bench: Workbench, topic: str, before: dict[int, int]) -> None:
-    """Do what retention does: by partition, the records before an offset are gone."""
+    """Act like retention: by partition, delete the records before an offset."""
     places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
     for future in bench.broker.admin.delete_records(places).values():
         future.result(30)
 
 
 def check_untouched(bench: Workbench, stream: Stream) -> None:
-    """The table has the first 90 records, under a ledger that says so."""
+    """Check that the table has the first 90 records, under a matching ledger."""
     assert rows_by_offset(bench, stream.topic).keys() == {(p, n) for p in range(3) for n in range(30)}
     ledger = newest_ledger(bench, stream.topic)
     assert ledger is not None
@@ -59,7 +59,7 @@ def check_untouched(bench: Workbench, stream: Stream) -> None:
 
 
 def check_another_table(bench: Workbench, topic: str) -> None:
-    """The remedy that the reason names: a table of its own takes everything that there is now."""
+    """Apply the remedy that the reason names: a new table takes everything that is there now."""
     facts = bench.broker.facts(topic)
     bench.enable(topic, {**FAST, "table": f"{topic}_anew"})
     wait_until("lag 0", lambda: bench.status(topic)[0].lag_records == 0)
@@ -132,7 +132,7 @@ def test_records_deleted_under_a_running_host(
 
 
 def check_gap(bench: Workbench, stream: Stream) -> None:
-    """Partition 1 lacks its records 30 to 44: the topic has stopped and says so."""
+    """Partition 1 lacks its records 30 to 44: the topic has stopped and reports that."""
     status = failed(bench, stream.topic)
     assert "partition 1: 15 records from offset 30" in str(status.error)
     gaps = [event.missing for event in bench.events(stream.topic) if isinstance(event, GapDetected)]

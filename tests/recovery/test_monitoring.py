@@ -1,4 +1,4 @@
-"""A host in production: scraped, asked whether it lives and is ready, its logs read by programs."""
+"""A host in production: scraped, checked for liveness and readiness, its logs read by programs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SERVERS = (("", "broker"), ("", "registry"), ("lake", "catalog"))
 
 
 def logged(host: HostProcess) -> list[dict[str, str]]:
-    """What the host printed, each line a document."""
+    """The host's output, each line a document."""
     return [json.loads(line) for line in host.output.read_text("utf-8").splitlines()]
 
 
 def url_of(host: HostProcess) -> str:
-    """Where it listens, once it has said so."""
+    """Where it listens, once it has reported that."""
     lines = wait_until(
         "the host names its port",
         lambda: [one["message"] for one in logged(host) if one["message"].startswith(BEGIN)],

@@ -1,4 +1,4 @@
-"""Broker, registry or catalog are away for a while: the host waits, goes on, and nothing is lost (I9)."""
+"""Broker, registry or catalog are unavailable for a while: the host waits and loses nothing (I9)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def host(stack: StackInfo, hosts: Hosts) -> Iterator[HostProcess]:
 
 
 def troubles(bench: Workbench, topic: str, since_ms: int = 0) -> list[Failed]:
-    """What the host told of trouble with a topic."""
+    """The errors that the host reported about a topic."""
     return [event for event in bench.events(topic, since_ms) if isinstance(event, Failed)]
 
 
 def now_ms() -> int:
-    """Time as events have it."""
+    """The current time in the form of events."""
     return time.time_ns() // 1_000_000
 
 

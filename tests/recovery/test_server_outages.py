@@ -1,4 +1,4 @@
-"""Servers that companies have are away for most of a minute while a host commits: nothing is lost (I9)."""
+"""Production servers are unavailable for most of a minute while a host commits: nothing is lost (I9)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BACK_S = 20.0
 
 @dataclass
 class Lake:
-    """A catalog and what is away of it; ``reason``: what status says of that."""
+    """A catalog and its unavailable part; ``reason``: what status reports about that."""
 
     name: str
     properties: dict[str, str]
@@ -67,7 +67,7 @@ def _other_stores(folder: Path, servers: ExitStack) -> Iterator[Lake]:
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Lake]]:
-    """Glue, PostgreSQL and the storages, each behind a gate; what is beside it stays up."""
+    """Glue, PostgreSQL and the storages, each behind a gate; everything else stays available."""
     folder = tmp_path_factory.mktemp("lakes")
     with ExitStack() as servers:
         aws, postgres = servers.enter_context(Aws(folder / "aws")), servers.enter_context(Postgres())

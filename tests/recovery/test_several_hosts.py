@@ -1,4 +1,4 @@
-"""Several hosts: each topic is run by one of them, whoever of them dies, comes, or is gone for a while."""
+"""Several hosts: each topic is run by one of them, whoever dies, joins, or is away for a while."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 def name_for(host: HostProcess, hosts: Hosts) -> str:
-    """A topic name that this host will run, as the partitions are shared now."""
+    """A topic name that this host will run, with the partitions assigned as now."""
     share = wait_until("the partitions are shared", hosts.share)
     places = sum(map(len, share.values()))
     return next(
@@ -42,7 +42,7 @@ def name_for(host: HostProcess, hosts: Hosts) -> str:
 
 
 def settled(bench: Workbench, hosts: Hosts, *streams: Stream) -> dict[str, int]:
-    """The host (pid) of each topic, once each is run by the holder of its settings partition; else empty."""
+    """Each topic's host (pid), once the holder of its settings partition runs it; else empty."""
     share = hosts.share()
     if share is None:
         return {}
@@ -87,7 +87,7 @@ def test_each_topic_is_run_by_one_host(
 
 
 def staged_by(bench: Workbench, topic: str, host: HostProcess) -> int:
-    """Rows of a topic that this host has staged and not committed; 0 while another one runs it."""
+    """Rows of a topic that this host has staged but not committed; 0 while another one runs it."""
     (status,) = bench.status(topic)
     return status.staged_rows if host.is_called(status.host) else 0
 

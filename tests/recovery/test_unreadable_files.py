@@ -1,4 +1,4 @@
-"""What a snapshot names can be read: files vanish before a commit, and a cluster has other disks."""
+"""A snapshot's files are readable: files vanish before a commit, and a cluster has other disks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_staged_file_that_is_not_whole_is_never_committed(
 
 
 def settings_file(stack: StackInfo, folder: Path, master: str, *, shared: bool) -> None:
-    """Settings of a person with a broker and a warehouse of their own, and a cluster."""
+    """Settings of a user with their own broker, warehouse and cluster."""
     words = "true" if shared else "false"
     (folder / "tabletopic.toml").write_text(f"""
 [kafka]
@@ -126,7 +126,7 @@ def test_a_cluster_that_reaches_neither_files_nor_broker_is_refused(
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """A master, and a worker that has another disk where the warehouse lies."""
+    """A master, and a worker with another disk in place of the warehouse."""
     (tmp_path / "warehouse").mkdir()
     if not has_own_disks(tmp_path / "warehouse"):
         pytest.skip("only root may give a process a disk of its own")

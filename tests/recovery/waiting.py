@@ -1,4 +1,4 @@
-"""Waiting for what must happen, with limits that a busy machine keeps too."""
+"""Waiting for what must happen, with limits that also hold on a busy machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERY_S = 0.2
 
 
 def wait_until(what: str, happened: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The first true answer; fails with ``what`` and the last answer when there is none in time."""
+    """Return the first true result; fails with ``what`` and the last result if there is none in time."""
     deadline = time.monotonic() + limit_s
     while not (answer := happened()):
         assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what} ({answer!r})"

@@ -1,1 +1,1 @@
-"""Servers as companies have them, on this machine: the product is tried against them."""
+"""Servers as used by companies, on this machine: the product is tested against them."""

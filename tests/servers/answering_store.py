@@ -1,4 +1,4 @@
-"""An object store, by name only: whatever it is asked, it gives the one answer that it was told to give."""
+"""A fake object store: every request gets the one configured response."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class AnsweringStore(HttpServer):
         super().__init__(AsTold)
 
     def aws_error(self, code: str, status: int, **headers: str) -> None:
-        """Answer as S3 does."""
+        """Respond like S3."""
         self.status, self.headers = status, {name.replace("_", "-"): one for name, one in headers.items()}
         self.body = f"<Error><Code>{code}</Code><Message>words of {code}</Message></Error>".encode()

@@ -1,4 +1,4 @@
-"""S3, Glue and S3 Tables by moto, as a process of its own."""
+"""S3, Glue and S3 Tables by moto, as a separate process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY, SECRET, REGION = "aws-key", "aws-secret", "eu-central-1"
 
 
 class Aws:
-    """Listens on a free port from ``with`` on; what it stores ends with it."""
+    """Listens on a free port from ``with`` on; its contents end with it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,12 +44,12 @@ class Aws:
         )
 
     def bucket(self, name: str) -> str:
-        """Make a bucket; its name."""
+        """Create a bucket; returns its name."""
         self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
         return name
 
     def properties(self, endpoint: str | None = None) -> dict[str, str]:
-        """[catalog] properties of a table's storage there; ``endpoint``: of what stands before it."""
+        """[catalog] properties for a table's storage there; ``endpoint``: of a server in front of it."""
         return {
             "s3.endpoint": endpoint or self.url,
             "s3.access-key-id": KEY,
@@ -58,7 +58,7 @@ class Aws:
         }
 
     def glue(self, endpoint: str | None = None) -> dict[str, str]:
-        """[catalog] properties of Glue there, without a warehouse."""
+        """[catalog] properties for its Glue, without a warehouse."""
         return {
             "type": "glue",
             "glue.endpoint": endpoint or self.url,

@@ -1,4 +1,4 @@
-"""A certificate authority of the tests, and what it signs."""
+"""The tests' certificate authority, and the certificates it signs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STORE_PASSWORD = "store-secret"
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with its key, in every spelling that clients take."""
+    """A certificate with its key, in every form that clients accept."""
 
     certificate: Path  # PEM
     key: Path  # PEM, PKCS#8
@@ -48,7 +48,7 @@ class Authority:
         self.path.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
 
     def identity(self, name: str, host: str = "127.0.0.1") -> Identity:
-        """A certificate of ``name`` that is good for a server on ``host`` and for a client."""
+        """A certificate of ``name``, valid for a server on ``host`` and for a client."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = x509.SubjectAlternativeName(

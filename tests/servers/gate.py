@@ -1,4 +1,4 @@
-"""A TCP port before a server, which may lose the answer to a request, or be closed for a while."""
+"""A TCP port in front of a server, which may lose the response to a request, or be closed for a while."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Gate:
         self._threads = [threading.Thread(target=self._accept, name="gate")]
 
     def lose_answer_to(self, marker: bytes) -> None:
-        """Close the connection of the next request that holds ``marker``, once the server answers it."""
+        """Close the connection of the next request that contains ``marker``, once the server responds."""
         self._marker = marker
 
     def close(self) -> None:
-        """Refuse connections and end those that there are, as if the server had ended."""
+        """Refuse connections and close existing ones, as if the server had ended."""
         self._end_all()
         self._threads[0].join()
         # Bound and not listening: connections are refused, and nobody else gets the port.
@@ -37,7 +37,7 @@ class Gate:
         self._listener.bind(("127.0.0.1", self.port))
 
     def open(self) -> None:
-        """Let all in again."""
+        """Accept connections again."""
         self._listener.listen()
         self._ended = False
         self._threads[0] = threading.Thread(target=self._accept, name="gate")

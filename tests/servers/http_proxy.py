@@ -1,7 +1,6 @@
-"""An HTTP server before another: counts requests, refuses some, changes answers.
+"""An HTTP server in front of another: counts requests, rejects some, changes responses.
 
-What the servers of the tests cannot do stands here: signatures of AWS, tokens and keys that expire, Glue's
-lock.
+It adds what the tests' servers lack: AWS signatures, tokens and keys that expire, Glue's lock.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _OF_A_CONNECTION = ("connection", "transfer-encoding", "content-length", "keep-a
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asks; ``path`` with its query."""
+    """A client's request; ``path`` includes its query."""
 
     method: str
     path: str
@@ -36,13 +35,13 @@ class Request:
 
     @property
     def key(self) -> str:
-        """The access key that it is signed with; empty without."""
+        """The access key that signed it; empty without."""
         return self.headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0]
 
 
 @dataclass
 class Answer:
-    """What it is told."""
+    """The response."""
 
     status: int
     body: bytes
@@ -59,8 +58,8 @@ class HttpProxy(HttpServer):
 
     Args:
         target: URL of the server.
-        judge: gives the answer to a request that is not passed on.
-        change: makes another answer of the server's.
+        judge: returns the response to a request that is not passed on.
+        change: replaces the server's response.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class HttpProxy(HttpServer):
 
 
 def signed_for(service: str) -> Callable[[Request], Answer | None]:
-    """A judge that refuses what is not signed for a service of AWS with the key of the tests."""
+    """A judge that rejects requests not signed for an AWS service with the tests' key."""
 
     def judge(request: Request) -> Answer | None:
         authorization = request.headers.get("Authorization", "")
@@ -154,14 +153,14 @@ def signed_for(service: str) -> Callable[[Request], Answer | None]:
 
 
 class GlueLock:
-    """A judge with Glue's lock, which moto lacks: an update names the version that it was made of."""
+    """A judge with Glue's lock, which moto lacks: an update names the version it is based on."""
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
         self._lock = threading.Lock()
 
     def __call__(self, request: Request) -> Answer | None:
-        """Refuse an update of an older version."""
+        """Reject an update of an older version."""
         if request.headers.get("X-Amz-Target") != "AWSGlue.UpdateTable":
             return None
         asked = json.loads(request.body)
@@ -179,18 +178,18 @@ class GlueLock:
 
 
 class Tokens:
-    """A judge that wants a bearer token; those it was shown may be refused from then on."""
+    """A judge that requires a bearer token; tokens already used may be rejected from then on."""
 
     def __init__(self) -> None:
         self._shown: set[str] = set()
         self._over: set[str] = set()
 
     def expire(self) -> None:
-        """Refuse every token that was shown so far."""
+        """Reject every token used so far."""
         self._over |= self._shown
 
     def __call__(self, request: Request) -> Answer | None:
-        """Refuse what has no token, or one that is over."""
+        """Reject requests without a token, or with an expired one."""
         token = request.headers.get("Authorization", "").partition("Bearer ")[2]
         if token and token not in self._over:
             self._shown.add(token)
@@ -200,9 +199,9 @@ class Tokens:
 
 
 class LentKeys:
-    """Keys for S3 that a REST catalog lends with each table; the older ones may be refused.
+    """S3 keys that a REST catalog vends with each table; the older ones may be rejected.
 
-    ``lend`` changes a catalog's answers, ``judge`` stands before the storage.
+    ``lend`` changes a catalog's responses, ``judge`` is for the storage.
     """
 
     def __init__(self, endpoint: Callable[[], str]) -> None:
@@ -210,11 +209,11 @@ class LentKeys:
         self._endpoint = endpoint
 
     def expire(self) -> None:
-        """Refuse what was lent so far; the next load of a table brings other keys."""
+        """Reject keys vended so far; the next load of a table returns other keys."""
         self.number += 1
 
     def lend(self, _: Request, answer: Answer) -> Answer:
-        """Add keys to what tells of a table."""
+        """Add keys to a table's description."""
         try:
             told = json.loads(answer.body)
         except ValueError:
@@ -230,7 +229,7 @@ class LentKeys:
         return Answer(answer.status, json.dumps(told).encode(), answer.headers)
 
     def judge(self, request: Request) -> Answer | None:
-        """Refuse other keys than those lent last."""
+        """Reject keys other than those vended last."""
         if request.key == f"lent-{self.number}":
             return None
         code = "ExpiredToken" if request.key.startswith("lent-") else "AccessDenied"

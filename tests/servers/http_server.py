@@ -1,4 +1,4 @@
-"""What HTTP servers of the tests have in common: a free port of the loopback, from ``with`` to its end."""
+"""The common part of the tests' HTTP servers: a free port of the loopback, from ``with`` to its end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Self
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request after the other, and says nothing of them."""
+    """Handles one request after the other, and logs none."""
 
     def give(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """The whole answer; nothing of the body to HEAD."""
+        """Send the whole response; to HEAD without the body."""
         body = b"" if self.command == "HEAD" else body
         self.send_response(status)
         for name, text in {**(headers or {}), "content-length": str(len(body))}.items():
@@ -21,7 +21,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def body(self) -> bytes:
-        """What was sent; a handler asks for it once."""
+        """The request's body; a handler reads it once."""
         return self.rfile.read(int(self.headers.get("content-length") or 0))
 
     def log_message(self, *_: object) -> None:
@@ -29,9 +29,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class HttpServer:
-    """Listens from ``with`` on; at the end its threads are over.
+    """Listens from ``with`` on; at the end its threads have finished.
 
-    ``keeps_connections``: clients hold theirs open, so that nobody can wait for the threads.
+    ``keeps_connections``: clients keep theirs open, so nobody can wait for the threads.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class HttpServer:
 
 
 class _Quiet(ThreadingHTTPServer):
-    """Says nothing of clients that go away, or fail the handshake."""
+    """Logs nothing about clients that disconnect, or fail the handshake."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing."""

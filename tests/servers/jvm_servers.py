@@ -1,6 +1,6 @@
 """Catalogs that run in a JVM: Iceberg's reference REST server, Nessie, and Hive's metastore.
 
-Their files come from Maven Central by the product's own way to fetch jars, into the same cache.
+Their files come from Maven Central by the product's own download of jars, into the same cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _START_S = 240  # a busy machine needs ten times as long as a quiet one
 
 
 class JvmServer:
-    """Runs in ``folder`` from ``with`` on, on a free port; may be stopped and started again there."""
+    """Runs in ``folder`` from ``with`` on, on a free port; may be stopped and restarted there."""
 
     jars_of: str
 
@@ -42,7 +42,7 @@ class JvmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def options(self) -> list[str]:
-        """What follows the JVM's own options on the command line."""
+        """The command line after the JVM's own options."""
         raise NotImplementedError
 
     def variables(self) -> dict[str, str]:
@@ -73,14 +73,14 @@ class JvmServer:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End it at once; its data stay."""
+        """Kill it; its data stays."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def log(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         return (self.folder / "log.txt").read_text("utf-8", "replace")[-3000:]
 
     def class_path(self, configuration: str) -> str:
@@ -102,9 +102,9 @@ def _listens(port: int) -> bool:
 
 
 class ReferenceRest(JvmServer):
-    """Iceberg's own REST server over a SQLite catalog; tables lie in ``folder``, or on S3 with ``aws``.
+    """Iceberg's own REST server over a SQLite catalog; tables are in ``folder``, or on S3 with ``aws``.
 
-    It listens on all interfaces: of its connector it sets the port alone (``rest.port``).
+    It listens on all interfaces: only its connector's port is configurable (``rest.port``).
     """
 
     jars_of = "rest"
@@ -151,7 +151,7 @@ class ReferenceRest(JvmServer):
 
 
 class Nessie(JvmServer):
-    """Nessie with its tables on S3, in memory: what it knows ends with it."""
+    """Nessie with its tables on S3, in memory: its data ends with it."""
 
     jars_of = "nessie"
 
@@ -166,7 +166,7 @@ class Nessie(JvmServer):
         return f"http://127.0.0.1:{self.port}/iceberg/"
 
     def options(self) -> list[str]:
-        """Its settings, and the jar that is all of it."""
+        """Its settings, and its single jar."""
         properties = self._aws.properties()
         s3 = "nessie.catalog.service.s3.default-options"
         settings = {
@@ -207,7 +207,7 @@ class HiveMetastore(JvmServer):
         return f"file:{self.folder}/warehouse"
 
     def start(self) -> None:
-        """Start it; its schema is made the first time."""
+        """Start it; its schema is created on the first start."""
         if not (self.folder / "hive-site.xml").exists():
             self._prepare()
         super().start()

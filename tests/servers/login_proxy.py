@@ -14,7 +14,7 @@ USER, PASSWORD, TOKEN = "ann", "p@ss:w/%rd", "a-token"
 
 
 class LoginProxy(HttpServer):
-    """Listens from ``with`` on; passes requests of those whom it knows on to ``server`` (host:port)."""
+    """Listens from ``with`` on; passes requests of known clients on to ``server`` (host:port)."""
 
     def __init__(self, server: str, folder: Path, *, asks_certificate: bool = False) -> None:
         self.authority = Authority(folder / "tls", "Registry CA")

@@ -1,4 +1,4 @@
-"""Programs of npm's that the tests run: node, and packages that are fetched once, into the cache."""
+"""npm programs used by the tests: node, and packages that are downloaded once, into the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tabletopic_kernel.local.machine import file_lock
 
 
 def node_tools() -> tuple[Path, Path]:
-    """Node and npm: the system's, else those that came as a wheel."""
+    """Node and npm: the system's, otherwise those from a wheel."""
     found = shutil.which("node"), shutil.which("npm")
     if all(found):
         return Path(str(found[0])), Path(str(found[1]))
@@ -23,9 +23,9 @@ def node_tools() -> tuple[Path, Path]:
 
 
 def script(package: str, path: str) -> list[str]:
-    """The command that runs a script of ``name@version``; fetches the package, without optional ones.
+    """The command that runs a script of ``name@version``; downloads the package, without optional ones.
 
-    No script of a package runs at its installation.
+    No package runs a script during installation.
     """
     node, npm = node_tools()
     folder = cache_dir() / "tests-npm" / package.replace("/", "-")

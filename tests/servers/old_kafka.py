@@ -1,7 +1,7 @@
-"""The oldest broker that is promised to work, Kafka 2.8 with ZooKeeper, and one that knows less than it.
+"""The oldest broker that is promised to work, Kafka 2.8 with ZooKeeper, and one with even fewer features.
 
-``PlainListener`` stands before a broker and hides what Kafka's protocol leaves to a broker to have: other
-brokers speak Kafka's protocol without these.
+``PlainListener`` is a proxy that hides the optional parts of Kafka's protocol: other brokers speak the
+protocol without these.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Pump = Callable[[bytes, socket.socket, socket.socket, set[int]], None]
 
 
 class PlainListener:
-    """Passes a broker's listener on from ``port``, as one of a broker without optional APIs."""
+    """Proxies a broker's listener on ``port``, as a broker without optional APIs."""
 
     def __init__(self, target: int, port: int) -> None:
         self._target = target

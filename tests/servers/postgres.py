@@ -1,4 +1,4 @@
-"""A PostgreSQL server, from the wheel of its programs."""
+"""A PostgreSQL server, from the wheel with its programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNPRIVILEGED = "nobody"
 
 
 class Postgres:
-    """Listens on a free port from ``with`` on, in a folder of its own that ends with it."""
+    """Listens on a free port from ``with`` on, in a temporary folder of its own."""
 
     def __init__(self) -> None:
         self.port = machine.free_port(set())
@@ -32,11 +32,11 @@ class Postgres:
         self._as: dict[str, Any] = {"user": _UNPRIVILEGED} if os.geteuid() == 0 else {}
 
     def uri(self, database: str = "postgres", port: int | None = None) -> str:
-        """For SQLAlchemy; ``port``: of what stands before it."""
+        """The URL for SQLAlchemy; ``port``: of a server in front of it."""
         return f"postgresql+psycopg2://{USER}:{PASSWORD}@127.0.0.1:{port or self.port}/{database}"
 
     def create_database(self, name: str) -> str:
-        """Create a database; its name."""
+        """Create a database; returns its name."""
         connection = psycopg2.connect(self.uri().replace("+psycopg2", ""))
         connection.autocommit = True
         with connection.cursor() as cursor:
@@ -94,7 +94,7 @@ class Postgres:
 
 
 def _for_all() -> Path:
-    """The nearest folder above that of temporary files which every user may enter."""
+    """The nearest parent of the temporary folder that every user may enter."""
     folder = Path(tempfile.gettempdir())
     way = (folder, *folder.parents)
     closed = [at for at, one in enumerate(way) if not one.stat().st_mode & 0o001]
@@ -102,7 +102,7 @@ def _for_all() -> Path:
 
 
 def _copied(programs: Path, folder: Path) -> Path:
-    """The programs in ``folder``, as they lie in the wheel: their libraries are found from there."""
+    """The programs in ``folder``, as in the wheel: they find their libraries from there."""
     package = programs.parent
     for source in (programs, package.with_name(f"{package.name}.libs")):
         target = folder / source.relative_to(package.parent)

@@ -1,4 +1,4 @@
-"""A Kafka broker that lets nobody in: it speaks as much of the protocol as a login by password takes."""
+"""A Kafka broker that rejects everybody: it supports only the part of the protocol for a password login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHY = b"Authentication failed: Invalid username or password"
 
 
 class RefusingKafka:
-    """Listens from ``with`` on. ``logins`` are the times (``time.monotonic``) at which somebody tried."""
+    """Listens from ``with`` on. ``logins`` are the times (``time.monotonic``) of login attempts."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

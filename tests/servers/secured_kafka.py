@@ -1,4 +1,4 @@
-"""A Kafka broker with every kind of secured listener: one server, a port for each kind."""
+"""A Kafka broker with every kind of secured listener: one server, one port per kind."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 
 
 class SecuredKafka:
-    """A broker in ``folder`` from ``with`` on; ``clients`` has the properties of each way to log in."""
+    """A broker in ``folder`` from ``with`` on; ``clients`` has the properties for each login method."""
 
     def __init__(self, folder: Path, tokens: TokenServer) -> None:
         self.folder = folder
@@ -100,7 +100,7 @@ class SecuredKafka:
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self, listener: str) -> str:
-        """Where a listener is: PLAINTEXT, TLS, MTLS, LOGIN (over TLS) or UNSIGNED."""
+        """A listener's address: PLAINTEXT, TLS, MTLS, LOGIN (over TLS) or UNSIGNED."""
         return f"127.0.0.1:{self._ports[listener]}"
 
     @property
@@ -116,7 +116,7 @@ class SecuredKafka:
         admin.create_topics([NewTopic(topic, partitions, 1, config=dict(properties or {}))])[topic].result()
 
     def allow(self, operation: AclOperation, *, topic: str | None = None, group: str | None = None) -> None:
-        """Let PLAIN_USER do something."""
+        """Grant PLAIN_USER a permission."""
         kind = ResourceType.TOPIC if topic else ResourceType.GROUP
         what = (kind, topic or group, ResourcePatternType.LITERAL)
         rule = AclBinding(*what, f"User:{PLAIN_USER}", "*", operation, AclPermissionType.ALLOW)
@@ -124,7 +124,7 @@ class SecuredKafka:
         admin.create_acls([rule])[rule].result()
 
     def clients(self) -> dict[str, dict[str, str]]:
-        """[kafka] properties by the name of what they log in with."""
+        """[kafka] properties by login method."""
         ca = {"ssl.ca.location": str(self.authority.path)}
         mtls = {"bootstrap.servers": self.address("MTLS"), "security.protocol": "SSL"}
         certificate, key = self.client.pem
@@ -197,7 +197,7 @@ class SecuredKafka:
         self.stop()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it responds."""
         with (self.folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", "server.properties"),
@@ -213,7 +213,7 @@ class SecuredKafka:
                 assert time.monotonic() < deadline, (self.folder / "log.txt").read_text()[-3000:]
 
     def stop(self) -> None:
-        """End it at once; its data stay."""
+        """Kill it; its data stays."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -28,7 +28,7 @@ _PYTHON = "tabletopic_kernel.pipeline.worker.daemon"
 
 
 def own_disk(*folders: Path) -> list[str]:
-    """What a command stands behind to have other, empty disks at ``folders`` than all other programs."""
+    """A command prefix that gives a program separate, empty disks at ``folders``."""
     mounts = " && ".join(f'mount -t tmpfs none "{folder}"' for folder in folders)
     script = f'{mounts} && exec "$@"'
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
@@ -42,7 +42,7 @@ def has_own_disks(folder: Path) -> bool:
 
 
 class SparkCluster:
-    """A master from ``with`` on; whatever it and its workers started ends with it."""
+    """A master from ``with`` on; everything that it and its workers started ends with it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,7 +53,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """What [spark] master names."""
+        """The URL for [spark] master."""
         return f"spark://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -77,8 +77,8 @@ class SparkCluster:
 
         Args:
             name: of its folder.
-            before: what its command stands behind.
-            python_path: what its executors' Python finds first; what this one does, if it is not told.
+            before: prefix of its command.
+            python_path: path of its executors' Python; by default this process's.
         """
         work = self._folder / name
         memory = ("--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url)
@@ -115,15 +115,15 @@ class SparkCluster:
         return [one for one in _below(worker) if _EXECUTOR in _words(one)]
 
     def pythons(self, worker: psutil.Popen) -> list[str]:
-        """The programs that a worker's tasks of Python run in."""
+        """The interpreters that run a worker's Python tasks."""
         return [_words(one).split()[0] for one in _below(worker) if _PYTHON in _words(one)]
 
     def runs_python(self, worker: psutil.Popen) -> bool:
-        """Whether a task of Python has run at a worker: its executor has the daemon."""
+        """Whether a Python task has run at a worker: its executor has the daemon."""
         return bool(self.pythons(worker))
 
     def kill(self, process: psutil.Process) -> None:
-        """Kill a process of the cluster, and all below it."""
+        """Kill a process of the cluster, and its descendants."""
         for one in [*_below(process), process]:
             send(one, signal.SIGKILL)
         if process in self._started:

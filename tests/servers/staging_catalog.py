@@ -1,4 +1,4 @@
-"""As much of Iceberg's REST interface as staging a table takes, with keys that come with it."""
+"""The part of Iceberg's REST interface that staging a table needs, with keys vended along with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.http_server import Handler, HttpServer
 
 
 class StagingCatalog(HttpServer):
-    """Listens from ``with`` on; ``made`` are tables that were made and not staged."""
+    """Listens from ``with`` on; ``made`` are tables that were created instead of staged."""
 
     def __init__(self, location: str, *, stages: bool = True) -> None:
         self.made: list[str] = []

@@ -1,4 +1,4 @@
-"""Google's and Azure's object storage by emulators, each as a process of its own."""
+"""Google's and Azure's object storage by emulators, each as a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AZURITE = "azurite@3.37.0"
 
 
 class _Store:
-    """Listens on a free port from ``with`` on; what it stores ends with it."""
+    """Listens on a free port from ``with`` on; its contents end with it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ class _Store:
         raise NotImplementedError
 
     def bucket(self, name: str) -> str:
-        """Make a bucket; its name."""
+        """Create a bucket; returns its name."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -54,7 +54,7 @@ class _Store:
         self.stop()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it responds."""
         log = self._folder / "store.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -71,7 +71,7 @@ class _Store:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End it at once."""
+        """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -79,7 +79,7 @@ class _Store:
 
 
 class Gcs(_Store):
-    """fake-gcs-server, from its wheel; it asks for no login."""
+    """fake-gcs-server, from its wheel; it requires no login."""
 
     def command(self) -> list[str]:
         """In memory, by HTTP."""
@@ -111,7 +111,7 @@ class Azure(_Store):
     """Azurite, from npm; it checks the account's key."""
 
     def command(self) -> list[str]:
-        """Blobs alone; telemetry stays here."""
+        """Only blobs; no telemetry is sent."""
         place = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self._folder)]
         # It may forget to answer a request without a body; that is sent again when the connection ends.
         quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--blobKeepAliveTimeout", "1"]

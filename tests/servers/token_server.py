@@ -1,4 +1,4 @@
-"""An OAuth 2 token server: client credentials for signed tokens that live as long as a test wants."""
+"""An OAuth 2 token server: client credentials for signed tokens with a lifetime set by the test."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CLIENT, SECRET, AUDIENCE = "tabletopic", "oidc-secret", "kafka"
 
 
 class TokenServer(HttpServer):
-    """Listens on a free port from ``with`` on; counts the tokens it gave.
+    """Listens on a free port from ``with`` on; counts the tokens it issued.
 
-    ``/token`` gives tokens, ``/jwks`` the key that brokers check them with.
+    ``/token`` issues tokens, ``/jwks`` has the key with which brokers verify them.
     """
 
     def __init__(self, lifetime_s: int = 300) -> None:

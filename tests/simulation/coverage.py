@@ -1,4 +1,4 @@
-"""What the histories have touched: every named step of the protocol, by every actor and every fault."""
+"""What the histories covered: every named step of the protocol, by every actor and every fault."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Coverage:
         return made
 
     def missing(self) -> list[str]:
-        """Pairs that no history has touched: an owner at a step, a kind of fault at a call or a step."""
+        """Pairs that no history covered: an owner at a step, a kind of fault at a call or a step."""
         untouched = [f"{who} at {step}" for who in ("A", "B") for step in Step if not self.steps[who, step]]
         untouched += [
             f"{call}: {kind}"
@@ -61,7 +61,7 @@ class Coverage:
 
 @contextmanager
 def noting_steps(world: World) -> Iterator[None]:
-    """Note each step that a process reaches, and let faults strike there as at calls to the outside."""
+    """Record each step that a process reaches, and let faults strike there as at calls to the outside."""
 
     def reached(step: Step) -> None:
         if world.acting is not None:

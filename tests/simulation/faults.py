@@ -1,8 +1,8 @@
 """What may go wrong at a call to the outside, as data, and the one place where it does.
 
-A fault is armed for a process and a kind of call, and strikes when that process makes such a call: so a
-schedule reads as "the next commit of A: answer lost". Everything that the product asks of a catalog, the
-storage, the broker, the registry or Spark goes through ``Outside.call``.
+A fault is armed for a process and a kind of call, and strikes when that process makes such a call, so a
+schedule reads as "the next commit of A: answer lost". All of the product's requests to a catalog, the
+storage, the broker, the registry or Spark go through ``Outside.call``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Fault:
 
 
 def fits(call: str, kind: str) -> bool:
-    """Whether the kind means anything at this call, or step."""
+    """Whether the kind applies to this call, or step."""
     if call not in CALLS:
         return kind in STEP_KINDS
     return kind not in _ONLY_COMMITS or is_commit(call)
@@ -95,7 +95,7 @@ def is_commit(call: str) -> bool:
 
 
 def error_of(call: str, flavour: int) -> Exception:
-    """What the product sees when a system does not answer; ``flavour`` chooses among a system's errors."""
+    """The product's error when a system does not respond; ``flavour`` chooses among a system's errors."""
     system = call.split(maxsplit=1)[0]
     if system == "catalog":
         kinds: list[Exception] = [
@@ -117,7 +117,7 @@ def error_of(call: str, flavour: int) -> Exception:
 
 @dataclass(eq=False)
 class _Late:
-    """A request that somebody gave up: arrives after so many ``moves``."""
+    """An abandoned request: arrives after this many ``moves``."""
 
     moves: int
     sender: str
@@ -149,13 +149,13 @@ class Outside:
         return self._strike(fault, act)
 
     def tick(self) -> None:
-        """A move is made: what is late comes nearer."""
+        """Count a move: late requests come nearer."""
         for late in self.later:
             late.moves -= 1
         self.deliver(only_due=True)
 
     def deliver(self, *, only_due: bool = False) -> None:
-        """Requests that were late arrive now; nobody waits for their answers any more."""
+        """Let late requests arrive now; nobody waits for their responses any more."""
         waiting = [late for late in self.later if late.moves <= 0 or not only_due]
         self.later = [late for late in self.later if late not in waiting]
         for late in waiting:

@@ -1,6 +1,6 @@
-"""Other people's writers: what anybody may do to a table with PyIceberg or Spark, and no fault strikes them.
+"""Other programs' writers: what anybody may do to a table with PyIceberg or Spark; no fault strikes them.
 
-Each takes the world and dice; where the table does not allow it just now, it does nothing.
+Each takes the world and dice; if the table does not allow it at that time, it does nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Move = Callable[["World", random.Random, Table], None]
 
 
 def append(world: World, dice: random.Random, table: Table) -> None:
-    """Rows that come from no topic."""
+    """Append rows that come from no topic."""
     names = table.schema().as_arrow()
     rows = {field.name: pa.nulls(3, field.type) for field in names if field.name != "a"}
     rows["a"] = pa.array([-1, -2, -3], pa.int64())
@@ -50,12 +50,12 @@ def append(world: World, dice: random.Random, table: Table) -> None:
 
 
 def expire(world: World, dice: random.Random, table: Table) -> None:
-    """All snapshots that no ref holds, as PyIceberg does it: no file goes."""
+    """Expire all snapshots that no ref holds, like PyIceberg: no file is deleted."""
     table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(world.now_ms / 1000, UTC)).commit()
 
 
 def expire_and_clean(world: World, dice: random.Random, table: Table) -> None:
-    """The same as Spark does it: files that only expired snapshots reached go."""
+    """The same like Spark: files that only expired snapshots reached are deleted."""
     before = world.reader.tables.reached(table)
     expire(world, dice, table)
     fresh = world.lake.load(table.name())
@@ -65,7 +65,7 @@ def expire_and_clean(world: World, dice: random.Random, table: Table) -> None:
 
 
 def rewrite(world: World, dice: random.Random, table: Table) -> None:
-    """Compaction: some files become one, which is spelt as the other engine spells."""
+    """Compact: merge some files into one, named in the other engine's spelling."""
     tasks = list(table.scan().plan_files())
     chosen = [task.file for task in dice.sample(tasks, min(len(tasks), dice.randint(2, 4)))]
     if len(chosen) < 2 or any(file.spec_id != table.metadata.default_spec_id for file in chosen):
@@ -102,12 +102,12 @@ def _written(world: World, dice: random.Random, table: Table, rows: pa.Table, li
 
 
 def delete_rows(world: World, dice: random.Random, table: Table) -> None:
-    """Somebody deletes some rows, and that is his right."""
+    """Delete some rows, which any user may do."""
     table.delete(f"a < {dice.randint(0, 12)}")
 
 
 def delete_positions(world: World, dice: random.Random, table: Table) -> None:
-    """Somebody deletes some rows of a file or two by their positions, as Spark does."""
+    """Delete some rows of a file or two by position, like Spark."""
     files = [task.file for task in table.scan().plan_files()]
     if not files or any(file.spec_id != table.metadata.default_spec_id for file in files):
         return
@@ -122,7 +122,7 @@ def delete_positions(world: World, dice: random.Random, table: Table) -> None:
 
 
 def rollback(world: World, dice: random.Random, table: Table) -> None:
-    """To one of the newest snapshots that are ancestors of the head."""
+    """Roll back to one of the newest snapshots that are ancestors of the head."""
     head = table.current_snapshot()
     ancestors = []
     while head is not None and head.parent_snapshot_id is not None:
@@ -133,20 +133,20 @@ def rollback(world: World, dice: random.Random, table: Table) -> None:
 
 
 def tag(world: World, dice: random.Random, table: Table) -> None:
-    """A tag of somebody's own keeps an old snapshot."""
+    """Keep an old snapshot with a tag of another program."""
     chosen = dice.choice(table.metadata.snapshots)
     table.manage_snapshots().create_tag(chosen.snapshot_id, f"kept-{dice.randint(1, 3)}").commit()
 
 
 def untag(world: World, dice: random.Random, table: Table) -> None:
-    """One of those tags goes."""
+    """Delete one of those tags."""
     names = sorted(name for name in table.metadata.refs if name.startswith("kept-"))
     if names:
         table.manage_snapshots().remove_tag(dice.choice(names)).commit()
 
 
 def branch(world: World, dice: random.Random, table: Table) -> None:
-    """A branch with rows of its own, beside the table's."""
+    """Create a branch with rows of its own, beside the table's."""
     name = f"audit_{dice.randint(1, 2)}"
     if name not in table.metadata.refs:
         head = table.current_snapshot()
@@ -159,16 +159,16 @@ def branch(world: World, dice: random.Random, table: Table) -> None:
 
 
 def unbranch(world: World, dice: random.Random, table: Table) -> None:
-    """One of those branches goes."""
+    """Delete one of those branches."""
     names = sorted(name for name in table.metadata.refs if name.startswith("audit_"))
     if names:
         table.manage_snapshots().remove_branch(dice.choice(names)).commit()
 
 
 def change_schema(world: World, dice: random.Random, table: Table) -> None:
-    """A column of somebody's own comes, gets another name, or goes, also one by which rows are sorted.
+    """Add, rename or drop a column of another program's, even one by which rows are sorted.
 
-    Or the table gets another order of its rows.
+    Or change the order of the table's rows.
     """
     names = [name for name in ("a", "note", "remark") if name in table.schema().column_names]
     if dice.random() < 0.5:
@@ -185,12 +185,12 @@ def change_schema(world: World, dice: random.Random, table: Table) -> None:
 
 
 def _unchecked() -> AbstractContextManager[Any]:
-    """Let a column of the sort order be dropped, which Iceberg's libraries for Java and Python refuse."""
+    """Drop a column of the sort order, which Iceberg's Java and Python libraries refuse to do."""
     return mock.patch.object(SortOrder, "check_compatible", return_value=None)
 
 
 def _change_order(dice: random.Random, table: Table, names: list[str]) -> None:
-    """As Spark's ``WRITE ORDERED BY``; PyIceberg cannot go back to an order that the table had."""
+    """Like Spark's ``WRITE ORDERED BY``; PyIceberg cannot return to a former order."""
     fields = [
         SortField(
             table.schema().find_field(name).field_id,
@@ -214,7 +214,7 @@ def _change_order(dice: random.Random, table: Table, names: list[str]) -> None:
 
 
 def come_and_go(world: World, dice: random.Random, table: Table) -> None:
-    """Something is changed and changed back: it is as it was, and ids are taken."""
+    """Change something and change it back: it is as before, and ids are used up."""
     what, name = dice.choice(["a column", "a name", "partitions"]), f"tried_{len(table.specs())}"
     for back in (False, True):
         table = world.lake.catalog.load_table(table.name())
@@ -235,7 +235,7 @@ def come_and_go(world: World, dice: random.Random, table: Table) -> None:
 
 
 def change_partitions(world: World, dice: random.Random, table: Table) -> None:
-    """The table is partitioned, or no longer."""
+    """Partition the table, or remove its partitions."""
     with table.update_spec() as update:
         if table.spec().is_unpartitioned():
             transform = dice.choice([BucketTransform(4), IdentityTransform()])
@@ -245,7 +245,7 @@ def change_partitions(world: World, dice: random.Random, table: Table) -> None:
 
 
 def respell(world: World, dice: random.Random, table: Table) -> None:
-    """The catalog tells the same location in another spelling from now on, as Hive's does."""
+    """From now on the catalog returns the same location in another spelling, like Hive's."""
     spelt = respelt(table.location(), dice.choice(world.lake.spellings))
     world.lake.catalog.commit_table(table, (), (SetLocationUpdate(location=spelt),))
 
@@ -261,14 +261,14 @@ def share_folder(world: World, dice: random.Random, table: Table) -> None:
 
 
 def drop(world: World, dice: random.Random, table: Table) -> None:
-    """The table is gone from the catalog; its files stay."""
+    """Drop the table from the catalog; its files stay."""
     world.left_behind |= world.lake.store.files.keys()
     world.lake.catalog.drop_table(table.name())
     world.table_is_foreign = False
 
 
 def replace_table(world: World, dice: random.Random, table: Table) -> None:
-    """Dropped and made again by hand, with or without the topic's mark."""
+    """Drop and re-create it by hand, with or without the topic's mark."""
     marked = dice.random() < 0.6
     schema = table.schema()
     world.left_behind |= world.lake.store.files.keys()
@@ -314,7 +314,7 @@ STOPS = ("roll back", "drop", "replace", "delete rows")
 
 
 def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random) -> bool:
-    """Do one of them, if the table is there and has something to do it to; whether it was done."""
+    """Do one of them, if the table exists and allows it; returns whether it was done."""
     moves = OF_MAIN if identifier == MAIN else OF_LETTERS
     table = world.lake.load(identifier)
     if table is None or (table.current_snapshot() is None and name not in ("drop", "replace")):

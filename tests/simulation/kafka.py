@@ -1,7 +1,7 @@
 """The topic, its broker and its registry, as models: what there is to read, and who says so.
 
-The topic is the record of truth: each record's kind says what must become of it, and each good one carries
-a value that no other has.
+The topic is the record of truth: each record's kind determines what must become of it, and each good one has
+a unique value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNKNOWN, BAD, HOLE = "unknown", "bad", "hole"
 
 @dataclass(frozen=True)
 class Record:
-    """One offset of the topic. ``value`` is what a row must hold; a hole has an offset and no record."""
+    """One offset of the topic. ``value`` is the expected row; a hole has an offset and no record."""
 
     kind: str
     value: int
@@ -45,7 +45,7 @@ class Record:
 
     @property
     def must_be_row(self) -> bool:
-        """Whether it can become nothing else."""
+        """Whether it can only become a row."""
         return self.kind in GOOD
 
     @property
@@ -122,7 +122,7 @@ Call = Callable[[str, Callable[[], Any]], Any]
 
 @dataclass
 class ModelBroker:
-    """What coordinators ask of ``adapters.kafka.Broker``."""
+    """The interface of ``adapters.kafka.Broker`` that coordinators use."""
 
     topic: Topic
     call: Call
@@ -143,7 +143,7 @@ class ModelBroker:
 
 @dataclass
 class ModelRegistry:
-    """What coordinators ask of ``adapters.registry.Registry``."""
+    """The interface of ``adapters.registry.Registry`` that coordinators use."""
 
     call: Call
     known: set[int] = field(default_factory=lambda: {1, 2, 3})
@@ -172,7 +172,7 @@ class ModelRegistry:
 
 @dataclass
 class ModelControl:
-    """The control topic: nothing correct depends on it; the newest news are kept for who reads a schedule."""
+    """The control topic: nothing correct depends on it; it keeps the newest events for people."""
 
     written: list[Any] = field(default_factory=list)
 

@@ -1,7 +1,7 @@
-"""The catalog: in memory as a REST catalog's server has it, or PyIceberg's own on SQLite; below, the storage.
+"""The catalog: in memory like a REST catalog's server, or PyIceberg's own on SQLite; below, the storage.
 
-``GuardedCatalog`` is what a process sees of it: each call goes through ``Outside.call``. Foreign writers and
-the reader use the catalog itself.
+``GuardedCatalog`` is a process's view of it: each call goes through ``Outside.call``. Foreign writers and the
+reader use the catalog itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIND = (
 
 
 class _OnSqlite(SqlCatalog):
-    """Counts its changes in ``version``, and finds a table by SQL that is not made anew each time."""
+    """Counts its changes in ``version``, and does not rebuild the SQL for a table each time."""
 
     version = 0
 
@@ -76,10 +76,10 @@ class _OnSqlite(SqlCatalog):
 
 
 class _InMemory(NoopCatalog):
-    """What a REST catalog's server does with a request: requirements, updates, and the answer, all at once.
+    """A REST catalog's server: requirements, updates, and the response, all at once.
 
-    No metadata file is written: nobody here reads one. ``version`` counts its changes. ``lenient``: a request
-    is taken for its requirements alone, as a server may, however old its snapshot's sequence number is.
+    No metadata file is written, as nobody here reads one. ``version`` counts its changes. ``lenient``: only a
+    request's requirements are checked, as a server may do, however old its snapshot's sequence number is.
     """
 
     version = 0
@@ -204,7 +204,7 @@ class Lake:
 
 
 class GuardedCatalog:
-    """A process's catalog: what it asks may fail, be slow, or be done twice."""
+    """A process's catalog: its requests may fail, be slow, or be executed twice."""
 
     def __init__(self, real: Catalog, call: Call) -> None:
         self._real, self._call = real, call

@@ -1,7 +1,7 @@
-"""The product broken on purpose, one rule at a time: what the simulation must notice, or it proves nothing.
+"""The product broken on purpose, one rule at a time: the simulation must notice, or it proves nothing.
 
-``MUTANTS`` names each, with patches that make it; ``SCENES`` has schedules for some. The
-sweep's are faults that it once had.
+``MUTANTS`` names each, with its patches; ``SCENES`` has schedules for some. The sweep's are faults that it
+once had.
 """
 
 from __future__ import annotations

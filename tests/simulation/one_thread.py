@@ -1,7 +1,7 @@
-"""PyIceberg and the product's pools in one thread, without chance, and without needless work.
+"""PyIceberg and the product's pools in one thread, without randomness or needless work.
 
-A history makes thousands of files of a few records each, so most of its time would go into what depends on
-nothing but its arguments: schemas of manifests, readers and writers of Avro, metadata that was parsed before.
+A history makes thousands of files of a few records each, so most of its time would be spent on what depends
+only on its arguments: schemas of manifests, readers and writers of Avro, metadata already parsed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tabletopic_kernel.table.schemas import fitting, keeper
 
 
 class _AtOnce(Executor):
-    """Runs what it is given in this thread: PyIceberg reads manifests in a pool."""
+    """Runs its tasks in this thread: PyIceberg reads manifests in a pool."""
 
     def __init__(self, *_: Any) -> None:
         """Of no size."""
@@ -69,7 +69,7 @@ class _Parsed:
 
 
 def _remembering(make: Callable[..., Any]) -> Callable[..., Any]:
-    """What is made of a schema, once for each: PyIceberg makes it anew for each file."""
+    """Objects derived from a schema, once each: PyIceberg rebuilds them for each file."""
     made: dict[Any, Any] = {}
 
     def remembered(*args: Any, **more: Any) -> Any:
@@ -112,7 +112,7 @@ _as_struct = Schema.as_struct
 
 
 def _same_struct(self: Schema) -> StructType:
-    """As ``Schema.as_struct``, once for each schema: PyIceberg makes it anew for each look at a schema."""
+    """Like ``Schema.as_struct``, once per schema: PyIceberg rebuilds it at each use."""
     fields, struct = self.__dict__.get("_simulation_struct", (None, None))
     if fields is not self.fields:
         struct = _as_struct(self)
@@ -182,9 +182,9 @@ _REMEMBERED = [
 def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
     """Patch them for one history.
 
-    Metadata is copied deeply for each step of a transaction, 19 times a commit. Nobody changes it in place,
-    so a shallow copy does: three quarters of a commit's time are saved. PyIceberg knows manifests by their
-    path, and we metadata; histories of one seed have the same paths, and others behind them.
+    Metadata is copied deeply for each step of a transaction, 19 times per commit. Nobody changes it in place,
+    so a shallow copy is enough: it saves three quarters of a commit's time. PyIceberg identifies manifests by
+    path, and we identify metadata by path; histories of one seed have the same paths with other contents.
     """
     dice = random.Random(seed)
 

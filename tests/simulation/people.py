@@ -1,4 +1,4 @@
-"""What people and circumstances do: orders to the topic, records, retention, the group of hosts, outages."""
+"""Actions of people and circumstances: orders to the topic, records, retention, the hosts' group, outages."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ def learn(world: World, dice: random.Random) -> None:
 
 
 def rebalance(world: World, dice: random.Random) -> None:
-    """The group gives the topic to a host, which learns it, as the other one, when it polls."""
+    """The group assigns the topic to a host, which learns it when it polls, as does the other."""
     world.holder = dice.choice(["A", "B"])
 
 
 def outage(world: World, dice: random.Random) -> None:
-    """A system answers nobody for a while."""
+    """A system does not respond for a while."""
     world.outside.down[dice.choice(OUTAGES)] = world.now_ms + dice.randint(1_000, 40_000)
 
 
 def arrive(world: World, dice: random.Random) -> None:
-    """Requests that were given up for lost arrive."""
+    """Requests considered lost arrive."""
     world.outside.deliver()
 
 
 def lose_a_file(world: World, dice: random.Random) -> None:
-    """A staged file is not where its task wrote it, or not whole: executors that do not share the storage.
+    """A staged file is not where its task wrote it, or truncated: executors that do not share the storage.
 
-    Not one that an owner has looked at and is about to commit: nothing can help against that.
+    Not one that an owner has checked and is about to commit: nothing can help against that.
     """
     if world.outside.later or any(process.busy for process in world.processes.values()):
         return

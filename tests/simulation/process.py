@@ -1,4 +1,4 @@
-"""A host as a process that can be killed, be slow, or come back late; its coordinators are the real ones."""
+"""A host as a process that can be killed, be slow, or return late; its coordinators are the real ones."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ class Process:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing that it began, or will do when its time comes, is left: sweeps, ends of workers."""
+        """Whether nothing that it began, or will do later, is left: sweeps, ends of workers."""
         return not self.tasks and all(one._schedule._sweep_at_ms is None for one in self.coordinators)
 
     def act(self, what: Callable[[], None]) -> None:
-        """Let the product's code run as this process; a death in the middle ends it."""
+        """Run the product's code as this process; a death in the middle ends it."""
         if not self.alive or self.busy:
             return
         before, self.world.acting, self.busy = self.world.acting, self, True
@@ -115,14 +115,14 @@ class Process:
             self.world.acting, self.busy = before, False
 
     def die(self) -> None:
-        """kill -9: nothing of it goes on, and nothing is tidied."""
+        """kill -9: nothing continues, and nothing is cleaned up."""
         self.alive = False
         self.workers, self.tasks, self.running, self._closing = [], [], None, []
 
     # -- what a host does
 
     def poll(self) -> None:
-        """Ask the group who holds the topic, and the settings topic what is wished; as ``Host._loop``."""
+        """Ask the group who has the topic, and read the desired state; as ``Host._loop``."""
         self._bury()
         self.holds = self.world.holder == self.role
         wish = self.world.wish if self.holds else None
@@ -179,14 +179,14 @@ class Process:
             dice.choice(self.workers).turn(dice)
 
     def task(self, dice: random.Random) -> None:
-        """A thread that was started earlier does its work: a sweep, or the end of a worker."""
+        """A thread started earlier does its work: a sweep, or the end of a worker."""
         if self.tasks:
             name, work = self.tasks.pop(dice.randrange(len(self.tasks)))
             self.world.task(name, work)
 
 
 def has_work(coordinator: Coordinator) -> bool:
-    """Whether a step would do anything: the thread in the real host looks each second."""
+    """Whether a step would do anything: in the real host the thread checks every second."""
     by_time = coordinator._due() is not None or coordinator._can_replay() or coordinator._can_sweep()
     by_time |= coordinator._can_compact()
     by_time |= coordinator._can_expire()
@@ -194,7 +194,7 @@ def has_work(coordinator: Coordinator) -> bool:
 
 
 def step(coordinator: Coordinator, world: World) -> None:
-    """One step; what would end the coordinator's thread in the real host is a fault found."""
+    """One step; an error that would end the real host's coordinator thread is a finding."""
     if coordinator.has_died:
         return
     try:

@@ -1,8 +1,8 @@
-"""Looks at the tables after every step and says what promise is broken; knows nothing of the product's code.
+"""Checks the tables after every step and reports broken promises; independent of the product's code.
 
-It takes what ``tables`` reads from files, the ledger as docs/reference/ledger.md has it, and compares it
-with the model's own record of the topic. What a foreign writer has broken by right
-(rows deleted, a rollback) is excused as it is just after his act; the product may not make it worse.
+It uses what ``tables`` reads from files, the ledger as in docs/reference/ledger.md, and compares it with the
+model's own record of the topic. What a foreign writer may break (rows deleted, a rollback) is excused as it
+is just after that act; the product may not make it worse.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reader:
     # -- after every step
 
     def look(self, *, foreign: bool = False) -> None:
-        """Check everything; ``foreign``: the last act was a foreign writer's, who may break rows by right."""
+        """Check everything; ``foreign``: the last act was a foreign writer's, who may remove rows."""
         self._staged_are_there()
         tables = [table for one in (MAIN, LETTERS, NEIGHBOUR) if (table := self.world.lake.look(one))]
         for table in tables:
@@ -83,7 +83,7 @@ class Reader:
         self.excused &= wrong
 
     def stopped(self, process: Process | None) -> None:
-        """A process had its turn: no topic stops for a person unless somebody gave it a reason."""
+        """After a process's turn: no topic stops for the user without a reason."""
         for one in process.coordinators if process and not self.world.may_stop else ():
             if one.state is State.FAILED:
                 raise BrokenError("I9 a topic stops for nothing", str(one.progress().error))
@@ -99,7 +99,7 @@ class Reader:
             self.world.strays.add(name)
 
     def committed(self, before: Table | None, after: Table, who: str | None) -> None:
-        """The product made this commit of ``before``: the owner's rights, and the way of its ledger."""
+        """The product committed on ``before``: check the owner's rights, and the ledger's progress."""
         head = after.current_snapshot()
         if before is not None and before.metadata.table_uuid == after.metadata.table_uuid:
             self._expired(before, after, who)
@@ -149,7 +149,7 @@ class Reader:
         return self.tables.ledger(table)
 
     def _expired(self, before: Table, after: Table, who: str | None) -> None:
-        """The product took snapshots out of a table: none young or named, none that the protocol reads."""
+        """The product expired snapshots of a table: none young or named, none that the protocol reads."""
         refs = {name: ref.snapshot_id for name, ref in before.metadata.refs.items()}
         if lost := refs.keys() - after.metadata.refs.keys():
             raise BrokenError("I10 a branch or tag goes with a snapshot", f"{min(lost)}, by {who}")
@@ -166,20 +166,20 @@ class Reader:
             raise BrokenError("I5 the snapshot of the highest epoch expires", f"by {who}")
 
     def _newest_claim(self, uuid: str) -> int:
-        """The highest epoch that the table ever had: a rollback takes its ledger away, not the claim."""
+        """The highest epoch that the table ever had: a rollback removes its ledger, not the claim."""
         return max((epoch for one, epoch in self.claimed if one == uuid), default=0)
 
     # -- at the end
 
     def is_complete(self) -> bool:
-        """Whether the table has read all that the topic has."""
+        """Whether the table has read everything in the topic."""
         main = self.world.lake.look(MAIN)
         ledger = self.tables.ledger(main) if main else None
         end = self.world.topic.end()
         return ledger is not None and all(ledger.offsets.get(p, 0) == offset for p, offset in end.items())
 
     def at_the_end(self, last: Process, there: set[str]) -> None:
-        """A healthy host had all the time it wanted. ``there``: the files that lay there before it began."""
+        """A healthy host had all the time it needed. ``there``: the files that existed before it began."""
         main = self.world.lake.look(MAIN)
         ledger = self.tables.ledger(main) if main else None
         state = last.running.state if last.running else None
@@ -205,7 +205,7 @@ class Reader:
             raise BrokenError("I10 orphans are left", f"{len(left)}, the first {left[0]}")
 
     def replayed(self) -> None:
-        """All letters were tried again, and the registry knew every schema."""
+        """All letters were replayed, and the registry knew every schema."""
         main, dead_letters = self.world.lake.look(MAIN), self.world.lake.look(LETTERS)
         ledger = self.tables.ledger(main) if main else None
         if ledger is None or dead_letters is None:
@@ -218,7 +218,7 @@ class Reader:
     def _orphans(self, there: set[str]) -> list[str]:
         """Data files of finished epochs, below the tables' data folders, that no snapshot ever named.
 
-        Not among them: what a process staged that had lost the topic, for that may come after the sweep.
+        Without files staged by a process that had lost the topic, as those may appear after the sweep.
         """
         folders: dict[str, int] = {}
         for one in (MAIN, LETTERS):
@@ -235,7 +235,7 @@ class Reader:
         )  # fmt: skip
 
     def _must_stop(self, ledger: LedgerRead | None) -> str | None:
-        """What only a person can decide on, if there is such a thing."""
+        """A problem that only the user can decide, if there is one."""
         topic, dead_letters = self.world.topic, self.world.lake.look(LETTERS)
         if (
             (ledger is None or ledger.topic_id == topic.id)
@@ -331,7 +331,7 @@ class Reader:
         return wrong
 
     def _missing(self, main: Table, ledger: LedgerRead, found: set[Place]) -> set[tuple[str, Place]]:
-        """Records below the ledger that are nowhere, but for those that it counts as lost."""
+        """Records below the ledger that are nowhere, except those that it counts as lost."""
         begins = self.begins.get(str(main.metadata.table_uuid), {})
         topic = self.world.topic
         wrong: set[tuple[str, Place]] = set()
@@ -360,7 +360,7 @@ class Reader:
             raise BrokenError("I1 a value is not its record's", str(error)) from error
 
     def _letters(self, dead_letters: Table, ledger: LedgerRead) -> Counter[Place]:
-        """Letters below the ledger, but for those whose replay is in the table: these are as good as gone."""
+        """Letters below the ledger, except those whose replay is in the table: they are as good as gone."""
         head = dead_letters.current_snapshot()
         total: Counter[Place] = Counter()
         for name, _ in self.tables.data(head) if head else ():

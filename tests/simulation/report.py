@@ -1,4 +1,4 @@
-"""What many histories amount to, as text for a terminal and as a page of the docs."""
+"""The summary of many histories, as text for a terminal and as a page of the docs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _goal(total: Total) -> list[str]:
 
 
 def _touched(coverage: Coverage) -> list[str]:
-    """Which step each owner reached how often, and which fault struck where."""
+    """How often each owner reached each step, and how often each fault struck where."""
     return [
         "## Steps of the protocol, by owner",
         "A and B are the two hosts, C the healthy one that brings each history to an end: it meets no "

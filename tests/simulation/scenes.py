@@ -1,4 +1,4 @@
-"""Short schedules that lead to one point: what chance meets too rarely to prove anything by."""
+"""Short schedules that lead to one point which chance reaches too rarely to prove anything."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def produce(seed: int = 0, times: int = 3) -> list[Move]:
 
 
 def fault(host: str, call: str, kind: str, others: int = 0) -> Move:
-    """The host's next such call goes wrong."""
+    """The host's next call of this kind fails."""
     return Move(host, "fault", call=call, kind=kind, others=others)
 
 
 def begin(seed: int = 0) -> list[Move]:
-    """A has the topic, its table has rows, and B waits."""
+    """A owns the topic, its table has rows, and B waits."""
     return [Move("A", "start"), Move("B", "start"), give("A"), *produce(seed), *go_on("A", 20, seed)]
 
 
 def lost_and_not_done(seed: int = 0) -> list[Move]:
-    """The catalog does not take a commit, and nobody says so; the next ones it takes."""
+    """The catalog ignores a commit without saying so; it accepts the next ones."""
     return [
         *begin(seed),
         fault("A", _ROWS, "fails"),
@@ -56,7 +56,7 @@ def lost_and_not_done(seed: int = 0) -> list[Move]:
 
 
 def lost_and_built_upon(seed: int = 0) -> list[Move]:
-    """A commit is in the table, its answer is lost, and another writer's snapshot is the head by then."""
+    """A commit is in the table, its answer is lost, and by then another writer's snapshot is the head."""
     return [
         *begin(seed),
         *produce(seed + 1),
@@ -73,7 +73,7 @@ def lost_and_built_upon(seed: int = 0) -> list[Move]:
 
 
 def late_after_a_rollback(seed: int = 0) -> list[Move]:
-    """A's commit is on its way while B claims the table, somebody rolls the claim back, and it arrives."""
+    """A's commit is in flight while B claims the table, the claim is rolled back, and it arrives."""
     return [
         *begin(seed),
         *produce(seed + 1),
@@ -125,7 +125,7 @@ def _is_mixed(seed: int) -> bool:
 
 
 def made_anew_beside_letters(seed: int = 0) -> list[Move]:
-    """The topic is made anew and its table dropped, and the letters of the topic before are still there."""
+    """The topic is re-created and its table dropped, and the former topic's letters are still there."""
     return [
         *begin(seed),
         *mixed(seed),
@@ -138,9 +138,9 @@ def made_anew_beside_letters(seed: int = 0) -> list[Move]:
 
 
 def rolled_back_behind_its_ledger(seed: int = 0) -> list[Move]:
-    """Others append, keep their snapshot, expire all that was before, and roll back to it after rows of A.
+    """Others append, keep their snapshot, expire everything before it, and roll back to it after rows of A.
 
-    Then somebody appends to it, so the head is newer than the ledger that the tag has kept.
+    Then another program appends to it, so the head is newer than the ledger that the tag has kept.
     """
     return [
         *begin(seed),
@@ -170,7 +170,7 @@ def replayed_twice(seed: int = 0) -> list[Move]:
 
 
 def rolled_back_and_expired(seed: int = 0) -> list[Move]:
-    """The newest rows are taken back, somebody appends, and all but that and the kept ledger is expired."""
+    """The newest rows are rolled back, others append, and all but that and the kept ledger expires."""
     return [
         *begin(seed),
         *produce(seed + 1),
@@ -185,7 +185,7 @@ def rolled_back_and_expired(seed: int = 0) -> list[Move]:
 
 
 def nothing_but_files(seed: int = 0) -> list[Move]:
-    """A dies with files that nobody committed, and retention takes their records: nothing is left to do."""
+    """A dies with uncommitted files, and retention deletes their records: nothing is left to do."""
     return [
         *begin(seed),
         *produce(seed + 1),
@@ -207,7 +207,7 @@ def appended_to_and_expired(seed: int = 0) -> list[Move]:
 
 
 def tagged_while_it_expires(seed: int = 0) -> list[Move]:
-    """A has collected what would go; then somebody tags such a snapshot, whose files others rewrote."""
+    """A has collected what to delete; then others tag such a snapshot, whose files were rewritten."""
     return [
         *begin(seed),
         *(move for at in range(3) for move in (*produce(seed + at), *go_on("A", 8, seed + at))),
@@ -239,7 +239,7 @@ def wait(moves: int = 130) -> list[Move]:
 
 
 def rewritten_twice(seed: int = 0) -> list[Move]:
-    """A has put small files together; before that is committed, somebody else does the same with some."""
+    """A has merged small files; before the commit, another program merges some of them."""
     return [
         *begin(seed),
         *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
@@ -255,7 +255,7 @@ def rewritten_twice(seed: int = 0) -> list[Move]:
 
 
 def deleted_meanwhile(seed: int = 0) -> list[Move]:
-    """A has put small files together; before that is committed, somebody deletes rows of them by position."""
+    """A has merged small files; before the commit, another program deletes rows of them by position."""
     return [
         *begin(seed),
         *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
@@ -271,7 +271,7 @@ def deleted_meanwhile(seed: int = 0) -> list[Move]:
 
 
 def deleted_before(seed: int = 0) -> list[Move]:
-    """Somebody deletes rows by position; then A puts the files together."""
+    """Another program deletes rows by position; then A merges the files."""
     return [
         *begin(seed),
         *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
@@ -282,7 +282,7 @@ def deleted_before(seed: int = 0) -> list[Move]:
 
 
 def marked_while_letters_are_put_together(seed: int = 0, then: int = 1) -> list[Move]:
-    """A has chosen letters to put together; a replay marks them, before its rows are committed A goes on."""
+    """A has chosen letters to merge; a replay marks them, and before its rows are committed A continues."""
     return [
         *begin(seed),
         *(move for at in range(1, 5) for move in (*mixed(seed + at), *go_on("A", 12, seed + at))),
@@ -304,12 +304,12 @@ def marked_while_letters_are_put_together(seed: int = 0, then: int = 1) -> list[
 
 
 def replayed_while_letters_are_put_together(seed: int = 0) -> list[Move]:
-    """A has chosen letters to put together; a replay has made rows of them before A goes on."""
+    """A has chosen letters to merge; a replay has turned them into rows before A continues."""
     return marked_while_letters_are_put_together(seed, then=12)
 
 
 def overtaken(seed: int = 0) -> list[Move]:
-    """A's commit stands still while B takes the topic over."""
+    """A's commit stalls while B takes over the topic."""
     return [
         *begin(seed),
         *produce(seed + 1),

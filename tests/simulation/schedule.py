@@ -1,7 +1,7 @@
 """A schedule: the moves of a history, drawn from a seed before anything happens.
 
-The same seed makes the same schedule; each move has a seed of its own for what it chooses, so moves that are
-taken away change nothing in the others.
+The same seed makes the same schedule; each move has its own seed for its choices, so removing moves changes
+nothing in the others.
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ _LEADS_TO |= dict.fromkeys(
 
 
 def focus_of(seed: int) -> tuple[str, str] | None:
-    """Each third history looks at one pair of place and fault, one after the other."""
+    """Every third history tests one pair of place and fault, one after the other."""
     return PAIRS[seed // 3 % len(PAIRS)] if seed % 3 == 0 else None
 
 
 def moves_of(seed: int, length: int = 180) -> list[Move]:
     """The moves of a seed's history.
 
-    Not every history has everything: each leaves out some kinds of moves, so that what needs many of one kind
-    is found too.
+    Not every history has everything: each omits some kinds of moves, to find errors that need many moves of
+    one kind too.
     """
     dice = random.Random(seed)
     weights: dict[tuple[str, str, str], float] = {}

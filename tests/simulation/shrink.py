@@ -1,4 +1,4 @@
-"""A failing history made short: moves are taken away as long as the same promise stays broken."""
+"""Shortens a failing history: moves are removed as long as the same promise stays broken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHORTEST_S = 120.0
 
 
 def shrunk(setting: Setting, moves: Sequence[Move], rule: str, seconds: float = _SHORTEST_S) -> list[Move]:
-    """The shortest schedule found in that time that breaks ``rule``; no move of it can be left out then.
+    """The shortest schedule found in that time that breaks ``rule``; every move in it is then needed.
 
     Delta debugging (Zeller and Hildebrandt, 2002): halves first, then smaller parts, then single moves.
     """

@@ -1,7 +1,7 @@
 """A file system in memory, behind the FileIO that the product lists and deletes with.
 
 One place has many spellings: ``file:/a``, ``file:///a``, ``file://localhost/a`` and ``/a``; ``s3``, ``s3a``
-and ``s3n``. The store knows places, not spellings, as real storage does.
+and ``s3n``. The store distinguishes places, not spellings, as real storage does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def respelt(location: str, spelling: str) -> str:
 
 
 class Store:
-    """Files by place. ``call`` is told of each access before it happens, and may raise instead."""
+    """Files by place. ``call`` is called before each access, and may raise instead."""
 
     live: dict[str, Store] = {}  # noqa: RUF012 - by name: PyIceberg makes a FileIO of properties alone
 
@@ -85,7 +85,7 @@ class _Input(InputFile):
 
 
 class _Stream(io.BytesIO):
-    """Becomes a file when it is closed, as an object does that is uploaded."""
+    """Becomes a file when closed, like an uploaded object."""
 
     def __init__(self, location: str, store: Store) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class _Output(OutputFile):
 
 
 class MemoryIO(PyArrowFileIO):
-    """PyIceberg's FileIO over a ``Store``; a subclass of PyArrow's, for only that can be listed."""
+    """PyIceberg's FileIO over a ``Store``; a subclass of PyArrow's, as only that can be listed."""
 
     def __init__(self, properties: dict[str, str] | None = None) -> None:
         super().__init__(properties or {})

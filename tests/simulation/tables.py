@@ -1,6 +1,6 @@
-"""What a table says of itself: the files its snapshots reach, its ledger, and the rows in its files.
+"""What a table contains: the files its snapshots reach, its ledger, and the rows in its files.
 
-Read by PyIceberg and PyArrow from metadata, manifests and Parquet files; each once, for no file ever changes.
+Read by PyIceberg and PyArrow from metadata, manifests and Parquet files; each once, as no file ever changes.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class Tables:
         return max((one.epoch for one in ledgers if one is not None), default=0)
 
     def is_behind_its_ledger(self, table: Table) -> bool:
-        """Whether only the tag has kept a ledger, of a snapshot that can be no ancestor of the head.
+        """Whether only the tag has kept a ledger, of a snapshot that cannot be an ancestor of the head.
 
-        It would be older than the oldest ancestor that is left, or the newest rows that it has are not in the
-        head. So the table was rolled back behind it, or may have been, and nothing says what it has read.
+        It would be older than the oldest remaining ancestor, or its newest rows are not in the head. So the
+        table was rolled back to before it, or may have been, and nothing says what it has read.
         """
         ancestors, kept = list(_ancestors(table)), _tagged(table)
         if kept is None or any(LedgerRead.of(one) for one in ancestors):

@@ -1,4 +1,4 @@
-"""Histories by the hundred: whatever dies, fails or is done by others, the promises are kept."""
+"""Hundreds of histories: whatever dies, fails or is done by others, the promises are kept."""
 
 from __future__ import annotations
 

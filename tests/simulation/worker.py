@@ -1,7 +1,7 @@
-"""The worker as a model: reads the topic, stages with the product's own ``Stage``, tells the listener.
+"""The worker as a model: reads the topic, stages with the product's own ``Stage``, notifies the listener.
 
-It does what ``pipeline/worker/worker.py`` does around a batch, without Spark and without threads: where the
-real one waits for a plan, this one has a turn that does nothing.
+It does what ``pipeline/worker/worker.py`` does around a batch, without Spark and threads: while the real one
+waits for a plan, this one has a turn that does nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ModelWorker:
         return self._ended or self.stopping
 
     def turn(self, dice: random.Random) -> None:
-        """One piece of work: begin a batch, or go on with the one that waited for a plan."""
+        """One piece of work: begin a batch, or continue the one that waited for a plan."""
         if self.is_over or (self._request is not None and not self._request.answer.done()):
             return
         try:

@@ -1,7 +1,7 @@
 """One history: everything that exists, and the one thread that makes the moves of a schedule.
 
-A move that means nothing just now does nothing, so that any part of a schedule is a schedule: that is what
-lets ``shrink`` take moves away.
+A move without meaning at its time does nothing, so any part of a schedule is a schedule: that lets ``shrink``
+remove moves.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class World:
     # -- the end
 
     def _finish(self) -> None:
-        """Everything is well again: a new host must bring all records into the tables, and tidy."""
+        """Everything works again: a new host must bring all records into the tables, and clean up."""
         self.told("everything is well again")
         self.outside.down.clear()
         self.outside.deliver()
@@ -285,7 +285,7 @@ class World:
                 break
 
     def _replay(self, last: Process, dice: random.Random) -> None:
-        """The registry knows all schemas now: each letter that can be a row must become one."""
+        """The registry now knows all schemas: each letter that can be a row must become one."""
         assert self.wish is not None
         self.learned |= set(LEARNED)
         self.wish = self.wish.model_copy(

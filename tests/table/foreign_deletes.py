@@ -1,4 +1,4 @@
-"""Rows that others delete by position, as Spark does by merge on read; PyIceberg's API cannot write that."""
+"""Rows deleted by position by others, like Spark's merge on read; PyIceberg's API cannot write that."""
 
 from __future__ import annotations
 

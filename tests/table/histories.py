@@ -1,4 +1,4 @@
-"""Random lives of tables, by us and by others, and a judge who reads the tables and the disk himself."""
+"""Random lives of tables, by us and by others, and a judge who reads tables and disk independently."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def place_of(location: str) -> Path:
 
 @dataclass
 class Zombie:
-    """An owner that was replaced, with a batch that it has staged."""
+    """An owner that was replaced, with a staged batch."""
 
     table: TopicTable
     ledger: Ledger
@@ -58,7 +58,7 @@ class Zombie:
 
 
 class TableLife:
-    """One table in a folder that it shares with others: our owners, and everybody else who changes it."""
+    """One table in a shared folder: our owners, and everybody else who changes it."""
 
     def __init__(self, catalog: Catalog, name: str, folder: Path) -> None:
         self.catalog = FlakyCatalog(catalog)
@@ -138,13 +138,13 @@ class TableLife:
             zombie.table.commit(zombie.staged.files, zombie.ledger, next_commit(zombie.ledger, zombie.staged))
 
     def append(self, n: int) -> None:
-        """Somebody else adds rows, to the head or to a branch."""
+        """Another program adds rows, to the head or to a branch."""
         table = self.foreign()
         branches = [name for name in table.metadata.refs if name.startswith("b")]
         table.append(_ROWS, branch=branches[n % len(branches)] if branches and n else "main")
 
     def rewrite(self, n: int) -> None:
-        """Somebody else puts all rows into other files, or takes some away."""
+        """Another program moves all rows into other files, or deletes some."""
         table = self.foreign()
         if n:
             table.overwrite(table.scan().to_arrow())
@@ -152,7 +152,7 @@ class TableLife:
             table.delete("a = 1")
 
     def expire(self, n: int) -> None:
-        """Somebody expires what no ref holds; files stay where they are."""
+        """Another program expires what no ref holds; files stay."""
         before = (datetime.now(UTC) + timedelta(minutes=1)).replace(tzinfo=None)
         self.foreign().maintenance.expire_snapshots().older_than(before).commit()
 
@@ -181,13 +181,13 @@ class TableLife:
             manage.create_tag(chosen, f"t{name}").commit()
 
     def respell(self, n: int) -> None:
-        """Somebody writes the data path in another way; it stays the same folder."""
+        """Another program writes the data path in another spelling; it is still the same folder."""
         spelt = SPELLINGS[n % len(SPELLINGS)].format(self.folder)
         with self.foreign().transaction() as change:
             change.set_properties({"write.data.path": spelt})
 
     def sweep(self, n: int) -> None:
-        """The owner removes what finished epochs left; the judge looks at what it did."""
+        """The owner removes what finished epochs left; the judge checks the result."""
         table = self.loaded()
         if table.newest_epoch > self.ledger.epoch:
             return
@@ -195,7 +195,7 @@ class TableLife:
         self.judge(swept=True)
 
     def judge(self, *, swept: bool = False) -> None:
-        """Whatever a snapshot lists can be read; of finished epochs nothing else is there, if just swept."""
+        """Everything in a snapshot is readable; just after a sweep, finished epochs have nothing else."""
         table = self.foreign()
         reached = {
             place_of(task.file.file_path): task.file.file_size_in_bytes

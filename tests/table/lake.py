@@ -1,4 +1,4 @@
-"""A table topic's table with partitions and rows of the test's own choice, and its compactions."""
+"""A table topic's table with partitions and rows chosen by the test, and its compactions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Lake:
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=due_only)
 
     def rewrite(self, group: Group) -> RewriteResult:
-        """A group's rows in new files, as a task hands them over."""
+        """A group's rows in new files, as returned by a task."""
         task = RewriteTask(self.topic.plan(), 1, group.to_read(), group.files[0].partition)
         (batch,) = task(iter(()))
         result = read_result(batch["result"][0].as_py())
@@ -81,7 +81,7 @@ class Lake:
         return result
 
     def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
-        """Let them take the place of the group."""
+        """Replace the group by them."""
         after = replace(self.ledger, commit_id=str(uuid.uuid4()))
         self.topic.commit(made.files, self.ledger, after, replaced=group.replaced(made.moved, delete_files))
         self.ledger = after

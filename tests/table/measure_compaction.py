@@ -1,9 +1,9 @@
-"""What compaction costs, and what a query gains: ``python -m tests.table.measure_compaction``.
+"""The cost of compaction, and the gain for a query: ``python -m tests.table.measure_compaction``.
 
-Ten million rows of the clickstream, in files of 8,000 rows as a busy topic leaves them, are put together as
-the owner does it. DuckDB's sum over them is compared with that over the same rows freshly written into large
-files. CPU time of this process; the queries take turns. The last commit comes after the compaction: in the
-compaction's own snapshot manifests still name the files that it replaced.
+Ten million rows of the clickstream, in files of 8,000 rows as left by a busy topic, are compacted like the
+owner does. DuckDB's sum over them is compared with that over the same rows freshly written into large files.
+CPU time of this process; the queries take turns. The last commit follows the compaction: in the compaction's
+own snapshot, manifests still name the files that it replaced.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def next_commit(ledger: Ledger, staged: StagedBatch) -> Ledger:
 
 @dataclass
 class FlakyCatalog:
-    """Goes between a table and its catalog: runs the next fault around ``commit_table``."""
+    """Between a table and its catalog: runs the next fault around ``commit_table``."""
 
     real: Catalog
     faults: list[Callable[[Callable[[], Any]], Any]] = field(default_factory=list)
@@ -128,23 +128,23 @@ class FlakyCatalog:
 
 
 def answer_lost(commit: Callable[[], Any]) -> Any:
-    """The commit goes through and the answer does not come back."""
+    """The commit succeeds and the answer is lost."""
     commit()
     raise ConnectionError("connection reset")
 
 
 def never_arrived(_: Callable[[], Any]) -> Any:
-    """The commit does not get there, and nobody can tell."""
+    """The commit does not arrive, and nobody can tell."""
     raise ConnectionError("connection reset")
 
 
 def refused(_: Callable[[], Any]) -> Any:
-    """Another writer was first, says the catalog."""
+    """The catalog reports that another writer was first."""
     raise CommitFailedException("conflict")
 
 
 def sent_twice(commit: Callable[[], Any]) -> Any:
-    """Something between sends the request again, and the answer to the second is the one that comes back."""
+    """A proxy repeats the request, and the answer to the second one is returned."""
     commit()
     return commit()
 

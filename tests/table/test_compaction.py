@@ -1,4 +1,4 @@
-"""Compaction of a table: the rows are the same, in fewer files, whatever others do meanwhile."""
+"""Compaction of a table: the same rows, in fewer files, whatever others do in the meantime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction of rows that others deleted by position: none comes back, none is lost, whenever they do it."""
+"""Compaction of rows deleted by others by position: none comes back, none is lost, whenever it happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas change, records of all versions mix, hosts come and go: what is read back is what was written."""
+"""Schemas change, records of all versions mix, hosts come and go: what is read equals what was written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.integration  # no servers, but most take more than a se
 
 
 class Lane:
-    """A table topic without Kafka and Spark: records are staged and committed as a host does it."""
+    """A table topic without Kafka and Spark: records are staged and committed like in a host."""
 
     def __init__(self, root: Path, **chosen: Any) -> None:
         self.properties = {
@@ -56,7 +56,7 @@ class Lane:
         return len(self.registry.schemas)
 
     def new_host(self) -> None:
-        """From now on a host that knows nothing but the table."""
+        """Continue as a host that knows only the table."""
         self._owner = None
 
     def send(self, *records: tuple[int, dict[str, Any]]) -> StageResult:

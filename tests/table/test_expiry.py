@@ -1,4 +1,4 @@
-"""Expiry: which snapshots go, and that no file goes which anything still needs."""
+"""Expiry: which snapshots are removed, and that no file is deleted that anything still needs."""
 
 from __future__ import annotations
 

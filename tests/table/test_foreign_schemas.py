@@ -1,4 +1,4 @@
-"""Schemas that are none of the topic's, or by which no record was decoded, change no table."""
+"""Schemas that do not belong to the topic, or that decoded no record, change no table."""
 
 from __future__ import annotations
 

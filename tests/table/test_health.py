@@ -1,4 +1,4 @@
-"""What ``health`` tells of a table is what lies in its storage."""
+"""The figures of ``health`` match the table's storage."""
 
 from __future__ import annotations
 

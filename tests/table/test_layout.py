@@ -1,4 +1,4 @@
-"""What a coordinator does to a table when it takes it: partitions, gaps."""
+"""A coordinator's changes to a table when it takes over: partitions, gaps."""
 
 from __future__ import annotations
 

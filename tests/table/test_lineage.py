@@ -1,4 +1,4 @@
-"""A table whose history others have expired: whether the ledger that the tag has kept may be gone on from."""
+"""A table whose history others have expired: whether the ledger kept by the tag may be resumed from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions by columns of all types: rows are staged, committed, read and put together."""
+"""Partitions by columns of all types: rows are staged, committed, read and compacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's sort order: set, changed and left by settings; honoured in every file, also by a compaction."""
+"""A table's sort order: set, changed and kept by settings; respected in every file, also by compaction."""
 
 from __future__ import annotations
 

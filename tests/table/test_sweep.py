@@ -1,4 +1,4 @@
-"""The sweep: what anybody can still read stays, whoever expired, rolled back or spelt what."""
+"""The sweep: everything still readable stays, whoever expired, rolled back or spelt what."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_nothing_goes_while_a_manifest_cannot_be_read(owned: Any, damage: str, w
 
 
 class StubbornStorage(PyArrowFileIO):
-    """Deletes nothing with one of ``kept`` in its name, and says so in an error of a library of its own."""
+    """Deletes nothing with one of ``kept`` in its name, and reports that with a library's own error."""
 
     kept: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""A change of a table is worked out once, and arrives only where the table is as it was."""
+"""A change to a table is computed once, and applied only if the table is unchanged."""
 
 from __future__ import annotations
 

@@ -56,14 +56,14 @@ K_TEXT = key_schema(("id", "string"))
 
 
 class InMemory(Registry):
-    """A registry in this process: Confluent's stand-in for tests, whose one error is an unknown schema."""
+    """An in-process registry: Confluent's stand-in for tests, whose only error is an unknown schema."""
 
     def __init__(self, client: SchemaRegistryClient) -> None:
         super().__init__({"url": "http://in-memory"})
         self._client = client
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The stand-in does not tell where a schema is registered."""
+        """The stand-in does not report where a schema is registered."""
         schema = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema(schema_id))
         return self._resolved(schema_id, schema, f"{TOPIC}-any", schema_id)
 

@@ -1,4 +1,4 @@
-"""What loading says of wrong settings."""
+"""The errors of loading wrong settings."""
 
 from __future__ import annotations
 

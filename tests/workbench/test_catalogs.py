@@ -1,4 +1,4 @@
-"""The catalogs of the settings, and which one a topic has."""
+"""The catalogs in the settings, and which one a topic uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live hosts report of themselves, also those of versions that report less."""
+"""The live hosts' reports about themselves, also from versions that report less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of wrong settings."""
+"""Messages about wrong settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What enable would do, over a small catalog; broker and registry answer from memory."""
+"""What enable would do, over a small catalog; broker and registry respond from memory."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def planned(catalog: Catalog, text: str | None, **settings: Any) -> Plan:
 
 
 def make_table(catalog: Catalog, by: tuple[str, ...] = ()) -> None:
-    """A table of V1, as a coordinator makes it."""
+    """A table of V1, as created by a coordinator."""
     schema = columns_of(V1)
     spec = partition_spec(by, schema)
     TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())

@@ -1,4 +1,4 @@
-"""What `tabletopic init` asks, and the file that it writes."""
+"""The questions of `tabletopic init`, and the file that it writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _leaves(way: Way) -> Iterator[tuple[Way, ...]]:
 
 
 def _answers(path: tuple[Way, ...]) -> Answers:
-    """A person who takes this path, and answers everything."""
+    """A user who takes this path, and answers everything."""
     ways = iter(path)
     return answer_way(next(ways), _invent, lambda _, __: next(ways))
 

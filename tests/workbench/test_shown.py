@@ -1,4 +1,4 @@
-"""What is shown of settings: all of them, and never a secret."""
+"""The displayed settings: all of them, and never a secret."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ alphanumeric = st.text(st.sampled_from("abcXYZ0189-_.~+/%!$*()"), max_size=12)
 
 
 def outputs(overrides: dict[str, Any]) -> list[str]:
-    """Everything that is ever shown of loaded settings, by a process that knows no other secrets."""
+    """Everything ever displayed of loaded settings, by a process that knows no other secrets."""
     redact.forget()
     loaded = load_settings(overrides, environ={}, cwd=Path("/"))
     shown = [repr(loaded), str(loaded), repr(loaded.settings), str(loaded.settings), str(describe(loaded))]

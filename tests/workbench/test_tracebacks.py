@@ -1,4 +1,4 @@
-"""What Python prints of errors that nobody catches, in a script of its own."""
+"""Python's output for uncaught errors, in a separate script."""
 
 from __future__ import annotations
 

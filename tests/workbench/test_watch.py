@@ -1,4 +1,4 @@
-"""What watches a host asks the servers of the settings."""
+"""A host's watch queries the servers in the settings."""
 
 from __future__ import annotations
 
