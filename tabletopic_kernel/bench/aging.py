@@ -180,9 +180,9 @@ class Life:
         query_ms = _cpu_ms(lambda: lake.sql(QUERY))
         lake.close()
         metadata_bytes = len(table.io.new_input(table.metadata_location))
-        spent_ms = (round(1e3 * one, 1) for one in (median(spent_s), median(fresh_s), max(spent_s)))
-        counts = self.data_files, self.snapshots
-        return Sample(commits, *spent_ms, plan_ms, query_ms, metadata_bytes, *counts)
+        commit_ms, fresh_ms = round(1e3 * median(spent_s), 1), round(1e3 * median(fresh_s), 1)
+        times_ms = commit_ms, fresh_ms, round(1e3 * max(spent_s), 1), plan_ms, query_ms
+        return Sample(commits, *times_ms, metadata_bytes, self.data_files, self.snapshots)
 
 
 def _cpu_ms(work: Callable[[], object]) -> float:

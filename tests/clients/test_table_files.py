@@ -84,7 +84,7 @@ def test_executors_have_the_same_client() -> None:
         assert isinstance(io.fs_by_scheme("abfss", f"lake@{HOST}"), AzureFileSystem)
         google = io.fs_by_scheme("gs", "lake")
         assert isinstance(google, GcsFileSystem)
-        assert google.__reduce__()[1][0]["retry_time_limit"].total_seconds() == 30
+        assert google.__reduce__()[1][0]["retry_time_limit"].total_seconds() == 8
 
 
 def test_folders_of_a_store_that_lists_files_alone() -> None:
