@@ -251,7 +251,7 @@ def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> Non
     assert shown.count() == len(choices)
     api.answers["POST", "topics/orders/plan"] = (400, {"message": f"commit_interval_ms: {WRONG}"})
     form.get_by_label("Commit interval").fill("banana")
-    expect(form.locator("#jp-TableTopic-setting-commit_interval_ms-complaint")).to_have_text(WRONG)
+    expect(form.locator("#jp-TableTopic-setting-orders-commit_interval_ms-complaint")).to_have_text(WRONG)
     expect(form.get_by_role("button", name="Enable")).to_be_disabled()
     api.answers["POST", "topics/orders/plan"] = (200, PLAN)
     form.get_by_label("Commit interval").fill("2s")

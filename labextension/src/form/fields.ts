@@ -25,13 +25,18 @@ interface IInput {
 }
 
 /** The field for one setting; null for a setting without a choice. */
-export function makeField(name: string, whole: ISettingsSchema, trans: TranslationBundle): IField | null {
+export function makeField(
+  topic: string,
+  name: string,
+  whole: ISettingsSchema,
+  trans: TranslationBundle
+): IField | null {
   const schema = resolved(whole.properties[name] ?? {}, whole);
   const input = makeInput(name, schema, trans);
   if (input === null) {
     return null;
   }
-  const id = `jp-TableTopic-setting-${name}`;
+  const id = `jp-TableTopic-setting-${topic}-${name}`; // several forms may be open
   const help = h('p', { class: css('help'), id: `${id}-help` }, sentence(schema.description ?? ''));
   const complaint = h('p', { class: css('complaint'), id: `${id}-complaint` });
   setShown(complaint, false);

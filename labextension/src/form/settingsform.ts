@@ -81,7 +81,7 @@ export class SettingsForm extends Widget {
     this._enabled = on;
     setText(this._apply, on ? this._trans.__('Apply') : this._trans.__('Enable'));
     for (const name of Object.keys(schema.properties)) {
-      const field = makeField(name, schema, this._trans);
+      const field = makeField(this.topic, name, schema, this._trans);
       if (field !== null) {
         const initial = now[name] ?? schema.properties[name]?.default ?? null;
         field.set(initial);
