@@ -262,6 +262,21 @@ def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> Non
     assert ("PUT", "topics/orders", {"settings": settings}) in api.asked
 
 
+def test_each_open_form_has_its_own_labels(page: LabPage, api: FakeApi) -> None:
+    """A label of the second topic's form leads to that form's field."""
+    api.topics = [other("orders"), other("payments")]
+    for topic in ("orders", "payments"):
+        api.answers["POST", f"topics/{topic}/plan"] = (200, PLAN)
+    page.open()
+    for topic in ("orders", "payments"):
+        page.menu(topic, "Settings and Plan")
+        form = page.page.get_by_role("form", name=f"Settings of the table topic {topic}")
+        form.get_by_label("Commit interval").fill("2s")
+        form.get_by_text("More settings").click()
+        form.get_by_label("Value format").scroll_into_view_if_needed()
+    page.shot("second-form")
+
+
 def test_settings_of_a_running_topic_are_kept(page: LabPage, api: FakeApi) -> None:
     """The form of a topic that is on begins with its settings, and sends all of them and what was changed."""
     now = TopicSettings(commit_interval_ms=1000, partition_by=("hour(event_time)",)).model_dump(mode="json")
