@@ -254,7 +254,7 @@ def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.
     root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
     with reachable("the storage", lent=lends_keys(table)):
         system = io.fs_by_scheme(scheme, netloc)
-        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists only Google's objects
+        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists only objects there
         selector = pafs.FileSelector(path, recursive=recursive or has_no_folders, allow_not_found=True)
         found = system.get_file_info(selector)
     if has_no_folders:

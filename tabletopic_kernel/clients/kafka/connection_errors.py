@@ -42,7 +42,7 @@ class ConnectionErrors:
         """("login" or "TLS", the broker's or OpenSSL's message) of the newest refusal; None without one.
 
         Args:
-            within_s: only refusals in this many last seconds.
+            within_s: only refusals of the last ``within_s`` seconds.
         """
         since = time.monotonic() - within_s
         met = dict(self._met)  # another thread may add to it
@@ -56,7 +56,7 @@ class ConnectionErrors:
         """Whether no broker is left and one refused the client: no request will be answered.
 
         Args:
-            within_s: going by the errors in this many last seconds.
+            within_s: going by the errors of the last ``within_s`` seconds.
         """
         if self.refused(within_s) is None:
             return False

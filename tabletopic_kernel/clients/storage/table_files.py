@@ -102,7 +102,7 @@ class TableFileIO(SmallFileIO):
 def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, Any]:
     """``adls.*`` for the account in a location, ``container@account.host``, or the configured one.
 
-    Like Iceberg's Java, catalogs lend ``adls.sas-token.<account>``, with or without the host after it.
+    Catalogs lend ``adls.sas-token.<account>``, with or without the host after it; Iceberg's Java reads both.
 
     >>> lent = {"adls.sas-token.acme.dfs.core.windows.net": "sig=1"}
     >>> azure_properties(lent, "lake@acme.dfs.core.windows.net")
