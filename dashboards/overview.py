@@ -118,7 +118,7 @@ def empty_note(view: View) -> str | None:
         return "Connecting to the broker …"
     if not view.desired_topics:
         return (
-            "No topic is enabled yet. Enable one with a click in JupyterLab's sidebar, with "
+            "No topic is enabled. Enable one with a click in JupyterLab's sidebar, or with "
             "`tabletopic enable NAME`."
         )
     return None

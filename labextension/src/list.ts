@@ -47,7 +47,7 @@ export class TopicList implements IView<IListData> {
       'p',
       { class: css('hint') },
       _trans.__(
-        'No topic is enabled yet. Enable one, and every record lands in an Iceberg table exactly once.'
+        'No topic is enabled. Enable one, and every record lands in an Iceberg table exactly once.'
       )
     );
     this.node = h('div', {}, this._filter, this._hint, this._on.node, this._off.node, this._none);

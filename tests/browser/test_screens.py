@@ -103,7 +103,7 @@ def test_without_topics_it_offers_sample_events(page: LabPage, api: FakeApi) -> 
     page.button("Send sample events").click()
     api.topics = [other("clicks")]
     expect(page.row("clicks")).to_contain_text("4 partitions")
-    expect(page.sidebar).to_contain_text("No topic is enabled yet")
+    expect(page.sidebar).to_contain_text("No topic is enabled")
     assert ("POST", "sample", {"count": 5000}) in api.asked
 
 

@@ -70,15 +70,20 @@ def main() -> None:
 
 
 def _cost(folder: Path, stack: StackInfo, asked: argparse.Namespace) -> None:
-    costs: dict[str, list[float]] = {"local[2]": [], "2 executors": []}
+    def local(turn: int) -> float:
+        return _run(stack, _workbench(stack, "local[2]", {}), f"local-{turn}", asked)
+
+    def cluster(turn: int) -> float:
+        with _cluster(folder / f"cluster-{turn}", 2) as (spark, workers):
+            return _run(stack, _workbench(stack, spark.url, _EXECUTOR), f"cluster-{turn}", asked, workers)
+
+    ratios = []
     for turn in range(asked.turns):
-        bench = _workbench(stack, "local[2]", {})
-        costs["local[2]"].append(_run(stack, bench, f"local-{turn}", asked))
-        with _cluster(folder / f"cluster-{turn}", 2) as (cluster, workers):
-            bench = _workbench(stack, cluster.url, _EXECUTOR)
-            costs["2 executors"].append(_run(stack, bench, f"cluster-{turn}", asked, workers))
-        _say(", ".join(f"{what}: {found[-1]:.2f} µs a record" for what, found in costs.items()))
-    ratios = [there / here for here, there in zip(*costs.values(), strict=True)]
+        # Each is first in every other turn, as the machine's speed drifts.
+        order = (local, cluster) if turn % 2 == 0 else (cluster, local)
+        spent = {one: one(turn) for one in order}
+        _say(f"local[2]: {spent[local]:.2f}, 2 executors: {spent[cluster]:.2f} µs a record")
+        ratios.append(spent[cluster] / spent[local])
     _say(f"times as much: {', '.join(f'{one:.2f}' for one in ratios)}; median {median(ratios):.2f}")
 
 

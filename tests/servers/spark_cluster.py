@@ -98,6 +98,8 @@ class SparkCluster:
             "JAVA_HOME": str(jvm.spark_java_home(self._folder)),
             "PYTHONPATH": os.environ.get("PYTHONPATH", "") if python_path is None else python_path,
             "PATH": os.pathsep.join([f"{sys.base_prefix}/bin", os.environ.get("PATH", "")]),
+            # Where executors keep their jars and archives: killed, they leave them.
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
         }
         with self._log.open("ab") as log:
             process = psutil.Popen(

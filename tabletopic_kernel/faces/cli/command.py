@@ -38,6 +38,12 @@ _TYPES: Mapping[Kind, Any] = {
     Kind.TEXTS: list[str],
     Kind.FILE: Path,
 }
+_METAVARS: Mapping[Kind, str] = {
+    Kind.TEXT: "TEXT",
+    Kind.NUMBER: "N",
+    Kind.DECIMAL: "NUMBER",
+    Kind.FILE: "FILE",
+}
 _PANEL = "Options of every command"
 ConfigOption = Annotated[
     Path | None,
@@ -111,11 +117,8 @@ def add_command(app: typer.Typer, operation: Operation, own: Own | None = None) 
         with reporting_errors(debug=call.debug):
             work(call, **_read(operation, values))
 
-    run.__doc__ = "\n\n".join(
-        part
-        for part in (f"{operation.summary}.", operation.details, f"Example:  {operation.example}")
-        if part
-    )
+    parts = (f"{operation.summary}.", operation.details, f"Example:  {operation.example}")
+    run.__doc__ = "\n\n".join(screen.plain(part) for part in parts if part)
     run.__signature__ = inspect.Signature([*parameters, *_COMMON])  # type: ignore[attr-defined]
     app.command(operation.name, cls=Command, rich_help_panel=operation.panel)(run)
 
@@ -136,7 +139,8 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     kind: Any = Literal[argument.choices] if argument.choices else _TYPES[argument.kind]
     if not argument.required and argument.default is None:
         kind = kind | None
-    about: dict[str, Any] = {"help": _sentence(argument.help), "metavar": argument.metavar or None}
+    metavar = argument.metavar or "|".join(argument.choices) or _METAVARS.get(argument.kind)
+    about: dict[str, Any] = {"help": screen.plain(_sentence(argument.help)), "metavar": metavar}
     info: Any
     if argument.positional:
         info = typer.Argument(**about, show_default=False)
@@ -161,7 +165,7 @@ def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
     option = typer.Option(
         setting.name,
         metavar=setting.metavar,
-        help=setting.help,
+        help=screen.plain(setting.help),
         rich_help_panel="Settings of the table topic",
         hidden=not setting.offered or (changeable and setting.field in FIXED_SETTINGS),
         show_default=False,

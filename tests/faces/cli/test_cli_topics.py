@@ -25,6 +25,12 @@ def test_every_setting_has_an_option(run: Callable[..., Any]) -> None:
         assert special.get(name, f"--{name.replace('_', '-')}") in text
 
 
+def test_help_keeps_what_is_in_square_brackets(run: Callable[..., Any]) -> None:
+    """Names of sections are text, not markup that disappears."""
+    text = " ".join(run("enable", "--help").out.replace("│", " ").split())
+    assert "one of [catalogs.<name>]; default: [catalog]" in text
+
+
 def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: Any) -> None:
     """Only what was given is handed on; repeated and listed values come to the same."""
     ended = run(
