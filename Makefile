@@ -12,7 +12,7 @@ ARGS ?=
 # A shell may forbid caches of bytecode; then each of the hundreds of processes of a run compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up down lab test test-servers check simulate bench drill lock clean
+.PHONY: help demo up down lab test test-servers lint check simulate bench drill lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -47,11 +47,13 @@ test: $(INSTALLED) $(SIDEBAR) ## all tests, including those with real servers
 test-servers: $(INSTALLED) ## production catalogs, object stores and brokers; downloads 1.3 GB the first time
 	@$(RUN) pytest -m servers --durations=15 $(ARGS)
 
-check: $(INSTALLED) ## lint, format, types, import rules, quick tests
+lint: $(INSTALLED) ## lint, format, types, import rules
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .
 	@echo "==> ruff format --check" && $(BIN)/ruff format --check --quiet .
 	@echo "==> mypy" && $(RUN) mypy
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
+
+check: lint ## lint, and the tests without servers
 	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q -n auto $(ARGS)
 
 simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; ARGS="--minutes 60", "--seed 4711"
