@@ -212,10 +212,16 @@ class Drill:
     def _seen(self, fault: Fault, watch: Watch, sampler: Sampler) -> None:
         """Cause a fault that lasts until monitoring shows it; then wait until the topics recover."""
         arena, sign = self._arena, SIGNS[fault]
-        arena.ensure_hosts()
-        hosts = [f"host-{one.number}" for one in arena.alive]
-        self._wait_until(lambda: watch.calm(hosts) is not None, _CALM_S_LIMIT, "no topic moves", sampler)
-        calm = watch.calm(hosts) or [watch.last]
+        calm = [watch.last]
+
+        def is_calm() -> bool:
+            nonlocal calm
+            arena.ensure_hosts()  # one that was asked to stop may still have run a moment ago
+            found = watch.calm([f"host-{one.number}" for one in arena.alive])
+            calm = found or [watch.last]
+            return found is not None
+
+        self._wait_until(is_calm, _CALM_S_LIMIT, "no topic moves", sampler)
         first, began_s, began = watch.count, time.time(), time.monotonic()
 
         def moved() -> tuple[Series, Scrape] | None:
@@ -236,7 +242,8 @@ class Drill:
         series, then = found or (None, watch.last)
         sighting = Sighting(fault, sign, series, time.monotonic() - began, calm[-1], then)
         self.outcome.sightings.append(sighting)
-        self._say(f"      {fault}: {sign.metric} {sign.moves if series else 'did not move'}")
+        shown = sign.moves if sighting.ok else "moved" if series else "did not move"
+        self._say(f"      {fault}: {sign.metric} {shown}")
         arena.ensure_hosts()
         self._wait_for_commits(sampler.samples, began_s, STANDS_STILL_S)
 
