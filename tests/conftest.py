@@ -17,6 +17,7 @@ from tabletopic_kernel.model import redact
 
 # Fixtures and hooks for every test: importing them is what puts them to work.
 from tests import server_logs, skips
+from tests.environment import without_settings
 from tests.leftovers import (  # noqa: F401
     nothing_stays,
     nothing_stays_of_a_module,
@@ -30,6 +31,10 @@ from tests.savings import (  # noqa: F401
     pytest_collection_finish,
 )
 from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
+
+# In this process, too: a developer's own settings may name servers that are not for tests.
+for _setting in os.environ.keys() - without_settings().keys() - {"TABLETOPIC_FUZZ"}:
+    del os.environ[_setting]
 
 # How long an example takes says more of the machine than of the code. A run says the same of the same code:
 # new examples are for those who look for faults, `--hypothesis-profile=explore`.

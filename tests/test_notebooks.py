@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,13 +17,13 @@ from nbclient import NotebookClient
 
 import tabletopic_kernel
 from tabletopic_kernel.local.stack import StackInfo
+from tests.environment import without_settings
 from tests.faces.notebook.kernels import KERNELSPECS, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # It needs servers that stand for AWS's: tests/athena/test_walkthrough.py runs it.
 AT_AWS = ROOT / "notebooks" / "07_s3_tables_and_athena.ipynb"
 EXECUTED = ROOT / "build" / "notebooks"  # to look at what a run has shown
-_KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 _CELL_LIMIT_S = 400
 # An address that a browser would ask while it shows the output; names of XML are none.
 _OUTSIDE = re.compile(r"""(?:src|href)\s*=\s*["'](?:https?:)?//|@import|url\(\s*["']?(?:https?:)?//""")
@@ -81,7 +80,7 @@ def executed(path: Path, stack: StackInfo, settings: Mapping[str, str] = Mapping
     ``settings``: variables of the environment, added.
     """
     notebook = read(path)
-    ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
+    ours = without_settings()
     manager = AsyncKernelManager(
         kernel_name="tabletopic", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(KERNELSPECS)])
     )

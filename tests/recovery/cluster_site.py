@@ -12,7 +12,7 @@ from pathlib import Path
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.recovery.terminal import environment
+from tests.environment import without_settings
 from tests.servers.aws import Aws
 from tests.servers.spark_cluster import SparkCluster, has_own_disks, own_disk
 
@@ -78,7 +78,7 @@ def serving(site: Site) -> Iterator[subprocess.Popen[bytes]]:
         started = subprocess.Popen(
             [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
             cwd=site.folder,
-            env=environment(),
+            env=without_settings(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

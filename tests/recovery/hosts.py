@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -17,10 +16,8 @@ from tabletopic_kernel.local.processes import send
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.environment import without_settings
 from tests.recovery.waiting import wait_until
-
-# Settings of a person's own cluster must not get here; these only say where programs lie.
-_KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 
 
 class HostProcess:
@@ -38,7 +35,7 @@ class HostProcess:
     ) -> None:
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
-        ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
+        ours = without_settings()
         # Beside the state folder: no file of the product.
         self.output = folder.with_name(f"{folder.name}-host-{number}.log")
         with self.output.open("wb") as output:

@@ -16,6 +16,7 @@ from tabletopic_kernel.model.progress.events import CommitFailed
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.environment import without_settings
 from tests.recovery.checks import (
     check_exact,
     load,
@@ -25,7 +26,7 @@ from tests.recovery.checks import (
 )
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
-from tests.recovery.terminal import environment, run
+from tests.recovery.terminal import run
 from tests.recovery.waiting import wait_until
 from tests.servers.spark_cluster import SparkCluster, has_own_disks, own_disk
 
@@ -150,7 +151,7 @@ def test_executors_with_a_disk_of_their_own_commit_nothing(
         host = subprocess.Popen(
             [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
             cwd=tmp_path,
-            env={**environment(), "TABLETOPIC_STATE_DIR": str(state)},
+            env={**without_settings(), "TABLETOPIC_STATE_DIR": str(state)},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

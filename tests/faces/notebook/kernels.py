@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +11,10 @@ import psutil
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from tests.environment import without_settings
+
 ROOT = Path(__file__).parents[3]
 KERNELSPECS = ROOT / "jupyter-config" / "kernels"
-_KEPT = frozenset({"TABLETOPIC_CACHE", "TABLETOPIC_JAVA_HOME"})
 _LIMIT_S = 480.0
 
 
@@ -34,7 +34,7 @@ class TableTopicKernel:
     """One kernel process; ``folder`` is the state folder of the servers."""
 
     def __init__(self, folder: Path) -> None:
-        ours = {k: v for k, v in os.environ.items() if not k.startswith("TABLETOPIC_") or k in _KEPT}
+        ours = without_settings()
         manager = KernelManager(
             kernel_name="tabletopic", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(KERNELSPECS)])
         )
