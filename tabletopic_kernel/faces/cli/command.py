@@ -39,6 +39,14 @@ _TYPES: Mapping[Kind, Any] = {
     Kind.FILE: Path,
 }
 _PANEL = "Options of every command"
+
+
+def _help(text: str, default: str) -> str:
+    """A help text as a sentence, and its default in the form in which Typer shows values."""
+    shown = f" [dim]\\[default: {screen.plain(default)}][/]" if default else ""
+    return f"{screen.plain(text)}.{shown}" if text else ""
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -47,7 +55,7 @@ ConfigOption = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="Settings file; without it, the nearest tabletopic.toml upwards.",
+        help=_help("Settings file", "the nearest tabletopic.toml upwards from this folder"),
         rich_help_panel=_PANEL,
     ),
 ]
@@ -57,7 +65,7 @@ StateDirOption = Annotated[
         "--state-dir",
         metavar="DIR",
         file_okay=False,
-        help="Folder of the local stack and of local state.  (usually .tabletopic)",
+        help=_help("Folder of the local stack and of local state", ".tabletopic"),
         rich_help_panel=_PANEL,
     ),
 ]
@@ -113,7 +121,11 @@ def add_command(app: typer.Typer, operation: Operation, own: Own | None = None) 
 
     run.__doc__ = "\n\n".join(
         part
-        for part in (f"{operation.summary}.", operation.details, f"Example:  {operation.example}")
+        for part in (
+            f"{operation.summary}.",
+            screen.plain(operation.details),
+            f"Example:  {operation.example}",
+        )
         if part
     )
     run.__signature__ = inspect.Signature([*parameters, *_COMMON])  # type: ignore[attr-defined]
@@ -136,7 +148,10 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     kind: Any = Literal[argument.choices] if argument.choices else _TYPES[argument.kind]
     if not argument.required and argument.default is None:
         kind = kind | None
-    about: dict[str, Any] = {"help": _sentence(argument.help), "metavar": argument.metavar or None}
+    about: dict[str, Any] = {
+        "help": _help(argument.help, argument.default_text),
+        "metavar": argument.metavar or None,
+    }
     info: Any
     if argument.positional:
         info = typer.Argument(**about, show_default=False)
@@ -147,12 +162,6 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     return _keyword(argument.name, Annotated[kind, info], default)
 
 
-def _sentence(text: str) -> str:
-    """A help text with its period; a default in brackets follows it."""
-    sentence, brackets, default = text.partition("  (")
-    return f"{sentence}{'' if sentence.endswith('?') or not sentence else '.'}{brackets}{default}"
-
-
 def _settings(operation: Operation) -> Sequence[SettingOption]:
     return setting_options() if operation.settings else ()
 
@@ -161,7 +170,7 @@ def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
     option = typer.Option(
         setting.name,
         metavar=setting.metavar,
-        help=setting.help,
+        help=_help(setting.help, setting.default),
         rich_help_panel="Settings of the table topic",
         hidden=not setting.offered or (changeable and setting.field in FIXED_SETTINGS),
         show_default=False,

@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
 
 
 def _about(argument: Argument) -> dict[str, Any]:
-    about: dict[str, Any] = {"help": _lower(argument.help).replace("%", "%%")}
+    default = str(argument.default or "") if argument.kind is Kind.NUMBER else ""
+    about: dict[str, Any] = {"help": _help(_lower(argument.help), argument.default_text or default)}
     if argument.positional:
         about["nargs"] = None if argument.required else "?"
     else:
@@ -71,9 +72,12 @@ def _about(argument: Argument) -> dict[str, Any]:
         about |= {"nargs": 2, "metavar": tuple(argument.metavar.split())}
     if argument.kind in _READERS:
         about["type"] = _READERS[argument.kind]
-    if argument.kind is Kind.NUMBER and argument.default is not None and "(" not in argument.help:
-        about["help"] += f" ({argument.default})"
     return about
+
+
+def _help(text: str, default: str) -> str:
+    """A help text with its default, for argparse, to which ``%`` is special."""
+    return (f"{text} (default: {default})" if default else text).replace("%", "%%")
 
 
 def _lower(text: str) -> str:
@@ -142,7 +146,7 @@ def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
             dest=f"{_PREFIX}{one.field}",
             metavar=one.metavar,
             action="append" if one.several else "store",
-            help=one.help.replace("%", "%%") if _is_offered(one, fixed) else argparse.SUPPRESS,
+            help=_help(one.help, one.default) if _is_offered(one, fixed) else argparse.SUPPRESS,
         )
 
 

@@ -27,6 +27,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Operation,
     Route,
     limit,
+    time_limit,
 )
 from tabletopic_kernel.model.errors import UsageError
 
@@ -169,14 +170,7 @@ Python workers. Hosts of older versions do not report it.""",
         None,
         (
             TOPIC,
-            Argument(
-                "timeout",
-                "Give up after this long  (5m)",
-                Kind.SECONDS,
-                "5m",
-                metavar="DURATION",
-                faces=MAGIC,
-            ),
+            time_limit("5m"),
         ),
         render=_status_grid,
         magic="%topic wait",
@@ -350,11 +344,12 @@ QUERY = Operation(
         ),
         Argument(
             "limit",
-            "Rows to return, 0 for all  (50; all with --json or --csv)",
+            "Rows to return, 0 for all",
             Kind.NUMBER,
             metavar="N",
             least=0,
             faces=CLI,
+            default_text="50; all with --json or --csv",
         ),
         Argument("limit", "Fetch no more rows than this", Kind.NUMBER, metavar="N", least=1, faces=MAGIC),
         JSON,

@@ -24,6 +24,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
+    time_limit,
     wait_for_outcome,
 )
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -186,14 +187,7 @@ or if the schema does not fit.""",
             Argument(
                 "wait", "Wait until the table contains what the topic contains", Kind.FLAG, False, faces=MAGIC
             ),
-            Argument(
-                "timeout",
-                "Give up after this long  (5m)",
-                Kind.SECONDS,
-                "5m",
-                metavar="DURATION",
-                faces=MAGIC,
-            ),
+            time_limit("5m"),
             JSON,
         ),
         settings="all",

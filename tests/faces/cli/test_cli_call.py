@@ -137,6 +137,24 @@ def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], 
     assert "<bool>" not in ended.out  # a switch takes no value
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("enable", ["one of [catalogs.<name>]; default: [catalog].", "Time between commits. [default: 5s]"]),
+        ("init", ["as [catalogs.NAME]."]),
+        ("produce-clickstream", ["Events per second. [default: as fast as possible]"]),
+        ("serve", ["Address of the metrics port. [default: 127.0.0.1]"]),
+    ],
+)
+def test_help_has_sections_in_brackets_and_one_form_of_defaults(
+    run: Callable[..., Any], name: str, texts: list[str]
+) -> None:
+    """Names in brackets are no markup, and each default follows its sentence in the same form."""
+    shown = " ".join(run(name, "--help").out.replace("│", " ").split())
+    for text in texts:
+        assert text in shown
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("init", "serve", "dashboard")])
 def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], name: str) -> None:
     """Only init, which asks, and serve and dashboard, which run until they are stopped, have no --json."""
