@@ -198,7 +198,7 @@ TOPIC = Argument(
     faces=ALL,
 )
 ANY_TOPIC = Argument(
-    "topic", "One topic only", positional=True, metavar="[TOPIC]", names="topics", faces=TYPED
+    "topic", "Only this topic", positional=True, metavar="[TOPIC]", names="topics", faces=TYPED
 )
 JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI)
 

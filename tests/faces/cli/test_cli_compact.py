@@ -59,7 +59,7 @@ def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any)
     fake.told = [outcome(error="the catalog does not answer")]
     ended = run("compact", "clicks")
     assert ended.code == 1
-    assert "the catalog does not answer (40 files had become 2 before)" in ended.err
+    assert "the catalog does not answer (before that, 40 files became 2)" in ended.err
     fake.told = []
     ended = run("compact", "clicks", "--wait", "0")
     assert ended.code == 1

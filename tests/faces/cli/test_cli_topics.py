@@ -129,7 +129,7 @@ def test_a_wait_is_a_duration(run: Callable[..., Any], fake: Any) -> None:
     asked = list(fake.asked)
     ended = run("enable", "clicks", "--wait", "soon")
     assert ended.code == 2
-    assert "--wait: 'soon' is not a duration; write for example 500ms, 5s, 2m or 1h" in ended.err
+    assert "--wait: 'soon' is not a duration; use a value such as 500ms, 5s, 2m or 1h" in ended.err
     assert fake.asked == asked
 
 
