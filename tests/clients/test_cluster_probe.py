@@ -288,7 +288,7 @@ def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) ->
     lake = f"file://{tmp_path}/lake"
     told, errors = told_by(cluster, tmp_path, lake, **{"spark.executor.memory": "8g", "wait_s": "3"})
     assert told, errors
-    assert told[0].startswith(f"RetryableError waits for the cluster: {cluster} has given no executor"), (
+    assert told[0].startswith(f"RetryableError waits for the cluster: {cluster} has provided no executor"), (
         errors
     )
     assert list((tmp_path / "lake").iterdir()) == []

@@ -135,7 +135,7 @@ def test_work_without_executors_waits_for_the_cluster() -> None:
         return watch.reason(has_work=has_work) is not None
 
     assert [told(0), told(14), told(15)] == [False, False, True]
-    assert "spark://m:1 has given no executor for 15 s" in str(watch.reason(has_work=True))
+    assert "spark://m:1 has provided no executor for 15 s" in str(watch.reason(has_work=True))
     assert not told(16, executors=1)
     assert [told(17), told(31), told(32)] == [False, False, True]
     assert not told(33, has_work=False)

@@ -174,8 +174,8 @@ def create_table(
             raise RetryableError(f"{'.'.join(identifier)} was just created by another program") from error
         except NoSuchNamespaceError as error:
             raise ActionNeededError(
-                f"the catalog shows its user no namespace {'.'.join(identifier[:-1])}, and lets it create "
-                "none: create it, or choose another with --namespace"
+                f"the catalog's user can neither see nor create the namespace {'.'.join(identifier[:-1])}: "
+                "create it, or choose another with --namespace"
             ) from error
 
 

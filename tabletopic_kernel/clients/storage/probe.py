@@ -174,7 +174,7 @@ def try_folder(place: Place, *, must_delete: bool = True) -> None:
                 place.io.delete(path)
     if not same:
         raise ActionNeededError(
-            f"{place.location} gives back other bytes than were written: do not use this storage"
+            f"{place.location} returns other bytes than were written: do not use this storage"
         )
 
 
