@@ -136,7 +136,7 @@ def html_page(outcome: Outcome) -> str:
         plot,
         "<h2>Records</h2>",
         _html_table(VERDICT_HEAD, [verdict_row(one) for one in outcome.verdicts]),
-        "<h2>Time until another host's first commit, where a host ended and nothing else went wrong</h2>",
+        "<h2>Time until another host's first commit, if a host ended and nothing else failed</h2>",
         _html_table(
             ("host", "times", "median s", "longest s"),
             [
@@ -152,7 +152,7 @@ def html_page(outcome: Outcome) -> str:
                 for name, count, mid, most in outcome.recovery_table()
             ],
         ),
-        f"{_seen_html(outcome)}<h2>Steps of the protocol at which something was done</h2>",
+        f"{_seen_html(outcome)}<h2>Steps of the protocol at which a fault was injected</h2>",
         _html_table(
             ("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]
         ),

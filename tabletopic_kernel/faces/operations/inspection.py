@@ -87,7 +87,7 @@ def _schema(
     if diff is None:
         return handle.schema(version) if version is not None else handle.schema()
     if version is not None:
-        raise UsageError("--version and --diff exclude each other")
+        raise UsageError("--version and --diff cannot be combined")
     before, after = diff
     return {"topic": topic, "from": before, "to": after, "changes": handle.schema_diff(before, after)}
 

@@ -89,7 +89,7 @@ def test_an_empty_value_is_a_value(run: Callable[..., Any], fake: Any) -> None:
 def test_success_names_the_table_and_what_happens(run: Callable[..., Any]) -> None:
     """After enable a person knows the table's name, the interval and that a host takes it."""
     text = run("enable", "my-clicks", "--partition-by", "hour(at)").out
-    for part in ("default.my_clicks", "every 5 s while", "hour(at)", "a running host takes"):
+    for part in ("default.my_clicks", "every 5 s while", "hour(at)", "a running host picks it up"):
         assert part in text
 
 

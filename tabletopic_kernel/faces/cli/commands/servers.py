@@ -172,7 +172,7 @@ def info(call: Call, as_json: bool) -> None:
         )
     )
     if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
-        screen.note(f"passwords are hidden; {call.command('info', '--json')} gives them, for other programs")
+        screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
     call.note_missing_servers()
 
 
