@@ -180,7 +180,7 @@ class _Rewrite:
             elif not sources <= _ids(metadata, schema_id):
                 self._leave("written before the column of their partition", files)
             elif len(files) == 1 and not files[0].deletes:
-                self._leave("the only one of their schema", files)
+                self._leave("the only file of its schema", files)
             else:
                 self._put_together(self._writer(schema_id), files)
         return self._result

@@ -186,8 +186,8 @@ class DuckLake:
             other = views.setdefault(view.place.lower(), view)
             if other.spelled != spelled:
                 raise UsageError(
-                    f"{spelled} and {other.spelled} differ only in case, which SQL does not "
-                    "see: query one at a time"
+                    f"{spelled} and {other.spelled} differ only in case, which SQL ignores: "
+                    "query one at a time"
                 )
         return list(views.values()), unknown
 

@@ -110,7 +110,7 @@ class DeadLetters:
             return
         if self.tasks(AlwaysTrue()):
             raise ActionNeededError(
-                f"the dead letters in {self.name} are of an earlier topic called {self._topic}; "
+                f"the dead letters in {self.name} belong to an earlier topic {self._topic}; "
                 "rename that table, or enable the topic with another --table"
             )
 

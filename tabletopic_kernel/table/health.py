@@ -168,7 +168,7 @@ def _compaction(table: Table) -> NextWork:
         return NextWork("compact", due=False, why=plan.refused)
     if not plan.groups:
         why = (
-            f"nothing to do: no partition has {MIN_FILES} small files of about a size or more than "
+            f"nothing to do: no partition has {MIN_FILES} small files of similar size or more than "
             f"{MAX_DELETE_FILES} delete files, and no file has more than {DELETED_SHARE:.0%} deleted rows"
         )
         return NextWork("compact", due=False, why=why)

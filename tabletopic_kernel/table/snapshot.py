@@ -470,7 +470,7 @@ class TopicTable:
     def gone(self) -> ActionNeededError:
         """The error of a table that is no longer in the catalog."""
         return ActionNeededError(
-            f"the table {self.identifier} no longer exists; resume the topic to fill a new one from the start"
+            f"the table {self.identifier} no longer exists; resume the topic to fill a new one from `start`"
         )
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:

@@ -379,7 +379,7 @@ def load_same(table: Table, catalog: Catalog) -> Table:
     except NoSuchTableError as error:
         raise StartOverError(f"the table {name} no longer exists: nothing is removed") from error
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
-        raise StartOverError(f"the table {name} is another one now: nothing is removed")
+        raise StartOverError(f"the table {name} was replaced by another one: nothing is removed")
     return fresh
 
 

@@ -177,7 +177,7 @@ def _jars() -> str:
 
     def refuse(step: Step) -> None:  # about to download them: that is left to `up`
         raise _Trouble(
-            f"not downloaded yet ({step.detail})", "`tabletopic up` gets them, about 270 MB", "warn"
+            f"not downloaded yet ({step.detail})", "`tabletopic up` downloads them, about 270 MB", "warn"
         )
 
     found = jvm.install(refuse)

@@ -280,7 +280,7 @@ def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
     drain(coordinator, until=lambda: bool(coordinator.progress().error))
     error = coordinator.progress().error
     assert error == (
-        "Spark does not start the worker of clicks, retrying: IllegalStateException: no room. "
+        "Spark did not start the worker of clicks, retrying: IllegalStateException: no room. "
         "What to do: if this persists, see `tabletopic logs`"
     )
 

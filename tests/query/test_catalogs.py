@@ -147,7 +147,7 @@ def test_athena_is_given_its_own_names() -> None:
     assert cursor.asked == 'SELECT n FROM "s3tablescatalog/prod".sales.orders JOIN clicks USING (n)'
     with pytest.raises(SettingsError, match=r"\[catalogs.lab\] is neither"):
         lake.query("SELECT n FROM lab.sales.orders")
-    with pytest.raises(UsageError, match="prod and far have other regions or keys"):
+    with pytest.raises(UsageError, match="prod and far have different regions or keys"):
         lake.query("SELECT n FROM prod.a.b, far.a.b")
     only_other = AthenaLake({"type": "sql"}, lambda _: (), cursor=lambda: cursor, others=others)
     assert only_other.query("SELECT n FROM prod.a.b").rows.num_rows == 1
@@ -169,7 +169,9 @@ def test_athena_joins_no_regions(sql: str) -> None:
     cursor = Cursor()
     far = {**S3_TABLES, "client.region": "us-east-1"}
     lake = AthenaLake(GLUE, lambda _: (), cursor=lambda: cursor, others={"far": far, "prod": S3_TABLES})
-    with pytest.raises(UsageError, match=r"clicks is a table of \[catalog\], which has another region .*far"):
+    with pytest.raises(
+        UsageError, match=r"clicks is a table of \[catalog\], whose region or keys differ .*far"
+    ):
         lake.query(sql)
     assert cursor.asked == ""
     lake.query(sql.replace("far.", "prod."))

@@ -95,4 +95,4 @@ def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCa
     asked.error, works_in["lab"] = None, "x"
     question = watch._servers()["catalog", "lab"]
     question.once()
-    assert "[catalogs.lab] is not in the settings here; there are: prod" in (question.trouble or "")
+    assert "[catalogs.lab] is not in the settings here, only prod" in (question.trouble or "")
