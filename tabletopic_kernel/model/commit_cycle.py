@@ -41,9 +41,9 @@ class State(StrEnum):
     COMMITTING = "committing"  # an Iceberg transaction is in progress
     SETTLING = "settling"  # its outcome is unknown: looking for the commit id (I4)
     DRAINING = "draining"  # the worker is stopping; its staged files are committed next
-    DROPPING = "dropping"  # as DRAINING, but staged files can no longer be committed
+    DROPPING = "dropping"  # like DRAINING, but staged files can no longer be committed
     CLOSING = "closing"  # the worker has stopped, the rest is being committed
-    CLOSING_SETTLING = "closing_settling"  # as SETTLING, without the worker
+    CLOSING_SETTLING = "closing_settling"  # like SETTLING, without the worker
     CLOSED = "closed"  # nothing staged, nothing running; the goal decides what is next
     PAUSED = "paused"  # paused by a user
     WAITING = "waiting"  # a dependency is down: retry after the backoff (I9)
