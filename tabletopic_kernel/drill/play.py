@@ -352,7 +352,7 @@ class Drill:
         with contextlib.suppress(TableTopicError):
             status = self._arena.workbench.status(topic)[0]
             return f"{status.state}: {status.error}"
-        return "unknown, as the broker does not answer"
+        return "unknown: the broker does not respond"
 
     # -- the end
 

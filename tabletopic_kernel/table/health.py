@@ -188,7 +188,7 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
     there = len(table.metadata.snapshots)
     why = f"nothing to do: all {there:,} snapshots are kept"
     if (limit := settings.snapshot_limit) is not None and there >= limit:
-        why += f", as max_snapshots is {limit:,}; more of them let time travel reach further back"
+        why += f", because max_snapshots is {limit:,}; a larger limit lets time travel reach further back"
     elif there > _MANY_SNAPSHOTS:
         why += "; every commit writes a list of them, so a smaller max_snapshots makes commits faster"
     return NextWork("expire", due=False, why=why)

@@ -60,7 +60,7 @@ def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) ->
     if "header" in settings.metadata_columns:
         headers = MapType(1, StringType(), 2, BinaryType(), value_required=False)  # Kafka allows null values
         columns.append(
-            NestedField(1, HEADER, headers, required=False, doc="headers; the last one of a repeated key")
+            NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
         )
     if "metadata" in settings.metadata_columns:
         place = StructType(

@@ -203,7 +203,7 @@ def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
 
 def _host_list(call: Call, hosts: list[str] | None) -> str:
     if hosts is None:
-        return "unknown, as the broker does not respond"
+        return "unknown: the broker does not respond"
     return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
 
 
