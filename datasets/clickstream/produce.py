@@ -252,7 +252,7 @@ class _Schemas:
             raise RetryableError(f"the registry at {self._url} failed: {error}") from error
         except Exception as error:  # its HTTP library's errors have no public base class
             raise RetryableError(
-                f"the registry at {self._url} does not answer ({type(error).__name__}: {error}); "
+                f"the registry at {self._url} does not respond ({type(error).__name__}: {error}); "
                 "is it running?"
             ) from error
 

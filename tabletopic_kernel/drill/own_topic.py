@@ -69,7 +69,7 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
 
     Raises:
         UsageError: there is no such topic, or it has no records.
-        RetryableError: the broker does not answer.
+        RetryableError: the broker does not respond.
     """
     desired = workbench.desired_topics().get(topic)
     settings = desired.settings if desired is not None else workbench.settings_for(topic)

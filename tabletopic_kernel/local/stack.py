@@ -299,7 +299,7 @@ class LocalStack:
                     self._report(Step(name, "done", time.monotonic() - began, "answers"))
             if pending and time.monotonic() - began > _READY_LIMIT_S:
                 late = next(iter(pending))
-                raise StackError(self._obituary(late, f"did not answer within {_READY_LIMIT_S} s"))
+                raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))
             time.sleep(0.05)
         return records
 

@@ -67,7 +67,7 @@ class Event(StrEnum):
     ABSENT = "absent"  # the commit in doubt is not in the table (I4)
     GAVE_UP = "gave_up"  # the commit in doubt was tried often enough; the next owner settles it
     START_OVER = "start_over"  # this ownership commits no more: a higher epoch (I5), unreadable files
-    DEPENDENCY_DOWN = "dependency_down"  # a server does not answer; nothing was sent (I9)
+    DEPENDENCY_DOWN = "dependency_down"  # a server does not respond; nothing was sent (I9)
     RETRY_DUE = "retry_due"  # the backoff is over
     REFUSED = "refused"  # only the user can decide: bad record, gap, foreign table…
     WORKER_DIED = "worker_died"

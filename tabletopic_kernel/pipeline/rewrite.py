@@ -113,7 +113,7 @@ class RewriteTask:
     def run(self) -> RewriteResult:
         """Rewrite the group in this process.
 
-        The result's error is a RetryableError if the storage does not answer, an ActionNeededError if a file
+        The result's error is a RetryableError if the storage does not respond, an ActionNeededError if a file
         is not what the table says about it.
         """
         began = time.process_time()

@@ -108,7 +108,7 @@ class DuckLake:
         Raises:
             UsageError: wrong SQL (with the position), SQL that writes, several queries, no such table or
                 snapshot.
-            RetryableError: catalog or storage do not answer.
+            RetryableError: catalog or storage do not respond.
         """
         return self.query(sql, at, params).rows
 

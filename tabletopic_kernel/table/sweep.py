@@ -196,7 +196,7 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     one, an epoch that has committed but of whose files none is in use.
 
     Raises:
-        RetryableError: storage or catalog do not answer, or a manifest cannot be read, or a file not deleted.
+        RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
         ActionNeededError: storage or catalog refuse it.
         StartOverError: the table is gone or a different one, or its ledger is of an older epoch.
     """
@@ -406,7 +406,7 @@ class _Candidates:
         """Drop candidates that the newest metadata's snapshots reach; reads each manifest once.
 
         Raises:
-            RetryableError: the storage does not answer, or something cannot be read.
+            RetryableError: the storage does not respond, or something cannot be read.
         """
         for tries_left in reversed(range(_TRIES)):
             table = load()

@@ -520,6 +520,6 @@ def test_every_row_is_met() -> None:
 
 def test_texts_hold_no_secrets() -> None:
     """Addresses with a login may stand in any library's message."""
-    found = sort_error(OSError("https://me:s3cret@store/x does not answer"), STORAGE)
+    found = sort_error(OSError("https://me:s3cret@store/x does not respond"), STORAGE)
     assert found is not None
     assert "s3cret" not in str(found.error())

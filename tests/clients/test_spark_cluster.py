@@ -37,7 +37,7 @@ def test_a_master_that_is_not_there_is_told_at_once() -> None:
     """Before a JVM is started; Spark itself would try for two minutes."""
     began = time.monotonic()
     with pytest.raises(
-        RetryableError, match=r"spark://127.0.0.1:1 does not answer \(127.0.0.1:1: .*start its m"
+        RetryableError, match=r"spark://127.0.0.1:1 does not respond \(127.0.0.1:1: .*start its m"
     ):
         start_spark(SparkSettings(master="spark://127.0.0.1:1"), PLACE, {})
     assert time.monotonic() - began < 10

@@ -172,7 +172,7 @@ def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms")
 
     def fail() -> None:
-        rig.worker.listener.ended(RetryableError("the registry does not answer"))
+        rig.worker.listener.ended(RetryableError("the registry does not respond"))
         drain(coordinator, until=lambda: coordinator.state is State.WAITING)
         rig.now_ms += 5_000
         drain(coordinator)

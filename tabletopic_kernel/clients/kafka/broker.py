@@ -151,7 +151,7 @@ class Broker:
             return self._admin
 
     def topics(self) -> list[str]:
-        """All topics; raises RetryableError when the broker does not answer."""
+        """All topics; raises RetryableError when the broker does not respond."""
         return sorted(self.partition_counts())
 
     def partition_counts(self) -> dict[str, int]:
@@ -169,7 +169,7 @@ class Broker:
 
         Raises:
             UsageError: there is no such topic.
-            RetryableError: the broker does not answer.
+            RetryableError: the broker does not respond.
         """
         described = self._describe(topic)
         partitions = [partition.id for partition in described.partitions]
@@ -404,5 +404,5 @@ class Broker:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
         message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         if problem.code() > 0:  # the broker's own; librdkafka's are negative
-            return RetryableError(f"the broker at {self.address} does not answer ({message}), retrying")
+            return RetryableError(f"the broker at {self.address} does not respond ({message}), retrying")
         return self._explain(message)

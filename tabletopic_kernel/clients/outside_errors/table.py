@@ -52,7 +52,7 @@ def _row(
 
 
 def _wait(
-    kinds: str, says: str = "", remedy: str = "", *, who: str = "", lead: str = "does not answer"
+    kinds: str, says: str = "", remedy: str = "", *, who: str = "", lead: str = "does not respond"
 ) -> Row:
     return _row(Verdict.WAIT, kinds, says, lead, remedy, who=who)
 

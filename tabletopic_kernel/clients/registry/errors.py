@@ -116,7 +116,7 @@ def explain_silence(url: str, error: Exception) -> RetryableError:
         if words.search(str(error)):
             return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")
     return RetryableError(
-        f"the registry at {url} does not answer ({type(error).__name__}: {error}); "
+        f"the registry at {url} does not respond ({type(error).__name__}: {error}); "
         "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
     )
 

@@ -53,7 +53,7 @@ def check_master(master: str) -> None:
         except OSError as error:
             found.append(f"{address.strip()}: {error.strerror or error}")
     raise RetryableError(
-        f"Spark's cluster {master} does not answer ({', '.join(found)}): start its master, or correct "
+        f"Spark's cluster {master} does not respond ({', '.join(found)}): start its master, or correct "
         "[spark] master; `tabletopic config` shows where it is set"
     )
 

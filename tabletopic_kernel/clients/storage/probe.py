@@ -73,7 +73,7 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG) -> T:
         if outcome.done():
             raise
         raise RetryableError(
-            f"{what} has not answered within {LIMIT_S:g} s; is its address in [catalog] right, and do "
+            f"{what} has not responded within {LIMIT_S:g} s; is its address in [catalog] right, and do "
             "firewalls let this machine through?"
         ) from None
 

@@ -80,7 +80,7 @@ def why_foreign(
     """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any.
 
     Raises:
-        RetryableError: the registry does not answer.
+        RetryableError: the registry does not respond.
     """
     if settings.subjects == "any" or schema.subjects is None:
         return None

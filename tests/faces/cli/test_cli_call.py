@@ -23,7 +23,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (RetryableError("the broker does not answer"), 1),
+        (RetryableError("the broker does not respond"), 1),
         (ActionNeededError("a person must decide"), 1),
         (UsageError("there is no topic 'x'"), 2),
         (SettingsError("[kafka] is wrong [really]"), 2),
