@@ -104,7 +104,7 @@ class Drill:
         each: bool = False,
     ) -> None:
         if most is None and minutes is None and not each:
-            raise UsageError("say how long: --rounds or --minutes")
+            raise UsageError("set the length with --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
         steps = tuple(Step) if own is None else OWN_STEPS
         self._schedule = (

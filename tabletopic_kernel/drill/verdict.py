@@ -106,7 +106,7 @@ def judge(
             changed.append(position)
     verdict.lost, verdict.changed = len(lost), len(changed) + len(wrong)
     verdict.differ("acknowledged records are lost", lost)
-    verdict.differ("records became a row where a dead letter belongs, or the other way round", wrong)
+    verdict.differ("records became a row where a dead letter belongs, or vice versa", wrong)
     verdict.differ("rows have other values than their records", changed)
     check_ledger(table, verdict, ends)
     check_files(table, verdict, forgiven_files)

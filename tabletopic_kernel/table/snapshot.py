@@ -108,7 +108,7 @@ class TopicTable:
             return None
         owner = table.properties.get(TOPIC_PROPERTY)
         if owner != topic:
-            whose = f"belongs to the topic {owner!r}" if owner else "was not made by a table topic"
+            whose = f"belongs to the topic {owner!r}" if owner else "was not created by a table topic"
             raise ActionNeededError(
                 f"the table {'.'.join(identifier)} already exists and {whose}; "
                 "choose another name with --table or --namespace"

@@ -462,9 +462,9 @@ class _Candidates:
             for path in kept:
                 del self.epochs[path]
             _LOG.warning(
-                "%s: epoch %d has committed, but none of its %d files that lie there is one that the table "
-                "refers to, so none was removed. Either the table names its files in another way than the "
-                "storage does, or they were removed by others. First: %s",
+                "%s: epoch %d has committed, but the table refers to none of its %d files there, so none "
+                "was removed. Either the table spells their locations differently, or other programs have "
+                "removed them from the table. First: %s",
                 name,
                 epoch,
                 len(kept),

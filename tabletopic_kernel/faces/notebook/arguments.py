@@ -138,8 +138,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
     """Add options for the settings; without ``fixed``, those that cannot change are not shown."""
-    origin = "from tabletopic.toml" if fixed else "as they are"
-    group = parser.add_argument_group(f"settings of the table topic (those not given: {origin})")
+    origin = "those in tabletopic.toml" if fixed else "unchanged"
+    group = parser.add_argument_group(f"settings of the table topic (default: {origin})")
     for one in setting_options():
         group.add_argument(
             one.name,

@@ -90,7 +90,7 @@ class ExactEngine:
             raise Refusal(
                 "avro_trailing_bytes",
                 f"{len(body) - position} bytes follow the record's end; "
-                "the value was written with another schema than its id says",
+                "the value was written with a schema other than its id says",
             )
         return tuple(row)
 

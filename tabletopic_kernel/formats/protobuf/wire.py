@@ -151,7 +151,7 @@ class WireChecker:
             raise Refusal(
                 "protobuf_wire_type",
                 f"a field of type {field.kind} is written as {_WIRE_NAMES[wire]}; "
-                "the value was written with another schema than its id says",
+                "the value was written with a schema other than its id says",
             )
         except Refusal as refusal:
             refusal.path.append(field.name if field else f"(field {number})")
@@ -246,7 +246,7 @@ def _out_of_range(field: _Field) -> Refusal:
     return Refusal(
         "protobuf_out_of_range",
         f"a number of more than 32 bits in a field of type {field.kind}; "
-        "the value was written with another schema than its id says",
+        "the value was written with a schema other than its id says",
     )
 
 

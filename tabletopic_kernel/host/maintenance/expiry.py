@@ -239,7 +239,9 @@ class Expiries:
             )
         except TableTopicError as error:
             return _failed(part, str(error))
-        doubt = "a branch or tag may have been made of a snapshot while it expired, so no file was removed"
+        doubt = (
+            "a branch or tag may have been created from a snapshot while it expired, so no file was removed"
+        )
         return replace(
             part,
             left=replace(part.left, ids=gone),

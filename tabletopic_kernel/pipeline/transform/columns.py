@@ -154,7 +154,7 @@ def has_row(decoded: Schema, transform: Transform) -> bool:
 def _unwrapped(envelope: Schema) -> Schema:
     fields = {column.name: column.field_type for column in envelope.fields}
     if not isinstance(fields.get(OP), StringType):
-        raise NotAnEnvelopeError("not a change event of Debezium: there is no field op of text")
+        raise NotAnEnvelopeError("not a change event of Debezium: it has no text field op")
     row = row_columns(envelope)
     _check_names(column.name for column in row.fields)
     # A delete may only know the key of its row.

@@ -145,7 +145,7 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             return FileDescriptorSet.FromString((root / "out").read_bytes()).file  # type: ignore[no-any-return]
         except DecodeError as error:  # an option that a module of this process defines differently
             raise ProtobufSchemaError(
-                f"the Protobuf schema has an option that is not what its number stands for: {error}"
+                f"the Protobuf schema has an option whose value does not match its number: {error}"
             ) from error
 
 
