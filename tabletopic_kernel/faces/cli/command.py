@@ -170,7 +170,7 @@ def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
     option = typer.Option(
         setting.name,
         metavar=setting.metavar,
-        help=_help(setting.help, setting.default),
+        help=_help(setting.help, "" if changeable else setting.default),  # alter keeps what is not given
         rich_help_panel="Settings of the table topic",
         hidden=not setting.offered or (changeable and setting.field in FIXED_SETTINGS),
         show_default=False,

@@ -115,10 +115,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="%topic",
         description="Kafka topics as Iceberg tables: list, enable and monitor them.",
-        epilog="Without a subcommand: the list, with lag, state and schema versions.",
+        epilog="Without a command: the list, with lag, state and schema versions.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    words = parser.add_subparsers(dest="command", metavar="WORD", title="words")
+    words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for operation in OPERATIONS:
         if operation.is_word:
             text = operation.summary[:1].lower() + operation.summary[1:]
@@ -138,15 +138,17 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
     """Add options for the settings; without ``fixed``, those that cannot change are not shown."""
-    origin = "those in tabletopic.toml" if fixed else "unchanged"
-    group = parser.add_argument_group(f"settings of the table topic (default: {origin})")
+    others = "tabletopic.toml overrides the defaults" if fixed else "others stay unchanged"
+    group = parser.add_argument_group(f"settings of the table topic ({others})")
     for one in setting_options():
         group.add_argument(
             one.name,
             dest=f"{_PREFIX}{one.field}",
             metavar=one.metavar,
             action="append" if one.several else "store",
-            help=_help(one.help, one.default) if _is_offered(one, fixed) else argparse.SUPPRESS,
+            help=_help(one.help, one.default if fixed else "")
+            if _is_offered(one, fixed)
+            else argparse.SUPPRESS,
         )
 
 

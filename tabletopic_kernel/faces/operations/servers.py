@@ -386,7 +386,7 @@ The demo starts its own servers in a temporary folder (or in that of
             ),
             Argument(
                 "rate",
-                "Records per second of each of the three topics",
+                "Records per second for each of the three topics",
                 Kind.DECIMAL,
                 60.0,
                 least=1,

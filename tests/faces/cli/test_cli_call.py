@@ -155,6 +155,12 @@ def test_help_has_sections_in_brackets_and_one_form_of_defaults(
         assert text in shown
 
 
+def test_alter_shows_no_defaults(run: Callable[..., Any]) -> None:
+    """A setting without an option stays as it is."""
+    shown = " ".join(run("alter", "--help").out.replace("│", " ").split())
+    assert "Time between commits. --commit-bytes" in shown
+
+
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("init", "serve", "dashboard")])
 def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], name: str) -> None:
     """Only init, which asks, and serve and dashboard, which run until they are stopped, have no --json."""
