@@ -260,5 +260,5 @@ def _type(name: str, precision: int, scale: int) -> pa.DataType:
 
 def _sorted(error: Exception) -> UsageError | ActionNeededError:
     if _WRONG_SQL.search(str(error)):
-        return UsageError(f"Athena refused it: {error}")
+        return UsageError(f"Athena refused the query: {error}")
     return ActionNeededError(f"Athena failed: {error}")

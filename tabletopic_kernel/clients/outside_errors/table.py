@@ -623,7 +623,7 @@ _STORE = (
     _wait(
         _OS,
         r"\[errno (1|13|30)\]|access denied|Permission denied|Read-only file system",
-        "may you write there, and is its disk mounted? its path is [catalog] warehouse",
+        "may you write there, and is its disk mounted? Its path is [catalog] warehouse",
         who=STORAGE,
         lead="rejects the write",
     ),
