@@ -109,7 +109,7 @@ def control_events() -> str:
         ]
         for kind in kinds
     ]
-    return table(["event", "what happened", "fields beside `topic`, `at_ms`, `host`, `type`"], rows)
+    return table(["event", "what happened", "fields besides `topic`, `at_ms`, `host`, `type`"], rows)
 
 
 def progress_record() -> str:
@@ -145,7 +145,7 @@ def server_settings() -> str:
         for name, field in Settings.model_fields.items()
         if name in _PROPERTY_EXAMPLES
     ]
-    return table(["section", "holds", "a variable of it"], rows)
+    return table(["section", "contains", "example variable"], rows)
 
 
 def topic_settings() -> str:

@@ -13,12 +13,12 @@ from tabletopic_kernel.faces.operations.operation import Route
 from tabletopic_kernel.faces.operations.rest_bodies import Message
 
 _ABOUT = """\
-The sidebar of JupyterLab uses this interface; other programs may, too. Paths are below the Jupyter \
-server's base URL. Login and XSRF are Jupyter's own: a token in the `Authorization` header, or the \
-session's cookie with its `X-XSRFToken`; an authorizer is asked for the resource `tabletopic`. Every error \
-is `{"message": "what is wrong, and what to do next"}`: 400 the request is wrong, 403 not logged in, 404 \
-no such topic, or it is not enabled, 409 it is not possible now, 503 servers do not answer, or there are \
-none. Snapshot ids are text, as JavaScript's numbers do not hold 64 bits; `*_ms` are milliseconds since \
+JupyterLab's sidebar uses this interface; other programs may, too. Paths are below the Jupyter server's \
+base URL. Login and XSRF protection are Jupyter's own: a token in the `Authorization` header, or the \
+session's cookie with its `X-XSRFToken`; authorizers see the resource `tabletopic`. Every error is \
+`{"message": "what is wrong, and what to do next"}`: 400 invalid request, 403 not logged in, 404 no such \
+topic, or it is not enabled, 409 not possible now, 503 the servers do not respond, or none are running. \
+Snapshot ids are text, because JavaScript's numbers cannot hold 64 bits; `*_ms` are milliseconds since \
 1970."""
 _REF = "#/components/schemas/{model}"
 
@@ -87,9 +87,13 @@ def _verb(operation: Operation, route: Route, schemas: dict[str, Any]) -> dict[s
 
 def _answer(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.message:
-        return _body("It has begun; the overview shows its progress", {"$ref": _REF.format(model="Message")})
+        return _body("Started; the overview shows the progress", {"$ref": _REF.format(model="Message")})
     if route.answer is None:
-        return {"description": {202: "The host was asked", 204: "Done", 302: "The page"}[route.status]}
+        return {
+            "description": {202: "Requested from the host", 204: "Done", 302: "Redirect to the page"}[
+                route.status
+            ]
+        }
     schema = _schema(route.answer(), schemas)
     if route.key:
         schema = {"type": "object", "required": [route.key], "properties": {route.key: schema}}

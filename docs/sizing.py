@@ -168,8 +168,8 @@ def assumptions() -> str:
     """The figures behind the table, as a list."""
     case = Case()
     return (
-        f"- a record of {case.record_bytes:g} bytes, {case.cpu_us:g} µs of CPU to a committed row, and "
-        f"{case.compaction_us:g} µs to be compacted once; {case.row_bytes:g} bytes in Parquet\n"
+        f"- a record of {case.record_bytes:g} bytes, {case.cpu_us:g} µs of CPU until its row is committed, "
+        f"and {case.compaction_us:g} µs to compact the row once; {case.row_bytes:g} bytes in Parquet\n"
         f"- cores busy {case.busy:.0%} of the time, executors of {case.executor_cores} cores\n"
         f"- a commit every {case.interval_s:g} s, or when {case.commit_bytes / _MIB:g} MiB are staged\n"
     )
@@ -178,7 +178,7 @@ def assumptions() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the requirements for the options; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prices", choices=LISTS, help="a list of prices; other options go before it")
+    parser.add_argument("--prices", choices=LISTS, help="a price list; other options override it")
     for field in fields(Case):
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=type(field.default), default=argparse.SUPPRESS)

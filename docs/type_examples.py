@@ -429,7 +429,7 @@ JSON_SCHEMA = [
     ),
     Example(
         "pair",
-        "prefixItems of one type, and no others",
+        "prefixItems of one type, without other items",
         {"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}], "items": False},
         "[48.4, 10.0]",
         "list<required double>",
@@ -467,7 +467,7 @@ JSON_SCHEMA = [
     ),
     Example(
         "chain",
-        "what contains itself",
+        "a schema that contains itself",
         {"$ref": "#/$defs/tree"},
         '{"label": "a", "next": {"label": "b"}}',
         "string",
@@ -514,7 +514,7 @@ JSON = [
     ),
     Example(
         "_kafka_value_rest",
-        "what tells no type: empty objects and arrays",
+        "values without a type: empty objects and arrays",
         None,
         '"none": {}',
         "string",

@@ -124,7 +124,7 @@ def test_a_secret_that_is_a_common_word_takes_no_message_apart(secret: str) -> N
     [
         "basic types, and an unexpected token: 7; see http://host/path?a=b, or mail me@host.example",
         "partition 3 offset 12: field a.b = 5 does not fit; state running",
-        "the broker at 127.0.0.1:9092,127.0.0.1:9093 does not answer",
+        "the broker at 127.0.0.1:9092,127.0.0.1:9093 does not respond",
     ],
 )
 def test_other_texts_stay_as_they_are(text: str) -> None:

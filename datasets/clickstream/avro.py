@@ -33,7 +33,9 @@ _DEVICE_CODES: Final = {kind: bytes((2 * number,)) for number, kind in enumerate
 def schema_text(schema_version: SchemaVersion) -> str:
     """The schema of one version as JSON text. Raises ``UsageError`` for an unknown version."""
     if schema_version not in SCHEMA_VERSIONS:
-        raise UsageError(f"no schema version {schema_version!r}; there are {', '.join(SCHEMA_VERSIONS)}")
+        raise UsageError(
+            f"unknown schema version {schema_version!r}; use one of {', '.join(SCHEMA_VERSIONS)}"
+        )
     name = f"{schema_version}.avsc"
     return files(__package__).joinpath("schemas", name).read_text(encoding="utf-8")
 
@@ -64,7 +66,7 @@ class Encoder:
         """One event in Avro. Raises ``ValueError`` for a number that the schema version cannot hold."""
         duration_ms = value["duration_ms"]
         if self._first and not -_INT_MAX <= duration_ms <= _INT_MAX:
-            raise ValueError(f"duration_ms {duration_ms} is no int; schema v2 has a long")
+            raise ValueError(f"duration_ms {duration_ms} is not an int; schema v2 has a long")
         quantity = value["quantity"]
         referrer = value["referrer"]
         country = value["country"]
@@ -134,6 +136,6 @@ def encode_price(price: Decimal) -> bytes:
     """An Avro decimal(9, 2): the cents, big-endian, two's complement. Raises ``ValueError`` for others."""
     cents = int(price * 100)
     if cents != price * 100 or abs(cents) >= 10**9:
-        raise ValueError(f"{price} is no decimal(9, 2)")
+        raise ValueError(f"{price} is not a decimal(9, 2)")
     body = cents.to_bytes((cents.bit_length() + 8) // 8, "big", signed=True)
     return encode_long(len(body)) + body

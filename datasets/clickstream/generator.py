@@ -89,7 +89,7 @@ class Clickstream:
 
     def __init__(self, seed: int = 7, schema_version: SchemaVersion = "v1", start: datetime = START) -> None:
         if start.tzinfo is None:
-            raise UsageError(f"the start {start} has no time zone; write for example {START.isoformat()}")
+            raise UsageError(f"the start {start} has no time zone; use for example {START.isoformat()}")
         self.tallies = Tallies()
         self._rng = Random(seed)
         # Ids have their own random stream: the number drawn does not affect the visits.
@@ -108,7 +108,9 @@ class Clickstream:
     def switch_schema(self, schema_version: SchemaVersion) -> None:
         """Shape the events by ``schema_version``, from the next one on."""
         if schema_version not in SCHEMA_VERSIONS:
-            raise UsageError(f"no schema version {schema_version!r}; there are {', '.join(SCHEMA_VERSIONS)}")
+            raise UsageError(
+                f"unknown schema version {schema_version!r}; use one of {', '.join(SCHEMA_VERSIONS)}"
+            )
         self.schema_version = schema_version
         self.tallies.events_by_version.setdefault(schema_version, 0)
 
@@ -240,7 +242,7 @@ class Prebuilt:
         start: datetime = START,
     ) -> None:
         if distinct < 1:
-            raise UsageError(f"a pool of {distinct} distinct events is empty; ask for 1 or more")
+            raise UsageError(f"a pool of {distinct} distinct events is empty; use 1 or more")
         stream = Clickstream(seed, schema_version, start)
         encode = Encoder(schema_version).frame(schema_id).encode
         self._made_by = (seed, schema_version, start)

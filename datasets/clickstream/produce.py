@@ -135,21 +135,21 @@ def send_in_circles(
 def _check(topic: str, count: int, rate: float | None, partitions: int) -> None:
     check_table_topic(topic)
     if count < 0:
-        raise UsageError(f"cannot produce {count} records; give 0 or more")
+        raise UsageError(f"cannot produce {count} records; use 0 or more")
     if rate is not None and not 0 < rate < float("inf"):
-        raise UsageError(f"a rate of {rate} records per second is not possible; give more than 0, or none")
+        raise UsageError(f"a rate of {rate} records per second is not possible; use a rate above 0, or none")
     if partitions < 1:
-        raise UsageError(f"a topic cannot have {partitions} partitions; give 1 or more")
+        raise UsageError(f"a topic cannot have {partitions} partitions; use 1 or more")
 
 
 def _check_versions(count: int, version: SchemaVersion, switch_at: int | None, distinct: int | None) -> None:
     schema_text(version)  # rejects an unknown version
     if distinct is not None and distinct < 1:
-        raise UsageError(f"a pool of {distinct} distinct events is empty; ask for 1 or more")
+        raise UsageError(f"a pool of {distinct} distinct events is empty; use 1 or more")
     if switch_at is None:
         return
     if distinct is not None:
-        raise UsageError("switch_at and distinct exclude each other: a pool has one schema version")
+        raise UsageError("switch_at and distinct cannot be combined: a pool has one schema version")
     if version == "v2":
         raise UsageError("switch_at has no meaning with schema version v2: it switches from v1 to v2")
     if not 0 <= switch_at <= count:
@@ -237,7 +237,7 @@ class _Schemas:
         try:
             self._client = SchemaRegistryClient.new_client({"timeout": 10, **properties})
         except (ValueError, TypeError) as error:
-            raise UsageError(f"the registry settings are not usable: {error}") from error
+            raise UsageError(f"the registry settings cannot be used: {error}") from error
 
     def id_of(self, version: SchemaVersion) -> int:
         """The registry's id for this version."""
@@ -252,7 +252,7 @@ class _Schemas:
             raise RetryableError(f"the registry at {self._url} failed: {error}") from error
         except Exception as error:  # its HTTP library's errors have no public base class
             raise RetryableError(
-                f"the registry at {self._url} does not answer ({type(error).__name__}: {error}); "
+                f"the registry at {self._url} does not respond ({type(error).__name__}: {error}); "
                 "is it running?"
             ) from error
 

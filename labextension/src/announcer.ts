@@ -45,7 +45,7 @@ export class Announcer implements IDisposable {
     this._states = this._statesOf(overview);
     this._last = overview;
     if (changes.length > SINGLY) {
-      this.node.textContent = this._trans.__('%1 topics changed their state', changes.length);
+      this.node.textContent = this._trans.__('%1 topics changed state', changes.length);
     } else if (changes.length > 0) {
       this.node.textContent = changes.join('. ');
     }

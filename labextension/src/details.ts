@@ -58,7 +58,7 @@ export class RowDetails implements IView<IRow> {
 
   private _schema(schema: ITopicSchema): HTMLElement[] {
     if (schema.columns.length === 0) {
-      return [h('p', { class: css('quiet') }, this._trans.__('No columns yet: the first record brings them.'))];
+      return [h('p', { class: css('quiet') }, this._trans.__('No columns yet: the first record determines them.'))];
     }
     const newest = schema.versions.at(-1);
     const versions =
@@ -91,7 +91,7 @@ export class RowDetails implements IView<IRow> {
 
   private _eventList(events: readonly IEvent[]): HTMLElement {
     if (events.length === 0) {
-      return h('p', { class: css('quiet') }, this._trans.__('Nothing has happened yet.'));
+      return h('p', { class: css('quiet') }, this._trans.__('No events yet.'));
     }
     const items = events.map(event => {
       const at = new Date(event.at_ms);

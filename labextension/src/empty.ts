@@ -66,7 +66,7 @@ export class EmptyState implements IView<IEmptyData> {
   private _words(overview: IOverview | null): IWords | null {
     const nothing = { text: '', detail: '', button: null, working: false };
     if (overview === null) {
-      return { ...nothing, title: this._trans.__('Looking…'), working: true };
+      return { ...nothing, title: this._trans.__('Connecting…'), working: true };
     }
     const { state, detail, missing, bootstrap_servers } = overview.servers;
     if (overview.topics.length > 0 && (state === 'starting' || missing.length > 0)) {

@@ -47,7 +47,7 @@ export class LagStatus extends Widget {
       return { text: trans.__('servers unreachable'), more: overview.servers.detail, warn: true };
     }
     if (overview === null) {
-      return { text: trans.__('looking…'), more: open, warn: false };
+      return { text: trans.__('connecting…'), more: open, warn: false };
     }
     if (overview.servers.state === 'starting') {
       return { text: trans.__('servers starting…'), more: overview.servers.detail, warn: false };

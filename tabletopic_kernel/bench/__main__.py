@@ -89,33 +89,39 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tabletopic_kernel.bench", description=__doc__)
-    parser.add_argument("--format", choices=FORMATS, default="avro", help="of the values (default: avro)")
     parser.add_argument(
-        "--records", type=int, default=4_000_000, help="records counted (default: %(default)s)"
+        "--format", choices=FORMATS, default="avro", help="format of the values (default: avro)"
     )
-    parser.add_argument("--warm-up", type=int, default=_WARM_UP, help="records before (default: %(default)s)")
     parser.add_argument(
-        "--seconds", type=int, default=60, help="length of the freshness run at 500 records/s; 0: without"
+        "--records", type=int, default=4_000_000, help="records to measure (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--warm-up", type=int, default=_WARM_UP, help="records before these (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="length of the freshness run at 500 records/s; 0: no run"
     )
     parser.add_argument(
         "--partitions",
         type=_numbers,
         default="4,10,100",
-        help="of topics whose batches are timed, with commas; empty: without (default: %(default)s)",
+        help="partitions of the topics whose batches are timed; empty: no topics (default: %(default)s)",
     )
     parser.add_argument(
-        "--commits", type=int, help="how a table ages in so many commits, with maintenance and without"
+        "--commits",
+        type=int,
+        help="measure how a table ages over this many commits, with and without maintenance",
     )
     parser.add_argument(
         "--day",
         type=int,
         metavar="SECONDS",
-        help="what maintenance costs over a day's shape, in so many seconds",
+        help="measure what maintenance costs over a day that is compressed to this many seconds",
     )
     parser.add_argument(
-        "--noon", type=int, default=1_500, help="records per second at its peak (%(default)s)"
+        "--noon", type=int, default=1_500, help="records per second at the day's peak (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser
 
 

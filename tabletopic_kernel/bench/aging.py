@@ -249,7 +249,7 @@ def age(
     rows = commits * _ROWS
     total = life.catalog.load_table(_IDENTIFIER).scan().count()
     if total != rows:
-        raise InternalError(f"the table has {total:,} rows, and {rows:,} were committed")
+        raise InternalError(f"the table has {total:,} rows, but {rows:,} were committed")
     return Age(
         tuple(samples),
         Spread.of(_times(spent, fresh_spent)),

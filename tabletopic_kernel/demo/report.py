@@ -257,7 +257,7 @@ def next_steps(kept: Path | None) -> Group:
         here = shlex.join(["tabletopic", "--state-dir", str(kept)])
         steps = {
             f"{here} up --detach": "start the servers again",
-            f'{here} query "SELECT count(*) FROM clicks"': "ask the table",
+            f'{here} query "SELECT count(*) FROM clicks"': "query the table",
             f"{here} down": "stop them; then remove the folder",
         }
     table = Table.grid(padding=(0, 3))

@@ -66,10 +66,12 @@ def run(
 
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     if state_dir is not None and folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty: a drill wants a folder of its own")
+        raise UsageError(f"{folder} is not empty: a drill needs its own folder")
     removed = state_dir is None and not keep
     if each and (own is not None or hand_overs or short):
-        raise UsageError("--each has a schedule and topics of its own: no --topic, --hand-overs, --short")
+        raise UsageError(
+            "--each has its own schedule and topics: do not combine it with --topic, --hand-overs or --short"
+        )
     wanted = _wanted(["kill_host", "stop_host"] if hand_overs else faults, own)
     drill = Drill(
         folder,
@@ -103,7 +105,7 @@ def _wanted(names: Collection[str], own: OwnTopic | None) -> frozenset[Fault]:
 
     wanted = chosen(names) & (OWN_FAULTS if own is not None else frozenset(Fault))
     if not wanted:
-        raise UsageError("nothing of that may happen to a topic of one's own; see --help")
+        raise UsageError("none of these faults applies to your own topic; see --help")
     return wanted
 
 

@@ -64,7 +64,7 @@ def _kill(_: Arena, pid: int) -> str:
 
 def _terminate(_: Arena, pid: int) -> str:
     os.kill(pid, signal.SIGTERM)
-    return f"asked host {pid} to stop"
+    return f"sent SIGTERM to host {pid}"
 
 
 def _freeze(arena: Arena, pid: int) -> str:
@@ -72,7 +72,7 @@ def _freeze(arena: Arena, pid: int) -> str:
     signal_tree(pid, signal.SIGSTOP)
     arena.hold(seconds)
     signal_tree(pid, signal.SIGCONT)
-    return f"host {pid} stood still for {seconds:g} s"
+    return f"froze host {pid} for {seconds:g} s"
 
 
 def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
@@ -85,7 +85,7 @@ def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
         if seconds:
             arena.hold(seconds)
             chosen.send_signal(signal.SIGCONT)
-            return f"JVM {chosen.pid} stood still for {seconds:g} s"
+            return f"froze JVM {chosen.pid} for {seconds:g} s"
         return f"killed JVM {chosen.pid}"
 
     return doing
@@ -123,7 +123,7 @@ def _freeze_server(name: str) -> Doing:
         os.kill(pid, signal.SIGSTOP)
         arena.hold(seconds)
         os.kill(pid, signal.SIGCONT)
-        return f"{name} stood still for {seconds:g} s"
+        return f"froze {name} for {seconds:g} s"
 
     return doing
 
@@ -177,7 +177,7 @@ def _fill_disk(arena: Arena, _: str) -> str:
     _limit_files(chosen, 0)
     arena.hold(seconds)
     _limit_files([*chosen, *tree(host.pid)], resource.RLIM_INFINITY)
-    return f"host {host.pid} could write to no file for {seconds:.1f} s"
+    return f"host {host.pid} could not write any file for {seconds:.1f} s"
 
 
 def _limit_files(processes: list[psutil.Process], size: int) -> None:
@@ -218,7 +218,7 @@ def _alter(arena: Arena, topic: str) -> str:
 
 def _commit(arena: Arena, topic: str) -> str:
     arena.workbench.commit(topic)
-    return "asked for a commit"
+    return "requested a commit"
 
 
 def _disable(arena: Arena, topic: str) -> str:
@@ -232,18 +232,18 @@ def _disable(arena: Arena, topic: str) -> str:
 def _replay(arena: Arena, topic: str) -> str:
     known = arena.streams[topic].release()
     arena.workbench.ask_for_replay(topic)
-    done = "asked for a replay of all dead letters"
-    return f"{done}, a schema of some was registered just before" if known else done
+    done = "requested a replay of all dead letters"
+    return f"{done}, after registering a schema of some" if known else done
 
 
 def _compact(arena: Arena, topic: str) -> str:
     arena.workbench.ask_for_compaction(topic)
-    return "asked for a compaction"
+    return "requested a compaction"
 
 
 def _expire(arena: Arena, topic: str) -> str:
     arena.workbench.ask_for_maintenance(topic, "expire")
-    return "asked for an expiry"
+    return "requested an expiry"
 
 
 def _evolve(arena: Arena, _: str) -> str:

@@ -69,7 +69,7 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
 
     Raises:
         UsageError: there is no such topic, or it has no records.
-        RetryableError: the broker does not answer.
+        RetryableError: the broker does not respond.
     """
     desired = workbench.desired_topics().get(topic)
     settings = desired.settings if desired is not None else workbench.settings_for(topic)
@@ -79,7 +79,7 @@ def read_own(workbench: Workbench, topic: str, most: int) -> OwnTopic:
     facts = workbench.broker.facts(topic)
     records = _newest(workbench.servers.kafka, topic, facts.first, facts.end, most)
     if not records:
-        raise UsageError(f"there is no record in {topic}; a drill needs some to copy")
+        raise UsageError(f"{topic} has no records; a drill needs some to copy")
     return OwnTopic(topic, len(facts.end), records, given, workbench.servers.registry)
 
 
@@ -149,7 +149,7 @@ class CopyStream:
 
     def evolve(self) -> int:
         """Raises UsageError: a user's schemas stay as they are."""
-        raise UsageError("the schemas of a topic of one's own are left alone")
+        raise UsageError("the schemas of your own topic do not change")
 
     def add_partition(self, count: int) -> None:
         """Use the partitions below ``count`` too."""
@@ -229,7 +229,7 @@ def judge_copies(
             nothing += now is None
     verdict.lost, verdict.changed = len(lost), len(changed)
     verdict.differ("copies are lost", lost)
-    verdict.differ("copies became something else than the first copy of their record", changed)
+    verdict.differ("copies became something other than the first copy of their record", changed)
     ledger = newest_ledger(table)
     counted = 0 if ledger is None else ledger.passed_over
     if ledger is not None and settings.errors == "skip":

@@ -104,7 +104,7 @@ class Drill:
         each: bool = False,
     ) -> None:
         if most is None and minutes is None and not each:
-            raise UsageError("say how long: --rounds or --minutes")
+            raise UsageError("set the length with --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
         steps = tuple(Step) if own is None else OWN_STEPS
         self._schedule = (
@@ -359,19 +359,19 @@ class Drill:
         with contextlib.suppress(TableTopicError):
             status = self._arena.workbench.status(topic)[0]
             return f"{status.state}: {status.error}"
-        return "unknown, as the broker does not answer"
+        return "unknown: the broker does not respond"
 
     # -- the end
 
     def _calm_down(self, sampler: Sampler) -> None:
         """Stop sending; wait until the tables have everything and no stray files remain."""
         arena = self._arena
-        self._say("the last records are sent; waiting until the tables have them")
+        self._say("the last records are sent; waiting until the tables contain them")
         arena.mend_servers()
         arena.ensure_hosts()
         for stream in arena.streams.values():
             stream.end()
-        self._wait_until(self._caught_up, _CAUGHT_UP_S, "the tables have all records", sampler)
+        self._wait_until(self._caught_up, _CAUGHT_UP_S, "the tables contain all records", sampler)
         self._replay_the_last(sampler)
         # A new owner sweeps what earlier ones left; a disturbed one leaves it to the next.
         for interval in itertools.islice(itertools.cycle((550, 500)), _OWNERS):
@@ -393,7 +393,7 @@ class Drill:
                 with contextlib.suppress(TableTopicError):
                     stream.release()
                     arena.workbench.ask_for_replay(topic)
-                if self._wait_until(done, _REPLAYED_S, f"the late letters of {topic} are rows", sampler):
+                if self._wait_until(done, _REPLAYED_S, f"the late dead letters of {topic} are rows", sampler):
                     break
 
     def _wait_until(self, done: Callable[[], bool], limit_s: float, what: str, sampler: Sampler) -> bool:
@@ -402,7 +402,7 @@ class Drill:
         ask_at = time.monotonic() + _ASK_AFTER_S
         while not done():
             if patience.is_over:
-                self._say(f"it is still not so that {what}")
+                self._say(f"gave up waiting until {what}")
                 return False
             if time.monotonic() > ask_at:
                 self._help(list(sampler.samples))

@@ -136,7 +136,7 @@ def html_page(outcome: Outcome) -> str:
         plot,
         "<h2>Records</h2>",
         _html_table(VERDICT_HEAD, [verdict_row(one) for one in outcome.verdicts]),
-        "<h2>Time until another host's first commit, where a host ended and nothing else went wrong</h2>",
+        "<h2>Time until another host's first commit, if a host ended and nothing else failed</h2>",
         _html_table(
             ("host", "times", "median s", "longest s"),
             [
@@ -152,7 +152,7 @@ def html_page(outcome: Outcome) -> str:
                 for name, count, mid, most in outcome.recovery_table()
             ],
         ),
-        f"{_seen_html(outcome)}<h2>Steps of the protocol at which something was done</h2>",
+        f"{_seen_html(outcome)}<h2>Steps of the protocol at which a fault was injected</h2>",
         _html_table(
             ("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]
         ),
@@ -234,22 +234,22 @@ page: `{command} --report docs/drill.md`.
 
 ## What it does
 
-It starts a broker, a registry, a catalog and two hosts in a temporary folder, and sends to three topics:
-Avro without transactions, into a sorted and partitioned table; Protobuf in transactions of which every
-fifth is aborted; and JSON without a schema. They include invalid records, records without a value, several
-versions of a schema at once, and records whose schema is registered later, so that a replay turns their
-dead letters into rows. The tables commit every half second, so that faults hit commits. A round consists of
+It starts a broker, a registry, a catalog and two hosts in a temporary folder, and sends records to three
+topics: Avro without transactions, into a sorted and partitioned table; Protobuf in transactions of which
+every fifth is aborted; and JSON without a schema. They include invalid records, records without a value,
+several versions of a schema at once, and records whose schema is registered later, so that a replay turns
+their dead letters into rows. Each table is committed every half second, so that faults hit commits. A round
+consists of
 
-- one fault at a named step of the protocol: the process that reaches it is killed, frozen, terminated,
-  fails, or is held while something else happens to the others; the steps that were reached least come
-  next,
+- one fault at a named step of the protocol: the process that reaches it is killed, frozen or terminated,
+  fails, or is held while something happens to the others; the steps reached least often come next,
 - three to six more faults at random moments within three seconds, on a random topic.
 
 Every {every}th round ends one host alone, by `kill -9` and SIGTERM in turns, while the other is on
 standby, and times the next owner; `--hand-overs` does nothing else. `--short` makes rounds half as long,
 and only every {every}th of them ends a host: `make test` runs 30 of them. Rounds overlap: the next one
-starts while topics recover from the last four. The seed determines the schedule, and the machine what
-each process does meanwhile; a step that no process reached in time is repeated sooner.
+starts while topics recover from the last four. The seed determines the schedule, the machine what each
+process does meanwhile; a step that no process reached in time is repeated sooner.
 
 The drill resumes a topic that rightly needs the user, for example after a rollback of its table. A topic
 that fails without such a cause, or does not commit for {limit:.0f} s, counts as a difference; on an
@@ -268,10 +268,10 @@ a fault that is over at once is tried four times. Only one of the three topics t
 
 ## How to read it
 
-At the end each record that the broker acknowledged must be exactly once a row or a dead letter, with the
+At the end each record that the broker acknowledged must be a row or a dead letter, exactly once, with the
 value that was sent; one whose schema was registered later must be a row, after a last replay. The ledger
-must be at the topic's end; each file that a snapshot refers to must exist and be sorted as it says, and no
-other file that the product wrote may exist.
+must be at the topic's end; each file that a snapshot refers to must exist and be sorted as it declares, and
+no other file that the product wrote may exist.
 *Lost*, *twice*, *changed* and *orphans* count violations; the exit code is then 1.
 *Skipped* are records that retention deleted before they were read, in the topic with `on_gap = go_on`;
 their number must match its ledger.

@@ -161,7 +161,9 @@ def chosen(names: Collection[str]) -> frozenset[Fault]:
         elif name in Fault._value2member_map_:
             found.add(Fault(name))
         else:
-            raise UsageError(f"no fault is called {name!r}; groups are {', '.join(GROUPS)}, and see --help")
+            raise UsageError(
+                f"unknown fault {name!r}; use one of {', '.join(Fault)}, or a group: {', '.join(GROUPS)}"
+            )
     return frozenset(found or Fault)
 
 

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tabletopic_kernel.drill.schedule import Fault
 
 _EVERY_S = 0.5
-_TIMEOUT_S = 2.0  # a frozen host accepts a connection, but does not answer
+_TIMEOUT_S = 2.0  # a frozen host accepts a connection, but does not respond
 _KEPT = 240  # scrapes
 _CALM = 5  # scrapes in which no topic moved
 _CALM_LAG_S = 5.0

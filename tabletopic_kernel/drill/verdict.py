@@ -106,7 +106,7 @@ def judge(
             changed.append(position)
     verdict.lost, verdict.changed = len(lost), len(changed) + len(wrong)
     verdict.differ("acknowledged records are lost", lost)
-    verdict.differ("records became a row where a dead letter belongs, or the other way round", wrong)
+    verdict.differ("records became a row where a dead letter belongs, or vice versa", wrong)
     verdict.differ("rows have other values than their records", changed)
     check_ledger(table, verdict, ends)
     check_files(table, verdict, forgiven_files)
@@ -131,7 +131,7 @@ def read_tables(
     verdict.twice += len(both)
     verdict.differ("records are a row and a dead letter", both)
     known = {(record.partition, record.offset) for record in sent}
-    verdict.differ("rows or dead letters are of no acknowledged record", (rows.keys() | letters) - known)
+    verdict.differ("rows or dead letters belong to no acknowledged record", (rows.keys() | letters) - known)
     return table, rows, letters
 
 
@@ -214,8 +214,8 @@ def check_files(table: Table, verdict: TopicVerdict, forgiven: Collection[str]) 
     there = {str(path) for path in data.rglob("*") if path.is_file() and "/epoch-" in str(path)}
     orphans = there - reachable - {path_of(file) for file in forgiven}
     verdict.orphans = len(orphans)
-    verdict.differ("data files are referred to by no snapshot and were not removed", orphans)
-    verdict.differ("data files are not in the order that they say", unsorted_files(table))
+    verdict.differ("data files that no snapshot refers to were not removed", orphans)
+    verdict.differ("data files are not in the order that they declare", unsorted_files(table))
     _check_snapshots(table, verdict, "rows")
 
 

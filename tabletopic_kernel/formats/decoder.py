@@ -159,7 +159,7 @@ def _make(schema_id: int, schema: WriterSchema) -> Decoder:
     if schema.kind in ("STRING", "RAW"):
         return WholeValueDecoder(StringType() if schema.kind == "STRING" else BinaryType())
     if schema.kind not in FORMATS:
-        raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not understood")
+        raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not supported")
     decoder: Decoder = importlib.import_module(FORMATS[schema.kind]).make(schema)
     if schema.framed or isinstance(decoder, WholeValueDecoder):
         return decoder

@@ -317,7 +317,7 @@ class Coordinator:
             listener.worker = self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            reason = error_of_trouble(f"Spark does not start the worker of {self.topic}", error)
+            reason = error_of_trouble(f"Spark did not start the worker of {self.topic}", error)
             self._report_error(error if isinstance(error, TableTopicError) else reason, waits=True)
             self._worker = None
             return Event.WORKER_DIED

@@ -181,7 +181,7 @@ class Host:
 
     def _rest(self) -> None:
         """Pause after a refused login: no client of this host logs in for a minute."""
-        error = explain_silence(self._services.broker.properties, self._met, "no answer")
+        error = explain_silence(self._services.broker.properties, self._met, "no response")
         self._services.broker.rest(error)
         self._services.control.rest(error)
         self._stop.wait(REFUSED_S)
@@ -268,7 +268,7 @@ class Host:
     def _tell_refusal(self) -> None:
         """Report that the broker refuses this host's consumer, or refuses it the group."""
         if self._met.refused(_REFUSED_LATELY_S) is not None:
-            self.waits_for = str(explain_silence(self._services.broker.properties, self._met, "no answer"))
+            self.waits_for = str(explain_silence(self._services.broker.properties, self._met, "no response"))
         else:
             self.waits_for = self._denied
 

@@ -100,7 +100,7 @@ class Owner:
             GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
                 Or the dead letters belong to another topic.
             UsageError: the table cannot have the partitions of the settings.
-            RetryableError: broker, registry or catalog do not answer (I9).
+            RetryableError: broker, registry or catalog do not respond (I9).
         """
         if not services.still_mine(topic):
             raise StartOverError("another host runs this topic now")

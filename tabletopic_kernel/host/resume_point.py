@@ -77,13 +77,13 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
             gaps,
             f"records of {facts.topic} were deleted by retention before they were read ({ranges}). "
             f"`tabletopic alter {facts.topic} --on-gap go_on` continues after the gap and counts the missing "
-            "records; a new --table starts with what is there now",
+            "records; a new --table starts with the remaining records",
         )
     ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
     if ahead:
         raise ActionNeededError(
             f"the table is ahead of {facts.topic} ({ahead}): the topic lost "
-            "records. Enable it with another --table once the topic is whole"
+            "records. Enable it with another --table once the topic is intact"
         )
     missing = set(before.next_offsets) - set(facts.end)
     if missing:

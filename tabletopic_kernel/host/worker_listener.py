@@ -111,7 +111,7 @@ class WorkerListener:
         Raises:
             ActionNeededError: the topic was re-created before or while the batch was read (I8). Spark knows
                 topics by name, and would continue at the old offset once the new topic has grown beyond it.
-            RetryableError: the broker does not answer.
+            RetryableError: the broker does not respond.
         """
         ledger = self.owner.ledger
         try:

@@ -269,7 +269,7 @@ class LocalStack:
             if demanded and not machine.is_free_port(demanded):
                 raise StackError(
                     f"Port {demanded}, set for the {name} server, is in use: stop the program that uses it, "
-                    "set another port, or set none to have a free one chosen."
+                    "set another port, or set none to use a free one."
                 )
             usable = kept if kept and kept not in chosen.values() and machine.is_free_port(kept) else None
             port = demanded or usable or machine.free_port(taken)
@@ -299,7 +299,7 @@ class LocalStack:
                     self._report(Step(name, "done", time.monotonic() - began, "answers"))
             if pending and time.monotonic() - began > _READY_LIMIT_S:
                 late = next(iter(pending))
-                raise StackError(self._obituary(late, f"did not answer within {_READY_LIMIT_S} s"))
+                raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))
             time.sleep(0.05)
         return records
 
@@ -307,8 +307,8 @@ class LocalStack:
         logs = self.state_dir / "logs"
         lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
         return (
-            f"The {name} server {what}. If its last lines below (the rest is in {logs}) name no cause to "
-            f"remove, start again.\n{lines}"
+            f"The {name} server {what}. If its last lines below (the rest is in {logs}) show no cause that "
+            f"you can fix, start it again.\n{lines}"
         )
 
     def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:

@@ -78,13 +78,13 @@ def load(state_dir: Path) -> dict[str, ServerRecord]:
         content = json.loads(path.read_bytes())
         if content["format"] != _FORMAT:
             raise StackError(
-                f"{path} was written by another version of tabletopic: stop its servers with that."
+                f"{path} was written by another version of tabletopic: stop its servers with that version."
             )
         return {name: _record(**fields) for name, fields in content["servers"].items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StackError(f"{path} is damaged ({error}): remove it; the data stay.") from error
+        raise StackError(f"{path} is damaged ({error}): remove it; the data stays.") from error
 
 
 def save(state_dir: Path, servers: dict[str, ServerRecord]) -> None:

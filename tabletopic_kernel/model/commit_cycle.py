@@ -41,9 +41,9 @@ class State(StrEnum):
     COMMITTING = "committing"  # an Iceberg transaction is in progress
     SETTLING = "settling"  # its outcome is unknown: looking for the commit id (I4)
     DRAINING = "draining"  # the worker is stopping; its staged files are committed next
-    DROPPING = "dropping"  # as DRAINING, but staged files can no longer be committed
+    DROPPING = "dropping"  # like DRAINING, but staged files can no longer be committed
     CLOSING = "closing"  # the worker has stopped, the rest is being committed
-    CLOSING_SETTLING = "closing_settling"  # as SETTLING, without the worker
+    CLOSING_SETTLING = "closing_settling"  # like SETTLING, without the worker
     CLOSED = "closed"  # nothing staged, nothing running; the goal decides what is next
     PAUSED = "paused"  # paused by a user
     WAITING = "waiting"  # a dependency is down: retry after the backoff (I9)
@@ -67,7 +67,7 @@ class Event(StrEnum):
     ABSENT = "absent"  # the commit in doubt is not in the table (I4)
     GAVE_UP = "gave_up"  # the commit in doubt was tried often enough; the next owner settles it
     START_OVER = "start_over"  # this ownership commits no more: a higher epoch (I5), unreadable files
-    DEPENDENCY_DOWN = "dependency_down"  # a server does not answer; nothing was sent (I9)
+    DEPENDENCY_DOWN = "dependency_down"  # a server does not respond; nothing was sent (I9)
     RETRY_DUE = "retry_due"  # the backoff is over
     REFUSED = "refused"  # only the user can decide: bad record, gap, foreign table…
     WORKER_DIED = "worker_died"

@@ -113,7 +113,7 @@ class RewriteTask:
     def run(self) -> RewriteResult:
         """Rewrite the group in this process.
 
-        The result's error is a RetryableError if the storage does not answer, an ActionNeededError if a file
+        The result's error is a RetryableError if the storage does not respond, an ActionNeededError if a file
         is not what the table says about it.
         """
         began = time.process_time()
@@ -180,7 +180,7 @@ class _Rewrite:
             elif not sources <= _ids(metadata, schema_id):
                 self._leave("written before the column of their partition", files)
             elif len(files) == 1 and not files[0].deletes:
-                self._leave("the only one of their schema", files)
+                self._leave("the only file of its schema", files)
             else:
                 self._put_together(self._writer(schema_id), files)
         return self._result

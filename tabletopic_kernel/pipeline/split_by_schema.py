@@ -57,7 +57,7 @@ class Group:
     def header_fault(self, kind: str) -> str | None:
         """Why the header does not match a schema of this kind (``WriterSchema.kind``); None: it does."""
         if self.is_glue and kind == "PROTOBUF":
-            return "Protobuf in the frame of AWS Glue is not read: its message indexes are others"
+            return "Protobuf in AWS Glue's frame is not supported: its message indexes differ"
         if self.indexes is None:
             return None
         if kind != "PROTOBUF":

@@ -23,8 +23,8 @@ from tabletopic_kernel.query.parameters import respelled
 from tabletopic_kernel.query.sql import names_without_catalog, with_catalogs
 
 _NOT_OF_ATHENA = (
-    "Athena reads tables of Glue and of S3 Tables, and [catalog] is neither; use the engine duckdb or "
-    "spark, or name Athena's data catalog by [athena] catalog"
+    "Athena reads tables of Glue and of S3 Tables, but [catalog] is neither; use the engine duckdb or "
+    "spark, or set [athena] catalog to Athena's data catalog"
 )
 _INSTALL = "Athena needs PyAthena: pip install 'tabletopic[athena]', then restart the kernel"
 # In Athena's messages about a statement: the position, or the kind of mistake.
@@ -162,13 +162,13 @@ class AthenaLake:
         for name in named:
             if data_catalog(self._others[name]) is None:
                 raise SettingsError(
-                    f"Athena reads tables of Glue and of S3 Tables, and [catalogs.{name}] is neither; use "
+                    f"Athena reads tables of Glue and of S3 Tables, but [catalogs.{name}] is neither; use "
                     "the engine duckdb or spark"
                 )
             if _session(self._others[name]) != _session(self._others[named[0]]):
                 raise UsageError(
-                    f"{named[0]} and {name} have other regions or keys, and a query by Athena has one of "
-                    "each; use the engine duckdb or spark"
+                    f"{named[0]} and {name} have different regions or keys, but an Athena query uses one "
+                    "of each; use the engine duckdb or spark"
                 )
         if not named:
             if self._data_catalog is None:
@@ -182,8 +182,8 @@ class AthenaLake:
             if self._data_catalog is None:
                 raise SettingsError(_NOT_OF_ATHENA)
             raise UsageError(
-                f"{'.'.join(own[0])} is a table of [catalog], which has another region or other keys than "
-                f"{named[0]}, and a query by Athena has one of each; use the engine duckdb or spark"
+                f"{'.'.join(own[0])} is a table of [catalog], whose region or keys differ from those of "
+                f"{named[0]}, but an Athena query uses one of each; use the engine duckdb or spark"
             )
         return text, keys
 
@@ -260,5 +260,5 @@ def _type(name: str, precision: int, scale: int) -> pa.DataType:
 
 def _sorted(error: Exception) -> UsageError | ActionNeededError:
     if _WRONG_SQL.search(str(error)):
-        return UsageError(f"Athena refused it: {error}")
+        return UsageError(f"Athena refused the query: {error}")
     return ActionNeededError(f"Athena failed: {error}")

@@ -44,7 +44,7 @@ class Catalogs:
         """The table of a name; nested namespaces may be written a.b.table or "a.b".table.
 
         Raises:
-            RetryableError, ActionNeededError, SettingsError: its catalog does not answer, or refuses.
+            RetryableError, ActionNeededError, SettingsError: its catalog does not respond, or refuses.
         """
         if not 1 <= len(name) <= MOST_PARTS:
             return None

@@ -108,7 +108,7 @@ class DuckLake:
         Raises:
             UsageError: wrong SQL (with the position), SQL that writes, several queries, no such table or
                 snapshot.
-            RetryableError: catalog or storage do not answer.
+            RetryableError: catalog or storage do not respond.
         """
         return self.query(sql, at, params).rows
 
@@ -186,8 +186,8 @@ class DuckLake:
             other = views.setdefault(view.place.lower(), view)
             if other.spelled != spelled:
                 raise UsageError(
-                    f"{spelled} and {other.spelled} differ only in case, which SQL does not "
-                    "see: query one at a time"
+                    f"{spelled} and {other.spelled} differ only in case, which SQL ignores: "
+                    "query one at a time"
                 )
         return list(views.values()), unknown
 

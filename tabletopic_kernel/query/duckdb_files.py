@@ -116,7 +116,7 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> _Reader:
         if mode != "rb":
-            raise PermissionError(f"{path} is only read here")
+            raise PermissionError(f"{path} is read-only here")
         with self._remembered():
             return _Reader(self._file(path).open(), self._remembered)
 

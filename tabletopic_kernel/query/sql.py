@@ -234,11 +234,11 @@ def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         words = _outer_words(statement.query)
         if kind not in _READS or not _only_reads(kind, words):
             raise UsageError(
-                f"{words[0] if words else kind} is refused: queries by DuckDB only read; "
+                f"{words[0] if words else kind} is refused: DuckDB queries are read-only; "
                 "write with Spark, `tabletopic query --engine spark`"
             )
     if queries > 1:
-        raise UsageError(f"these are {queries} queries; run them one at a time")
+        raise UsageError(f"the SQL contains {queries} queries; run them one at a time")
 
 
 def _only_reads(kind: str, words: list[str]) -> bool:

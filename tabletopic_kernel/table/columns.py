@@ -58,7 +58,7 @@ class TableColumns:
 
         Raises:
             UsageError: columns and settings contradict each other.
-            RetryableError: the catalog does not answer.
+            RetryableError: the catalog does not respond.
         """
         key = newest_key_type(self._topic, self._settings, self._services.registry)
         value, batch = first_columns(columns, self._settings)

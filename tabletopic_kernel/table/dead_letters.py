@@ -76,7 +76,7 @@ class DeadLetters:
 
         Raises:
             ActionNeededError: the table of that name is not this topic's.
-            RetryableError: the catalog does not answer.
+            RetryableError: the catalog does not respond.
         """
         try:
             with reachable("the catalog"):
@@ -101,7 +101,7 @@ class DeadLetters:
 
         Raises:
             ActionNeededError: they are another topic's.
-            RetryableError: the storage does not answer.
+            RetryableError: the storage does not respond.
         """
         ledger = self.table.ledger if self.table else None
         if ledger is None:
@@ -110,7 +110,7 @@ class DeadLetters:
             return
         if self.tasks(AlwaysTrue()):
             raise ActionNeededError(
-                f"the dead letters in {self.name} are of an earlier topic called {self._topic}; "
+                f"the dead letters in {self.name} belong to an earlier topic {self._topic}; "
                 "rename that table, or enable the topic with another --table"
             )
 

@@ -182,7 +182,7 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
     result has candidates, and their removal checks that.
 
     Raises:
-        RetryableError: the storage does not answer, or a manifest list or manifest cannot be read.
+        RetryableError: the storage does not respond, or a manifest list or manifest cannot be read.
         ActionNeededError: as ``reachable``.
     """
     metadata, io = table.metadata, table.io

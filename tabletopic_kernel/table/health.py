@@ -168,7 +168,7 @@ def _compaction(table: Table) -> NextWork:
         return NextWork("compact", due=False, why=plan.refused)
     if not plan.groups:
         why = (
-            f"nothing to do: no partition has {MIN_FILES} small files of about a size or more than "
+            f"nothing to do: no partition has {MIN_FILES} small files of similar size or more than "
             f"{MAX_DELETE_FILES} delete files, and no file has more than {DELETED_SHARE:.0%} deleted rows"
         )
         return NextWork("compact", due=False, why=why)
@@ -188,7 +188,7 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
     there = len(table.metadata.snapshots)
     why = f"nothing to do: all {there:,} snapshots are kept"
     if (limit := settings.snapshot_limit) is not None and there >= limit:
-        why += f", as max_snapshots is {limit:,}; more of them let time travel reach further back"
+        why += f", because max_snapshots is {limit:,}; a larger limit lets time travel reach further back"
     elif there > _MANY_SNAPSHOTS:
         why += "; every commit writes a list of them, so a smaller max_snapshots makes commits faster"
     return NextWork("expire", due=False, why=why)

@@ -38,7 +38,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     Raises:
         UsageError: the settings name a column that the table lacks, or that a transform does not accept.
         HeadMovedError: another writer was first.
-        RetryableError: the catalog does not answer.
+        RetryableError: the catalog does not respond.
     """
     table.mend_order(table.newest_epoch)
     metadata = table.table.metadata

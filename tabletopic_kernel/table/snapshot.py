@@ -99,7 +99,7 @@ class TopicTable:
 
         Raises:
             ActionNeededError: the table exists and is not this topic's.
-            RetryableError: the catalog does not answer.
+            RetryableError: the catalog does not respond.
         """
         try:
             with reachable("the catalog"):
@@ -108,7 +108,7 @@ class TopicTable:
             return None
         owner = table.properties.get(TOPIC_PROPERTY)
         if owner != topic:
-            whose = f"belongs to the topic {owner!r}" if owner else "was not made by a table topic"
+            whose = f"belongs to the topic {owner!r}" if owner else "was not created by a table topic"
             raise ActionNeededError(
                 f"the table {'.'.join(identifier)} already exists and {whose}; "
                 "choose another name with --table or --namespace"
@@ -140,7 +140,7 @@ class TopicTable:
 
         Raises:
             ActionNeededError: the table was dropped or replaced (I8).
-            RetryableError: the catalog does not answer.
+            RetryableError: the catalog does not respond.
         """
         uuid = self.table.metadata.table_uuid
         try:
@@ -216,7 +216,7 @@ class TopicTable:
                 ``UnreadableFilesError``: the storage does not have them as they were written.
             ActionNeededError: the ledger is not the planned one, or the table is gone (I8).
             OutcomeUnknownError: the commit was not answered: look for its id (I4).
-            RetryableError: the catalog does not answer or keeps the table locked, nothing was sent.
+            RetryableError: the catalog does not respond or keeps the table locked, nothing was sent.
         """
         # Longer than other functions: only in this order do the checks and the request make one safe commit.
         left = self.table.metadata_location
@@ -346,7 +346,7 @@ class TopicTable:
         """Whether the snapshot of a refused commit is really not in the table (I4).
 
         Raises:
-            OutcomeUnknownError: the catalog does not answer that.
+            OutcomeUnknownError: the catalog does not respond that.
         """
         try:
             self.reload()
@@ -385,7 +385,7 @@ class TopicTable:
         Raises:
             HeadMovedError: another writer changed the schema meanwhile: plan again.
             LostOwnershipError: see ``commit``.
-            RetryableError: the catalog does not answer.
+            RetryableError: the catalog does not respond.
         """
         noted = registered_schemas_property(registered_schemas.values()) | former_names_property(former or {})
         if batch is not None:
@@ -414,7 +414,7 @@ class TopicTable:
 
         Raises:
             HeadMovedError: the catalog refused it, another writer was first; nothing was done.
-            RetryableError: the catalog does not answer, or did nothing.
+            RetryableError: the catalog does not respond, or did nothing.
             ActionNeededError: it forbids the change, or lacks this kind of change. Others as ``commit``.
         """
         self.reload()
@@ -470,7 +470,7 @@ class TopicTable:
     def gone(self) -> ActionNeededError:
         """The error of a table that is no longer in the catalog."""
         return ActionNeededError(
-            f"the table {self.identifier} no longer exists; resume the topic to fill a new one from the start"
+            f"the table {self.identifier} no longer exists; resume the topic to fill a new one from `start`"
         )
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:

@@ -196,7 +196,7 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     one, an epoch that has committed but of whose files none is in use.
 
     Raises:
-        RetryableError: storage or catalog do not answer, or a manifest cannot be read, or a file not deleted.
+        RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
         ActionNeededError: storage or catalog refuse it.
         StartOverError: the table is gone or a different one, or its ledger is of an older epoch.
     """
@@ -379,7 +379,7 @@ def load_same(table: Table, catalog: Catalog) -> Table:
     except NoSuchTableError as error:
         raise StartOverError(f"the table {name} no longer exists: nothing is removed") from error
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
-        raise StartOverError(f"the table {name} is another one now: nothing is removed")
+        raise StartOverError(f"the table {name} was replaced by another one: nothing is removed")
     return fresh
 
 
@@ -406,7 +406,7 @@ class _Candidates:
         """Drop candidates that the newest metadata's snapshots reach; reads each manifest once.
 
         Raises:
-            RetryableError: the storage does not answer, or something cannot be read.
+            RetryableError: the storage does not respond, or something cannot be read.
         """
         for tries_left in reversed(range(_TRIES)):
             table = load()
@@ -462,9 +462,9 @@ class _Candidates:
             for path in kept:
                 del self.epochs[path]
             _LOG.warning(
-                "%s: epoch %d has committed, but none of its %d files that lie there is one that the table "
-                "refers to, so none was removed. Either the table names its files in another way than the "
-                "storage does, or they were removed by others. First: %s",
+                "%s: epoch %d has committed, but the table refers to none of its %d files there, so none "
+                "was removed. Either the table spells their locations differently, or other programs have "
+                "removed them from the table. First: %s",
                 name,
                 epoch,
                 len(kept),

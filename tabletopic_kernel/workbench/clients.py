@@ -105,7 +105,7 @@ class Servers:
             return self.catalog
         if name in self.catalogs:
             return self.catalogs[name]
-        others = f"; there are: {', '.join(self.catalogs)}" if self.catalogs else ""
+        others = f", only {', '.join(self.catalogs)}" if self.catalogs else ""
         raise SettingsError(
             f"[catalogs.{name}] is not in the settings here{others}. Add it to tabletopic.toml on every "
             "machine that runs hosts or commands, and restart the hosts"
@@ -176,8 +176,8 @@ def find_servers(settings: Settings) -> Servers:
     catalogs = {name: {**properties, "name": name} for name, properties in settings.catalogs.items()}
     if catalog["name"].lower() in catalogs:
         raise SettingsError(
-            f"[catalogs.{catalog['name'].lower()}]: so is [catalog] called in SQL; choose another name, or "
-            "set [catalog] name to one"
+            f"[catalogs.{catalog['name'].lower()}]: [catalog] has this name in SQL; choose another name, or "
+            "set another [catalog] name"
         )
     return Servers(kafka, registry, catalog, state_dir, local, catalogs)
 

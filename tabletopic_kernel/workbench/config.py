@@ -135,7 +135,7 @@ def check_something_to_start(settings: Settings) -> None:
     if len(own_servers(settings)) == len(SECTIONS):
         raise UsageError(
             f"there is nothing to start: the settings name servers for [{'], ['.join(SECTIONS)}]; "
-            "`tabletopic doctor` tries them"
+            "`tabletopic doctor` checks them"
         )
 
 

@@ -177,7 +177,7 @@ def _jars() -> str:
 
     def refuse(step: Step) -> None:  # about to download them: that is left to `up`
         raise _Trouble(
-            f"not downloaded yet ({step.detail})", "`tabletopic up` gets them, about 270 MB", "warn"
+            f"not downloaded yet ({step.detail})", "`tabletopic up` downloads them, about 270 MB", "warn"
         )
 
     found = jvm.install(refuse)
@@ -294,7 +294,7 @@ def _open_broker(properties: Mapping[str, str]) -> Broker:
 def _broker(properties: Mapping[str, str]) -> str:
     broker = _open_broker(properties)
     topics = [topic for topic in broker.topics() if internal_owner(topic) is None]
-    return f"{broker.address} answers, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
+    return f"{broker.address} responds, cluster {broker.cluster_id()}, {_count(len(topics), 'topic')}"
 
 
 def _rights(properties: Mapping[str, str]) -> str:
@@ -319,7 +319,7 @@ def _registry(properties: Mapping[str, str]) -> str:
     from tabletopic_kernel.clients.registry.registry import Registry
 
     registry = Registry(properties)
-    return f"{registry.url} answers, {_count(len(registry.check()), 'subject')}"
+    return f"{registry.url} responds, {_count(len(registry.check()), 'subject')}"
 
 
 def _catalog(servers: Servers, name: str | None = None) -> str:

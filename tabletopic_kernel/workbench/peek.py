@@ -283,10 +283,7 @@ def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
         return f"its value is {_looks(raw)}" if is_bare else None
     if begins_with_id and (record.error is not None or settings.value_format == "string"):
         number = int.from_bytes(raw[1 : wire.PREFIX_BYTES], "big")
-        return (
-            f"its value begins like one with schema id {number}: if it is one, "
-            "set value_format = by_schema_id"
-        )
+        return f"its value seems to begin with schema id {number}: if so, set value_format = by_schema_id"
     return None
 
 
@@ -295,14 +292,16 @@ def _looks(raw: bytes) -> str:
         text = raw.decode()
     except UnicodeDecodeError:
         return (
-            "not text: if it was written by one known schema without its id, set value_format = "
+            "not text: if all values follow one known schema without its id, set value_format = "
             "by_latest_schema, otherwise raw"
         )
     try:
         parse(raw)
     except (JsonTextError, RecursionError):
         return (
-            "plain text: set value_format = string" if text.isprintable() else "odd: set value_format = raw"
+            "plain text: set value_format = string"
+            if text.isprintable()
+            else "text with control characters: set value_format = raw"
         )
     return (
         "JSON without a schema id: set value_format = json, or by_latest_schema if the registry has the "

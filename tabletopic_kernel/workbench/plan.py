@@ -188,7 +188,7 @@ def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[W
     subject = settings.subject_of(topic)
     latest = registry.latest(subject)
     if latest is None:
-        return None, f"no schema is registered as {subject} yet: the first record brings the columns"
+        return None, f"no schema is registered as {subject} yet: the first record determines the columns"
     writer = value_writer(latest, settings)
     origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
     return writer_columns(latest.id, writer, settings), origin
@@ -298,7 +298,7 @@ def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
     read = sum(ledger.next_offsets.values()) - sum(facts.first.get(p, 0) for p in ledger.next_offsets)
     plan.notes.append(
         f"the table exists and resumes at its ledger, whatever `start` says ({max(0, read):,} of the "
-        "records that the topic has are read)"
+        "topic's records are already read)"
     )
     try:
         check_topic(ledger, facts)
@@ -338,4 +338,6 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
     if settings.projection is not None:
         return  # the projection's outputs are the columns
     if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
-        raise UsageError("the table was made with another transform; keep it, or choose another --table")
+        raise UsageError(
+            "the table was created with another transform; keep that one, or choose another --table"
+        )

@@ -119,7 +119,7 @@ KAFKA = Server(
     ),
 )
 
-_URL = Question("url", "URL of its API, as Confluent's clients have it")
+_URL = Question("url", "URL of its API, as for Confluent's clients")
 REGISTRY = Server(
     "registry",
     "Schema registry",
@@ -184,7 +184,7 @@ STORAGE = (
         (
             _GOOGLE,
             Question("gcs.oauth2.token", "Token", secret=True),
-            Question("gcs.oauth2.token-expires-at", "When it ends, in milliseconds since 1970"),
+            Question("gcs.oauth2.token-expires-at", "Its expiry, in milliseconds since 1970"),
         ),
     ),
     Way(
@@ -311,7 +311,7 @@ def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
     Without ``secrets_too`` a secret is replaced by its variable.
     """
     lines = [
-        "# `tabletopic config` shows the settings in force, `tabletopic doctor` tries them.",
+        "# `tabletopic config` shows the settings in force, `tabletopic doctor` checks them.",
         "# A section [topics.NAME] may hold settings of a topic: docs/settings.md.",
     ]
     for server in SERVERS:

@@ -146,7 +146,7 @@ class Workbench(Clients):
 
         check_table_topic(topic)
         if schema is None and schema_type is not None:
-            raise UsageError("--schema-type goes with --schema")
+            raise UsageError("--schema-type requires --schema")
         candidate = read_candidate(schema, schema_type) if schema is not None else None
         desired_topics = self.desired_topics()
         desired = desired_topics.get(topic) if candidate else None

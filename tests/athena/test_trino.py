@@ -178,7 +178,7 @@ def test_time_travel(both: Both) -> None:
     assert both.athena.query(sql).rows.to_pylist() == both.duck.sql(count, at=then).to_pylist()
     by_value = both.athena.query("SELECT count(*) AS n FROM things FOR TIMESTAMP AS OF $then", {"then": then})
     assert by_value.rows.to_pylist() == [{"n": 1}]
-    with pytest.raises(UsageError, match="Athena refused it"):
+    with pytest.raises(UsageError, match="Athena refused the query"):
         both.athena.query("SELECT 1 FROM things FOR VERSION AS OF 42")
 
 
@@ -245,7 +245,7 @@ def test_lists_and_nothing_as_variables(both: Both) -> None:
 )
 def test_mistakes_are_the_persons(both: Both, sql: str) -> None:
     """Trino's words, which are Athena's."""
-    with pytest.raises(UsageError, match="Athena refused it"):
+    with pytest.raises(UsageError, match="Athena refused the query"):
         both.athena.query(sql)
 
 

@@ -56,7 +56,7 @@ PLAN = {
     ],
     "refused": [],
 }
-WRONG = "'banana' is not a duration; write for example 500ms, 5s, 2m or 1h"
+WRONG = "'banana' is not a duration; use a value such as 500ms, 5s, 2m or 1h"
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_a_wrong_setting_is_told_at_its_field(story: Story) -> None:
     expect(form.get_by_role("button", name="Apply")).to_be_enabled(timeout=SOON_MS)
     form.get_by_label("Commit interval").fill("soon")
     complaint = form.locator("#jp-TableTopic-setting-clicks-commit_interval_ms-complaint")
-    expect(complaint).to_contain_text("'soon' is not a duration; write for example 500ms", timeout=SOON_MS)
+    expect(complaint).to_contain_text("'soon' is not a duration; use a value such as 500ms", timeout=SOON_MS)
     expect(form.get_by_role("button", name="Apply")).to_be_disabled()
     form.get_by_label("Commit interval").fill("1s")
     expect(form.get_by_role("button", name="Apply")).to_be_enabled(timeout=SOON_MS)

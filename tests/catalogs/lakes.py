@@ -169,7 +169,7 @@ def _oauth2(folder: Path, servers: ExitStack) -> Lake:
     return Lake(properties, gate, b"add-snapshot", judge.expire)
 
 
-@_lake("REST that lends keys, S3")
+@_lake("REST that vends keys, S3")
 def _lent(folder: Path, servers: ExitStack) -> Lake:
     aws, server = _rest_on_s3(folder, servers)
     keys = LentKeys(lambda: storage.url)

@@ -172,7 +172,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) ->
         more.write("ERROR X: Application has been killed. Reason: All masters are unresponsive! Giving up.\n")
     error = spark_launch.not_started(gone, MASTER, log, known)
     assert isinstance(error, RetryableError)
-    assert f"{MASTER} does not answer, or has ended this application (All masters are unres" in str(error)
+    assert f"{MASTER} does not respond, or has ended this application (All masters are unres" in str(error)
     other = spark_launch.not_started(
         RuntimeError("An error occurred while calling x.\n: y: bad\n\tat z"), "y", log, 0
     )
@@ -288,7 +288,7 @@ def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) ->
     lake = f"file://{tmp_path}/lake"
     told, errors = told_by(cluster, tmp_path, lake, **{"spark.executor.memory": "8g", "wait_s": "3"})
     assert told, errors
-    assert told[0].startswith(f"RetryableError waits for the cluster: {cluster} has given no executor"), (
+    assert told[0].startswith(f"RetryableError waits for the cluster: {cluster} has provided no executor"), (
         errors
     )
     assert list((tmp_path / "lake").iterdir()) == []

@@ -129,14 +129,17 @@ def test_spark_opens_the_same_catalog(properties: dict[str, str], expected: dict
     [
         ({"uri": "mysql://db/lake"}, "a catalog in mysql"),
         ({"type": "bigquery"}, "a catalog of type bigquery"),
-        ({"uri": "https://c", "warehouse": "abfss://lake@acme.dfs.core.windows.net/w"}, "Azure's storage"),
-        ({"uri": "https://c", "warehouse": "prod", "adls.account-key": "k"}, "Azure's storage"),
+        (
+            {"uri": "https://c", "warehouse": "abfss://lake@acme.dfs.core.windows.net/w"},
+            "client for Azure storage",
+        ),
+        ({"uri": "https://c", "warehouse": "prod", "adls.account-key": "k"}, "client for Azure storage"),
         (
             {"uri": "https://c", "warehouse": "gs://lake", "gcs.session-kwargs": "{}"},
             "gcs.session-kwargs cannot",
         ),
         ({"py-catalog-impl": "my.Catalog"}, "py-catalog-impl cannot be passed to Spark"),
-        ({"type": "sql", "uri": "not an address"}, "no address of a database"),
+        ({"type": "sql", "uri": "not an address"}, "not a database address"),
     ],
 )
 def test_what_spark_cannot_open_is_said(properties: dict[str, str], message: str) -> None:

@@ -122,5 +122,7 @@ def test_a_registry_that_is_away_is_waited_for(endpoint: str) -> None:
 
 def test_a_property_that_glue_has_not_is_told() -> None:
     """A URL beside ``type = glue`` would be overlooked."""
-    with pytest.raises(SettingsError, match=r"url is no property of Glue's registry: type, glue\.endpoint"):
+    with pytest.raises(
+        SettingsError, match=r"url is not one of the properties of Glue's registry: type, glue\.endpoint"
+    ):
         Registry({"type": "glue", "url": "http://r", **_KEYS})

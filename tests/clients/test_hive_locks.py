@@ -56,8 +56,8 @@ def test_a_metastore_that_does_not_tell_hides_nothing() -> None:
     def fail() -> None:
         raise ConnectionResetError
 
-    assert "does not tell whose" in told(metastore(fail))
-    assert "does not tell whose" in told(metastore(lambda: None))
+    assert "owner unknown" in told(metastore(fail))
+    assert "owner unknown" in told(metastore(lambda: None))
 
 
 def test_another_writer_s_commit_is_no_lock() -> None:

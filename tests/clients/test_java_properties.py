@@ -81,9 +81,9 @@ def test_oidc_with_what_belongs_to_it(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ({"enable.ssl.certificate.verification": "false"}, "always verifies.*ssl.ca.location"),
-        ({"ssl.crl.location": "x"}, "no such property; leave it out"),
+        ({"ssl.crl.location": "x"}, "no such property; remove it"),
         ({"ssl.cipher.suites": "ECDHE-RSA-AES256-SHA"}, "TLS 1.3"),
-        ({"sasl.username": "ann"}, "security.protocol has no login"),
+        ({"sasl.username": "ann"}, "security.protocol uses no login"),
         (LOGIN, "sasl.mechanism is not set"),
         (LOGIN | {"sasl.mechanism": "GSSAPI"}, "log in with PLAIN"),
         ({"ssl.ca.location": "/no/such/ca.pem"}, "kafka.ssl.ca.location: /no/such/ca.pem cannot be read"),

@@ -39,7 +39,7 @@ def test_a_client_that_finds_no_controller_is_replaced(
     before = broker.admin
     late: Future[Any] = Future()
     late.set_exception(TIMED_OUT)
-    with pytest.raises(RetryableError, match="does not answer"):
+    with pytest.raises(RetryableError, match="does not respond"):
         broker._wait(lambda: late)
     assert (broker.admin is not before) is answers
     assert broker._worn_out == ([before] if answers else [])
@@ -47,7 +47,7 @@ def test_a_client_that_finds_no_controller_is_replaced(
 
 @pytest.mark.parametrize("ask", ["facts", "topic_id"])
 def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    """It is a mistake of the person, and no broker that does not answer."""
+    """It is a mistake of the person, and no broker that does not respond."""
     monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(UsageError, match="not a valid topic name"):
@@ -66,5 +66,5 @@ def test_a_connection_that_is_lost_under_way_is_made_again(monkeypatch: pytest.M
     fine.set_result("cluster")
     answers = iter([lost, fine, lost, lost])
     assert broker._wait(lambda: next(answers)) == "cluster"
-    with pytest.raises(RetryableError, match="does not answer"):
+    with pytest.raises(RetryableError, match="does not respond"):
         broker._wait(lambda: next(answers))

@@ -33,7 +33,7 @@ def test_doctor_and_init_do_not_wait_for_nobody() -> None:
     (check,) = check_server("kafka", _at(free_port(set()), free_port(set())))
     assert time.monotonic() - began < 3
     assert check.status == "fail"
-    assert "does not answer (connection refused); is it running" in check.detail
+    assert "does not respond (connection refused); is it running" in check.detail
 
 
 def test_one_that_is_slow_has_its_time(silent: int) -> None:

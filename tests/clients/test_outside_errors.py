@@ -135,8 +135,8 @@ WAIT: list[tuple[str, str, Exception]] = [
     (CATALOG, "is it running", rest(408)),
     (CATALOG, "is it running", SignError("words")),
     (CATALOG, "is it running", WaitingForLockException("Wait on lock for default.clicks")),
-    (CATALOG, "is the folder", sqlite("unable to open database file")),
-    (CATALOG, "may you write the file", sqlite("attempt to write a readonly database")),
+    (CATALOG, "does the folder", sqlite("unable to open database file")),
+    (CATALOG, "may you write to the file", sqlite("attempt to write a readonly database")),
     (CATALOG, "another program", sqlite("database is locked")),
     (CATALOG, "make room", sqlite("database or disk is full")),
     (CATALOG, "is it running", sqlite("disk I/O error")),
@@ -216,8 +216,8 @@ ACT: list[tuple[str, str, Exception]] = [
     (CATALOG, "the right", rest(403)),
     (CATALOG, "another catalog", rest(501, "")),
     (CATALOG, "another catalog", NotImplementedError("Server does not support endpoint: POST /v1/x")),
-    (CATALOG, "would be refused again", rest(400)),
-    (CATALOG, "would be refused again", rest(422)),
+    (CATALOG, "would be refused as well", rest(400)),
+    (CATALOG, "would be refused as well", rest(422)),
     (CATALOG, "not an Iceberg table", NoSuchIcebergTableError("Property table_type is hive, expected iceberg: a.b")),
     (CATALOG, "not an Iceberg table", NoSuchPropertyException("Property table_type missing, could not determine type")),
     (CATALOG, "that of a catalog", sqlite("file is not a database", sqlite3.DatabaseError)),
@@ -242,7 +242,7 @@ ACT: list[tuple[str, str, Exception]] = [
     ("?", "access key, secret key", aws_said("InvalidSignatureException")),
     ("?", "IAM", aws_said("AccessDeniedException")),
     ("?", "higher quota", aws_said("ResourceNumberLimitExceededException")),
-    ("?", "would be refused again", aws_said("InvalidInputException")),
+    ("?", "would be refused as well", aws_said("InvalidInputException")),
     ("?", "AWS_CA_BUNDLE", aws.SSLError(endpoint_url="https://glue", error="[SSL: CERTIFICATE_VERIFY_FAILED]")),
     ("?", "REQUESTS_CA_BUNDLE", requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")),
     ("?", "does not accept TLS", requests.exceptions.SSLError("[SSL: WRONG_VERSION_NUMBER] wrong version number")),
@@ -250,7 +250,7 @@ ACT: list[tuple[str, str, Exception]] = [
     (CATALOG, "lacks the jars", ttypes.MetaException(message="No FileSystem for scheme \"s3a\"")),
     (CATALOG, "version 2.3", TApplicationException(1, "Invalid method name: 'get_table_req'")),
     (CATALOG, "Thrift port", TProtocolException(TProtocolException.BAD_VERSION, "Missing version, bad version")),
-    (CATALOG, "would be refused again", ttypes.InvalidObjectException(message="clicks is not a valid object name")),
+    (CATALOG, "would be refused as well", ttypes.InvalidObjectException(message="clicks is not a valid object name")),
     (STORAGE, "create that bucket", s3("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation: words")),
     (STORAGE, "create that bucket", gcs("NOT_FOUND", "The specified bucket does not exist.", 404, errno.ENOENT)),
     (STORAGE, "create that bucket", azure("ContainerNotFound", "404 The specified container does not exist.")),
@@ -520,6 +520,6 @@ def test_every_row_is_met() -> None:
 
 def test_texts_hold_no_secrets() -> None:
     """Addresses with a login may stand in any library's message."""
-    found = sort_error(OSError("https://me:s3cret@store/x does not answer"), STORAGE)
+    found = sort_error(OSError("https://me:s3cret@store/x does not respond"), STORAGE)
     assert found is not None
     assert "s3cret" not in str(found.error())

@@ -20,7 +20,7 @@ def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(RetryableError, match=r"the catalog does not answer .*[Tt]imed out"):
+        with pytest.raises(RetryableError, match=r"the catalog does not respond .*[Tt]imed out"):
             open_catalog({"type": "rest", "uri": uri})
 
 

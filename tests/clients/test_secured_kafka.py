@@ -148,7 +148,7 @@ def test_what_is_wrong_is_said(
     message: str,
     ask: str,
 ) -> None:
-    """Within ten seconds, with the setting to look at: it is no broker that does not answer."""
+    """Within ten seconds, with the setting to look at: it is no broker that does not respond."""
     began = time.monotonic()
     broker = Broker(given(kafka, tmp_path))
     with pytest.raises(LoginRefusedError, match=message):

@@ -37,7 +37,7 @@ def test_a_master_that_is_not_there_is_told_at_once() -> None:
     """Before a JVM is started; Spark itself would try for two minutes."""
     began = time.monotonic()
     with pytest.raises(
-        RetryableError, match=r"spark://127.0.0.1:1 does not answer \(127.0.0.1:1: .*start its m"
+        RetryableError, match=r"spark://127.0.0.1:1 does not respond \(127.0.0.1:1: .*start its m"
     ):
         start_spark(SparkSettings(master="spark://127.0.0.1:1"), PLACE, {})
     assert time.monotonic() - began < 10
@@ -135,7 +135,7 @@ def test_work_without_executors_waits_for_the_cluster() -> None:
         return watch.reason(has_work=has_work) is not None
 
     assert [told(0), told(14), told(15)] == [False, False, True]
-    assert "spark://m:1 has given no executor for 15 s" in str(watch.reason(has_work=True))
+    assert "spark://m:1 has provided no executor for 15 s" in str(watch.reason(has_work=True))
     assert not told(16, executors=1)
     assert [told(17), told(31), told(32)] == [False, False, True]
     assert not told(33, has_work=False)

@@ -113,7 +113,7 @@ def test_a_server_that_never_answers_is_given_up(
     """Its client would wait for minutes."""
     monkeypatch.setattr(storage_probe, "LIMIT_S", 0.2)
     over = threading.Event()
-    with pytest.raises(RetryableError, match=r"the storage has not answered within 0\.2 s"):
+    with pytest.raises(RetryableError, match=r"the storage has not responded within 0\.2 s"):
         within_limit(over.wait, what="the storage")
     over.set()
 

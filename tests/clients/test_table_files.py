@@ -60,7 +60,7 @@ def test_a_lent_signature_is_that_of_the_account() -> None:
     ],
 )
 def test_what_pyarrow_cannot_use_is_said(properties: dict[str, str], location: str, message: str) -> None:
-    """PyIceberg would leave it out, or PyArrow would end the process where Azure's login does not answer."""
+    """PyIceberg would leave it out, or PyArrow would end the process where Azure's login does not respond."""
     with pytest.raises(SettingsError, match=message):
         TableFileIO(properties).new_input(location)
 

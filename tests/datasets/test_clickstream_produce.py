@@ -165,7 +165,7 @@ def test_pace_spreads_turns_evenly_and_does_not_burst(monkeypatch: pytest.Monkey
         ({"schema_version": "v3"}, "v3"),
         ({"switch_at": 11}, "11 of 10"),
         ({"switch_at": 1, "schema_version": "v2"}, "switch_at"),
-        ({"switch_at": 1, "distinct": 5}, "exclude"),
+        ({"switch_at": 1, "distinct": 5}, "cannot be combined"),
         ({"distinct": 0}, "distinct"),
         ({"bootstrap": {}}, "bootstrap.servers"),
         ({"bootstrap": {**NOWHERE, "no.such.property": "1"}}, "no.such.property"),

@@ -126,7 +126,7 @@ def changed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             12,
             "a row and a dead letter: (0, 4)",
         ),
-        (lambda rows: rows[1:], [LETTER, {"partition": 0, "offset": 0}], 12, "the other way round: (0, 0)"),
+        (lambda rows: rows[1:], [LETTER, {"partition": 0, "offset": 0}], 12, "or vice versa: (0, 0)"),
         (lambda rows: rows, [LETTER, {"partition": 3, "offset": 4}], 12, "no acknowledged record: (3, 4)"),
         (lambda rows: rows, [LETTER], 11, "the ledger is at {0: 11}, the topic ends at {0: 12}"),
     ],
@@ -148,7 +148,7 @@ def test_a_letter_that_should_be_a_row_by_now(catalog: Catalog) -> None:
     """Its schema is registered and it was replayed: a letter is wrong now, a row is right."""
     sent = [*SENT[:10], Sent(0, 10, 10, 2, Fate.LATER, held=1), SENT[11]]
     fill(catalog, rows_of(SENT[:10]), [LETTER, LETTER | {"offset": 10}])
-    assert ["the other way round: (0, 10)" in one for one in verdict(catalog, sent).differences] == [True]
+    assert ["or vice versa: (0, 10)" in one for one in verdict(catalog, sent).differences] == [True]
     with catalog.load_table("default.t").update_schema() as update:
         update.add_column("held_0", StringType())
     table = catalog.load_table("default.t")

@@ -260,19 +260,19 @@ def test_a_top_level_that_is_no_record_is_one_column(schema: str) -> None:
     ("schema", "message"),
     [
         ("{", "is not JSON"),
-        ("7", "is no Avro type"),
-        (row_schema(None), "is no Avro type"),
+        ("7", "is not an Avro type"),
+        (row_schema(None), "is not an Avro type"),
         (row_schema("nothing"), "'nothing' is not defined"),
         (row_schema({"type": "enum", "name": "E"}), "no list of symbols"),
         (row_schema({"type": "fixed", "name": "F"}), "no valid size"),
         (row_schema({"type": "fixed", "size": 3}), "has no name"),
-        (row_schema({"type": "array"}), "is no Avro type"),
+        (row_schema({"type": "array"}), "is not an Avro type"),
         (row_schema(["int", "int"]), "the same type twice"),
         (row_schema(["int", ["null", "string"]]), "another union"),
         (json.dumps({"type": "record", "name": "R"}), "no list of named fields"),
         (
             json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2}),
-            "two fields of one name",
+            "two fields of the same name",
         ),
     ],
 )

@@ -370,7 +370,7 @@ def test_a_refusal_names_the_path() -> None:
     """The message leads a person to the nested field."""
     inner = {"type": "record", "name": "Geo", "fields": [{"name": "city", "type": "string"}]}
     _, refused = AvroDecoder(row_schema("int", inner)).decode(framed(b"\x02\x02\xff"))
-    assert refused == [Refused(0, "avro_utf8", "f1.city: text that is not UTF-8, at its byte 0")]
+    assert refused == [Refused(0, "avro_utf8", "f1.city: text that is not UTF-8 at byte 0")]
 
 
 def test_required_fields_of_an_absent_struct_are_not_null_in_the_array() -> None:

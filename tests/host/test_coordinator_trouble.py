@@ -172,7 +172,7 @@ def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms")
 
     def fail() -> None:
-        rig.worker.listener.ended(RetryableError("the registry does not answer"))
+        rig.worker.listener.ended(RetryableError("the registry does not respond"))
         drain(coordinator, until=lambda: coordinator.state is State.WAITING)
         rig.now_ms += 5_000
         drain(coordinator)
@@ -280,7 +280,7 @@ def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
     drain(coordinator, until=lambda: bool(coordinator.progress().error))
     error = coordinator.progress().error
     assert error == (
-        "Spark does not start the worker of clicks, retrying: IllegalStateException: no room. "
+        "Spark did not start the worker of clicks, retrying: IllegalStateException: no room. "
         "What to do: if this persists, see `tabletopic logs`"
     )
 

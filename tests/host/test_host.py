@@ -288,7 +288,7 @@ class AwayAtFirst(FakeBroker):
         self.told.append(self._host[0].waits_for)
         if self._away:
             self._away -= 1
-            raise RetryableError("the broker at nowhere:1 does not answer")
+            raise RetryableError("the broker at nowhere:1 does not respond")
         self.made.append(topic)
 
 
@@ -301,7 +301,7 @@ def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
     monkeypatch.setattr(module, "backoff_ms", lambda _: 1)
     assert host._find_topics()
     assert broker.made == [module.SETTINGS_TOPIC, CONTROL_TOPIC]
-    assert broker.told == [None, *["the broker at nowhere:1 does not answer"] * 3]
+    assert broker.told == [None, *["the broker at nowhere:1 does not respond"] * 3]
     assert host.waits_for is None
     host._stop.set()
     assert not host._find_topics()

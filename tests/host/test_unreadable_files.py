@@ -89,7 +89,7 @@ def test_an_outage_of_the_storage_is_no_failed_batch(rig: Rig, monkeypatch: pyte
         patch.setattr(io_pyarrow.PyArrowFile, "__len__", away)
         rig.now_ms += 1_000
         drain(coordinator, until=lambda: coordinator.state is State.STAGED)
-        assert "storage does not answer" in str(coordinator.progress().error)
+        assert "storage does not respond" in str(coordinator.progress().error)
     assert staged(coordinator) == [path]
     rig.now_ms += 1_000
     drain(coordinator)

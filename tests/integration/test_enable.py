@@ -92,7 +92,7 @@ def test_a_missing_topic_and_a_foreign_table(bench: Workbench, new_topic: Callab
     import pyarrow as pa
 
     bench.catalog.create_table(f"foreign.{sender.topic}", pa.schema([("x", pa.int64())]))
-    with pytest.raises(UsageError, match="was not made by a table topic"):
+    with pytest.raises(UsageError, match="was not created by a table topic"):
         bench.enable(sender.topic, {"namespace": "foreign"})
     assert sender.topic not in bench.desired_topics()
 

@@ -34,7 +34,7 @@ def test_good_entries(text: str, shown: str, again: str) -> None:
     ("entries", "message"),
     [
         (["nowhere"], "sort_by 'nowhere': there is no column 'nowhere'; the table has device"),
-        (["tags"], "tags is a list, which has no order; write a column of one value"),
+        (["tags"], "tags is a list, which has no order; use a column of single values"),
         (["device desc"], "device is a struct, which has no order"),
         (["tags.element"], "there is no column"),
         (["day(url)"], r"day cannot take url \(string\); write url alone"),

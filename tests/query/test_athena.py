@@ -84,7 +84,7 @@ def test_rows_are_there_without_their_freshness() -> None:
     """The catalog may be away, or not know a name of Athena's: the rows were paid for."""
 
     def away(_: str) -> tuple[TableRead, ...]:
-        raise RetryableError("the catalog does not answer")
+        raise RetryableError("the catalog does not respond")
 
     answer = AthenaLake(GLUE, away, cursor=Cursor).query("SELECT n FROM clicks")
     assert (answer.rows.num_rows, answer.tables) == (3, ())

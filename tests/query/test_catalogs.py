@@ -1,4 +1,4 @@
-"""SQL over several catalogs: which one a name means, and one that does not answer."""
+"""SQL over several catalogs: which one a name means, and one that does not respond."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def prod(folder: Path) -> Catalog:
 
 @pytest.fixture
 def both(catalog: Catalog, tmp_path: Path) -> Iterator[DuckLake]:
-    """DuckDB over the small catalog, ``prod``, and ``away``, which does not answer."""
+    """DuckDB over the small catalog, ``prod``, and ``away``, which does not respond."""
     other = prod(tmp_path / "prod")
 
     def away() -> Catalog:
@@ -71,7 +71,7 @@ def test_a_name_means_one_catalog(both: DuckLake) -> None:
 
 
 def test_lists_and_messages_name_the_catalog(both: DuckLake, own: DuckLake) -> None:
-    """What is meant by a wrong name may be elsewhere; one that does not answer is left out there."""
+    """What is meant by a wrong name may be elsewhere; one that does not respond is left out there."""
     with pytest.raises(UsageError, match=r"no table order; did you mean .*prod\.sales\.a\.orders"):
         both.sql('SELECT * FROM "order"')
     with pytest.raises(UsageError, match=r"no table prod\.default\.clikcs; did you mean .*clicks"):
@@ -80,7 +80,7 @@ def test_lists_and_messages_name_the_catalog(both: DuckLake, own: DuckLake) -> N
 
 
 def test_the_table_list_has_all_catalogs(catalog: Catalog, tmp_path: Path) -> None:
-    """With a column that says which; of one that does not answer, the error says its section."""
+    """With a column that says which; of one that does not respond, the error says its section."""
     other = prod(tmp_path / "prod")
     lake = DuckLake(catalog, others={"prod": lambda: other})
     assert [tuple(row.values()) for row in lake.sql("SHOW TABLES").to_pylist()] == [
@@ -147,7 +147,7 @@ def test_athena_is_given_its_own_names() -> None:
     assert cursor.asked == 'SELECT n FROM "s3tablescatalog/prod".sales.orders JOIN clicks USING (n)'
     with pytest.raises(SettingsError, match=r"\[catalogs.lab\] is neither"):
         lake.query("SELECT n FROM lab.sales.orders")
-    with pytest.raises(UsageError, match="prod and far have other regions or keys"):
+    with pytest.raises(UsageError, match="prod and far have different regions or keys"):
         lake.query("SELECT n FROM prod.a.b, far.a.b")
     only_other = AthenaLake({"type": "sql"}, lambda _: (), cursor=lambda: cursor, others=others)
     assert only_other.query("SELECT n FROM prod.a.b").rows.num_rows == 1
@@ -169,7 +169,9 @@ def test_athena_joins_no_regions(sql: str) -> None:
     cursor = Cursor()
     far = {**S3_TABLES, "client.region": "us-east-1"}
     lake = AthenaLake(GLUE, lambda _: (), cursor=lambda: cursor, others={"far": far, "prod": S3_TABLES})
-    with pytest.raises(UsageError, match=r"clicks is a table of \[catalog\], which has another region .*far"):
+    with pytest.raises(
+        UsageError, match=r"clicks is a table of \[catalog\], whose region or keys differ .*far"
+    ):
         lake.query(sql)
     assert cursor.asked == ""
     lake.query(sql.replace("far.", "prod."))

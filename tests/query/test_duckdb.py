@@ -235,7 +235,7 @@ def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, mes
 )
 def test_what_writes_is_refused_with_the_way_to_write(lake: DuckLake, sql: str) -> None:
     """What DuckDB would change is not in the catalog, so it is not begun; Spark is named."""
-    with pytest.raises(UsageError, match=r"is refused: queries by DuckDB only read; write with Spark"):
+    with pytest.raises(UsageError, match=r"is refused: DuckDB queries are read-only; write with Spark"):
         lake.sql(sql)
     with pytest.raises(UsageError, match="there is no table mine"):
         lake.sql("FROM mine")
@@ -266,7 +266,7 @@ def test_rows_may_be_copied_to_a_file(lake: DuckLake, tmp_path: Path) -> None:
 
 def test_several_queries_are_refused(lake: DuckLake) -> None:
     """Only the last one's rows would be shown."""
-    with pytest.raises(UsageError, match="these are 2 queries; run them one at a time"):
+    with pytest.raises(UsageError, match="the SQL contains 2 queries; run them one at a time"):
         lake.sql("SELECT 1; SELECT 2")
 
 

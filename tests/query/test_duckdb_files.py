@@ -92,7 +92,7 @@ def test_a_store_that_does_not_answer_is_no_mistake_in_sql(tmp_path: Path) -> No
         return table
 
     catalog.load_table = away  # type: ignore[method-assign]
-    with pytest.raises(RetryableError, match=r"the storage does not answer .*is it reachable"):
+    with pytest.raises(RetryableError, match=r"the storage does not respond .*is it reachable"):
         duck.sql("SELECT a FROM t")
     catalog.load_table = real  # type: ignore[method-assign]
     with pytest.raises(UsageError):

@@ -130,7 +130,7 @@ def test_doctor_runs_a_task_for_each_executor(site: Site) -> None:
     site.cluster.__exit__()
     began = time.monotonic()
     told = run(site.state, site.folder, "doctor").stdout
-    assert f"{site.cluster.url} does not answer" in told
+    assert f"{site.cluster.url} does not respond" in told
     assert time.monotonic() - began < _RECOVERS_S
 
 

@@ -112,7 +112,7 @@ def error_of(call: str, flavour: int) -> Exception:
         return [OSError("no space left on device"), TimeoutError("timed out")][flavour % 2]
     if system == "spark":
         return RuntimeError("the JVM is gone")
-    return RetryableError(f"the {system} does not answer")
+    return RetryableError(f"the {system} does not respond")
 
 
 @dataclass(eq=False)

@@ -24,7 +24,7 @@ def summary(total: Total) -> str:
         f"{total.commits:,} commits by owners, {total.foreign:,} acts of foreign writers, "
         f"{total.faults:,} faults, {total.sweeps:,} sweeps; {total.seconds:,.0f} s, "
         f"{total.cpu_s:,.0f} s of CPU\n"
-        f"pairs that were not touched: {untouched}\n\n" + "\n\n".join(_touched(total.coverage))
+        f"pairs not reached: {untouched}\n\n" + "\n\n".join(_touched(total.coverage))
     )
 
 
@@ -34,7 +34,7 @@ def page(total: Total) -> str:
     parts = [
         "# Simulated histories",
         "What `make simulate` wrote at the end of a long run; "
-        "[tests/simulation](../tests/simulation/README.md) says what a history is.",
+        "[tests/simulation](../tests/simulation/README.md) explains what a history is.",
         _table(
             ("", "count"),
             [
@@ -42,17 +42,17 @@ def page(total: Total) -> str:
                 ("seeds", f"{total.first} to {total.first + total.histories - 1}"),
                 ("commits by owners", f"{total.commits:,}"),
                 ("acts of foreign writers", f"{total.foreign:,}"),
-                ("faults that struck", f"{total.faults:,}"),
+                ("faults that occurred", f"{total.faults:,}"),
                 ("sweeps", f"{total.sweeps:,}"),
-                ("histories that broke a promise", f"{len(total.broken):,}"),
-                ("pairs of actor and step, or fault and place, never touched", f"{len(coverage.missing())}"),
+                ("histories that violated an invariant", f"{len(total.broken):,}"),
+                ("pairs of actor and step, or fault and place, never reached", f"{len(coverage.missing())}"),
                 ("seconds of CPU", f"{total.cpu_s:,.0f}"),
             ],
         ),
         *_goal(total),
         *_broken(total),
         *_touched(coverage),
-        "## What others did",
+        "## Acts of others",
         _table(
             ("who", "what", "times"),
             [(who, what, f"{n:,}") for (who, what), n in sorted(coverage.acts.items())],
@@ -60,7 +60,7 @@ def page(total: Total) -> str:
     ]
     if missing := coverage.missing():
         parts += [
-            "## Never touched",
+            "## Never reached",
             "All of these can happen.",
             "; ".join(missing) + ".",
         ]
@@ -78,8 +78,8 @@ def _touched(coverage: Coverage) -> list[str]:
     """How often each owner reached each step, and how often each fault struck where."""
     return [
         "## Steps of the protocol, by owner",
-        "A and B are the two hosts, C the healthy one that brings each history to an end: it meets no "
-        "trouble, so it settles nothing and nobody stops it.",
+        "A and B are the two hosts, C the healthy one that ends each history: it meets no "
+        "faults, so it settles nothing and is never stopped.",
         _table(
             ("step", "A", "B", "C"),
             [(str(step), *(f"{coverage.steps[who, step]:,}" for who in "ABC")) for step in Step],
@@ -102,7 +102,7 @@ def _touched(coverage: Coverage) -> list[str]:
 
 def _broken(total: Total) -> list[str]:
     told = [f"- seed {seed}: {what}" for seed, what in sorted(total.broken.items())]
-    return ["## Histories that broke a promise", "\n".join(told)] if told else []
+    return ["## Histories that violated an invariant", "\n".join(told)] if told else []
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -99,7 +99,7 @@ def _first_of_some() -> int:
 
 
 def registry_away(seed: int = 0) -> list[Move]:
-    """The registry does not answer for the first records of some schemas."""
+    """The registry does not respond for the first records of some schemas."""
     plain = [at for at in range(seed * 100, seed * 100 + 100) if not _is_mixed(at)][:3]
     return [
         *(Move("A", "start"), give("A")),

@@ -410,7 +410,7 @@ def test_other_partitions_meanwhile(lake: Lake) -> None:
     with pytest.raises(OutdatedError, match="partitions"):
         lake.commit(plan.groups[0], made, plan.delete_files)
     assert lake.plan().groups == ()
-    assert lake.plan().left == {"in partitions of before": 4}
+    assert lake.plan().left == {"in partitions of an earlier spec": 4}
 
 
 def test_an_older_epoch_never_commits(lake: Lake) -> None:

@@ -327,7 +327,7 @@ def test_letters_of_a_topic_that_had_the_name_before_stop_it(rig: Rig) -> None:
     commit(rig, first)
     second = _made_anew(rig)
     assert second.state is State.FAILED
-    assert "of an earlier topic" in str(second.progress().error)
+    assert "belong to an earlier topic" in str(second.progress().error)
     assert dead_letters(rig) == [1, 3]
     assert not rig.catalog.real.table_exists(("default", "clicks"))
     rig.catalog.real.rename_table(LETTERS, ("default", "clicks_before"))  # as the error says

@@ -215,7 +215,7 @@ def test_deletes_that_somebody_takes_back_meanwhile_end_it(lake: Lake) -> None:
     delete_rows(lake.table, {_paths(lake)[0]: [0]})
     plan, made = _rewritten(lake)
     lake.table.manage_snapshots().rollback_to_snapshot(base.snapshot_id).commit()
-    with pytest.raises(OutdatedError, match="taken back deletes"):
+    with pytest.raises(OutdatedError, match="undone deletes"):
         lake.commit(plan.groups[0], made, plan.delete_files)
     assert _numbers(lake) == list(range(12))
 
@@ -231,7 +231,7 @@ def test_deletes_that_are_rewritten_meanwhile(lake: Lake, takes_back: bool) -> N
     remove_delete_file(lake.table, old)
     before = _numbers(lake)
     if takes_back:
-        with pytest.raises(OutdatedError, match="taken back deletes"):
+        with pytest.raises(OutdatedError, match="undone deletes"):
             lake.commit(plan.groups[0], made, plan.delete_files)
         lake.compact()
     else:

@@ -95,8 +95,8 @@ def test_what_is_due_is_told_with_its_reason(
     assert next_work(table, settings, now)[1].why.endswith("a smaller max_snapshots makes commits faster")
     bound = TopicSettings(max_snapshots=6)
     assert next_work(table, bound, now)[1].why == (
-        "nothing to do: all 6 snapshots are kept, as max_snapshots is 6; more of them let time travel reach "
-        "further back"
+        "nothing to do: all 6 snapshots are kept, because max_snapshots is 6; a larger limit lets time "
+        "travel reach further back"
     )
     assert next_work(table, TopicSettings(max_snapshots=5, keep_snapshots=1), now + 3_600_000)[1].due
     later = next_work(table, settings, now + 3_600_000)[1]

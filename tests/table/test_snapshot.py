@@ -435,7 +435,7 @@ def test_a_foreign_table_is_not_taken(catalog: Catalog) -> None:
     """A table that no table topic made, or another topic's, is refused by name."""
     catalog.create_namespace("default")
     catalog.create_table(IDENTIFIER, SCHEMA)
-    with pytest.raises(ActionNeededError, match="was not made by a table topic"):
+    with pytest.raises(ActionNeededError, match="was not created by a table topic"):
         TopicTable.load(catalog, IDENTIFIER, TOPIC)
     catalog.drop_table(IDENTIFIER)
     catalog.create_table(IDENTIFIER, SCHEMA, properties={"tabletopic.topic": "orders"})

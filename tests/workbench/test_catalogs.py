@@ -78,7 +78,7 @@ url = "http://r"
 
 def test_a_name_is_one_catalogs(settings: Settings) -> None:
     """[catalog] has one, too."""
-    with pytest.raises(SettingsError, match=r"^\[catalogs.prod\]: so is \[catalog\] called"):
+    with pytest.raises(SettingsError, match=r"^\[catalogs.prod\]: \[catalog\] has this name in SQL"):
         Workbench(settings.model_copy(update={"catalog": {**settings.catalog, "name": "Prod"}}))
 
 
@@ -88,7 +88,7 @@ def test_each_is_opened_for_who_names_it(workbench: Workbench) -> None:
     assert workbench.catalog_of("prod") is workbench.catalog_of("prod")
     assert workbench.catalog.name == "main"
     for ask in (workbench.open_catalog, workbench.catalog_of):
-        with pytest.raises(SettingsError, match=r"^\[catalogs.nope\] is not .* there are: prod, lab. Add it"):
+        with pytest.raises(SettingsError, match=r"^\[catalogs.nope\] is not .* here, only prod, lab. Add it"):
             ask("nope")
 
 

@@ -30,17 +30,17 @@ from tests.workbench.complaints import complaint
         (
             "\n[catalogs.Prod]\nuri = 'x'",
             "tabletopic.toml:2: [catalogs.Prod]: 'Prod' cannot name a catalog: use lowercase letters, "
-            "digits and _, a letter first",
+            "digits and _, starting with a letter",
         ),
         (
             "[catalogs.temp]\nuri = 'x'",
-            "tabletopic.toml:1: [catalogs.temp]: 'temp' cannot name a catalog: DuckDB or Spark has one of "
+            "tabletopic.toml:1: [catalogs.temp]: 'temp' cannot name a catalog: DuckDB or Spark uses "
             "that name",
         ),
         (
             "[catalogs.lab]\nname = 'x'\nuri = 'y'",
-            "tabletopic.toml:1: [catalogs.lab]: the section's own name is the catalog's: leave the property "
-            "name out",
+            "tabletopic.toml:1: [catalogs.lab]: the section's name is the catalog's name: remove the "
+            "property name",
         ),
         (
             "[catalogs.lab]",
@@ -68,7 +68,7 @@ from tests.workbench.complaints import complaint
         (
             '[topics.a]\ncommit_interval_ms = "2 weeks"',
             "tabletopic.toml:2: topics.a.commit_interval_ms = \"2 weeks\": '2 weeks' is not a duration; "
-            "write for example 500ms, 5s, 2m or 1h",
+            "use a value such as 500ms, 5s, 2m or 1h",
         ),
         (
             '[topics.a]\ntransform = "flat"',
@@ -84,8 +84,8 @@ from tests.workbench.complaints import complaint
         ("spark.master = 4", "tabletopic.toml:1: spark.master = 4: must be a valid string"),
         (
             '[topics.a]\nstart = "tomorrow"',
-            "tabletopic.toml:2: topics.a.start = \"tomorrow\": 'tomorrow' is no start; "
-            "write earliest, latest, or a time such as 2026-01-31T12:00:00Z",
+            "tabletopic.toml:2: topics.a.start = \"tomorrow\": 'tomorrow' is not a start; "
+            "use earliest, latest, or a time such as 2026-01-31T12:00:00Z",
         ),
         (
             "[kafka\n",

@@ -82,7 +82,7 @@ def test_a_registry_that_is_away(watch: HostWatch) -> None:
 
 
 def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCatalog) -> None:
-    """One that the settings lack, or that does not answer, is named by its section."""
+    """One that the settings lack, or that does not respond, is named by its section."""
     works_in = watch._host.works_in  # type: ignore[attr-defined]
     works_in["prod"] = "sales"
     for question in watch._catalogs.current().values():
@@ -95,4 +95,4 @@ def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCa
     asked.error, works_in["lab"] = None, "x"
     question = watch._servers()["catalog", "lab"]
     question.once()
-    assert "[catalogs.lab] is not in the settings here; there are: prod" in (question.trouble or "")
+    assert "[catalogs.lab] is not in the settings here, only prod" in (question.trouble or "")

@@ -85,7 +85,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 
     Raises:
         SettingsError: PyIceberg does not accept the properties.
-        RetryableError: the catalog does not answer.
+        RetryableError: the catalog does not respond.
     """
     rest: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
     rest.setdefault("py-io-impl", _TABLE_FILES)
@@ -162,7 +162,7 @@ def create_table(
     """Create a table, and its namespace if that is missing.
 
     Raises:
-        RetryableError: the catalog does not answer, or somebody else has just created the table.
+        RetryableError: the catalog does not respond, or somebody else has just created the table.
     """
     with reachable("the catalog"):
         _ensure_namespace(catalog, identifier[:-1])
@@ -174,8 +174,8 @@ def create_table(
             raise RetryableError(f"{'.'.join(identifier)} was just created by another program") from error
         except NoSuchNamespaceError as error:
             raise ActionNeededError(
-                f"the catalog shows its user no namespace {'.'.join(identifier[:-1])}, and lets it create "
-                "none: create it, or choose another with --namespace"
+                f"the catalog's user can neither see nor create the namespace {'.'.join(identifier[:-1])}: "
+                "create it, or choose another with --namespace"
             ) from error
 
 
@@ -245,7 +245,7 @@ def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.
     Only storage that PyArrow opens can be listed; for others, the result is empty.
 
     Raises:
-        RetryableError: the storage does not answer, or lists entries that are outside the folder.
+        RetryableError: the storage does not respond, or lists entries that are outside the folder.
     """
     io = table.io
     if not isinstance(io, PyArrowFileIO):

@@ -69,7 +69,7 @@ TABLE = (
     Row("glue.region", "client.region"),
     Row("s3.role-arn", "client.assume-role.arn", note="DuckDB: keys of the role, by boto3"),
     Row("client.role-arn", "client.assume-role.arn", note="DuckDB: keys of the role, by boto3"),
-    Row("s3.force-virtual-addressing", "s3.path-style-access", "URL_STYLE", "the other way round in Spark"),
+    Row("s3.force-virtual-addressing", "s3.path-style-access", "URL_STYLE", "inverted in Spark"),
     Row("s3.server-side-encryption", "s3.sse.type"),
     Row("s3.sse-kms-key-id", "s3.sse.key"),
     Row("gcs.project-id", "gcs.project-id"),
@@ -141,15 +141,15 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
         catalog_type(one) == "glue" and java_properties_of_aws(one) != keys for one in beside
     ):
         raise SettingsError(
-            "[catalog] cannot be passed to Spark, whose client of Glue takes the keys of one catalog, and "
-            "another one comes first; query with --engine duckdb"
+            "[catalog] cannot be passed to Spark: its Glue client takes the keys of one catalog only, and "
+            "another catalog comes first; query with --engine duckdb"
         )
     for name in properties:
         if name.startswith(_NO_SPARK):
             raise SettingsError(f"[catalog] {name} cannot be passed to Spark; query with --engine duckdb")
     if _lies(properties, _AZURE, "adls."):
         raise SettingsError(
-            "[catalog] Spark has no client of Azure's storage here; query with --engine duckdb"
+            "[catalog] Spark has no client for Azure storage here; query with --engine duckdb"
         )
     known = {row.pyiceberg for row in TABLE}
     lost = [name for name in properties if name.startswith("gcs.") and name not in known]
@@ -223,7 +223,7 @@ def _jdbc(uri: str) -> dict[str, str]:
     try:
         url = make_url(uri)
     except ArgumentError as error:
-        raise SettingsError("[catalog] uri is no address of a database") from error
+        raise SettingsError("[catalog] uri is not a database address") from error
     dialect = url.get_backend_name()
     if dialect == "sqlite":
         # Same file, different driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.

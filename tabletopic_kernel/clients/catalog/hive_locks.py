@@ -31,9 +31,9 @@ def lock_trouble(
         return None
     found = "; ".join(_described(lock, now_s()) for lock in _held(catalog, identifier))
     return RetryableError(
-        f"the Hive metastore holds a lock on {'.'.join(identifier)} ({found or 'it does not tell whose'}), "
-        "and the commit is tried again. The lock of a writer that has died goes after the metastore's "
-        "metastore.txn.timeout (300 s by default), where its housekeeper runs"
+        f"the Hive metastore holds a lock on {'.'.join(identifier)} ({found or 'owner unknown'}); "
+        "the commit is retried. If the owner has died, the lock expires after the metastore's "
+        "metastore.txn.timeout (300 s by default), provided that its housekeeper runs"
     )
 
 

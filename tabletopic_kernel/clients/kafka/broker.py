@@ -91,7 +91,7 @@ def make_producer(properties: Mapping[str, str], **more: Any) -> Producer:
 def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], more: Mapping[str, Any]) -> T:
     if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         raise SettingsError(
-            "[kafka] bootstrap.servers is not set and no local stack runs; see `tabletopic up`"
+            "[kafka] bootstrap.servers is not set and no local stack is running; `tabletopic up` starts one"
         )
     ours = {key if key == "error_cb" else key.replace("_", "."): value for key, value in more.items()}
     try:
@@ -151,7 +151,7 @@ class Broker:
             return self._admin
 
     def topics(self) -> list[str]:
-        """All topics; raises RetryableError when the broker does not answer."""
+        """All topics; raises RetryableError when the broker does not respond."""
         return sorted(self.partition_counts())
 
     def partition_counts(self) -> dict[str, int]:
@@ -169,7 +169,7 @@ class Broker:
 
         Raises:
             UsageError: there is no such topic.
-            RetryableError: the broker does not answer.
+            RetryableError: the broker does not respond.
         """
         described = self._describe(topic)
         partitions = [partition.id for partition in described.partitions]
@@ -233,7 +233,7 @@ class Broker:
         deadline = time.monotonic() + TIMEOUT_S
         while topic not in self.end_offsets([topic]):  # the response comes before all brokers know it
             if time.monotonic() > deadline:
-                raise RetryableError(f"the broker at {self.address} made {topic} but does not list it")
+                raise RetryableError(f"the broker at {self.address} created {topic} but does not list it")
             time.sleep(0.1)
 
     def topic_config(self, topic: str) -> dict[str, str]:
@@ -404,5 +404,5 @@ class Broker:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
         message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         if problem.code() > 0:  # the broker's own; librdkafka's are negative
-            return RetryableError(f"the broker at {self.address} does not answer ({message}), retrying")
+            return RetryableError(f"the broker at {self.address} does not respond ({message}), retrying")
         return self._explain(message)

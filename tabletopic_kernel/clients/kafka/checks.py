@@ -102,7 +102,7 @@ def missing_rights(
 ) -> list[str]:
     """Arguments of `kafka-acls --add` for each missing permission; empty if none is missing.
 
-    Skips a topic that does not exist. Raises RetryableError if the broker does not answer.
+    Skips a topic that does not exist. Raises RetryableError if the broker does not respond.
     """
     user = broker.properties.get("sasl.username") or "<name>"
     lines = []

@@ -102,11 +102,11 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
     if not properties.get("security.protocol") and any(map(_accepts, _addresses(properties))):
         return RetryableError(
-            f"the broker at {address} accepts connections but does not answer ({request}); does it require "
+            f"the broker at {address} accepts connections but does not respond ({request}); does it require "
             "TLS or a login? [kafka] security.protocol is not set"
         )
     return RetryableError(
-        f"the broker at {address} does not answer ({request}); "
+        f"the broker at {address} does not respond ({request}); "
         "is it running, and is [kafka] bootstrap.servers right?"
     )
 

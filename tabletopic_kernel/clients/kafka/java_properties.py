@@ -61,7 +61,7 @@ _TRANSLATED = {
 _CONNECTION = ("enable.sasl.", "enable.ssl.", "https.", "sasl.", "security.", "ssl.")
 _REMEDIES = {
     "enable.ssl.certificate.verification": "Spark always verifies brokers: name their CA with "
-    "ssl.ca.location or ssl.ca.pem; where only the host name does not match, "
+    "ssl.ca.location or ssl.ca.pem; if only the host name does not match, "
     'set ssl.endpoint.identification.algorithm = "none"',
     "ssl.ca.certificate.stores": "name the CA with ssl.ca.location",
     "https.ca.pem": "name the CA with https.ca.location",
@@ -98,7 +98,7 @@ def _refuse_unless_default(name: str, value: str) -> None:
         return
     if name.startswith("sasl.kerberos."):  # librdkafka has its own defaults; only the mechanism decides
         return
-    remedy = _REMEDIES.get(name, "leave it out")
+    remedy = _REMEDIES.get(name, "remove it")
     raise SettingsError(f"kafka.{name}: Spark's Kafka client has no such property; {remedy}")
 
 
@@ -134,7 +134,7 @@ def _client_certificate(properties: Mapping[str, str]) -> dict[str, str]:
     if "BEGIN RSA PRIVATE KEY" in key or "BEGIN EC PRIVATE KEY" in key:
         raise SettingsError(
             "[kafka] ssl.key: Spark's Kafka client reads PKCS#8 keys only; convert it: openssl pkcs8 -topk8 "
-            "-in client.key -out client.pk8 (with -nocrypt where it has no password)"
+            "-in client.key -out client.pk8 (with -nocrypt if it has no password)"
         )
     java = {
         "ssl.keystore.type": "PEM",
@@ -172,7 +172,7 @@ def read_pem(path: Path, setting: str) -> str:
     except OSError as error:
         raise SettingsError(f"{setting}: {path} cannot be read ({error.strerror})") from error
     if not (found := [text for text in texts if _PEM in text]):
-        raise SettingsError(f"{setting}: {path} holds no PEM (a text that begins with {_PEM}…)")
+        raise SettingsError(f"{setting}: {path} contains no PEM (text that begins with {_PEM}…)")
     return "\n".join(found)
 
 
@@ -181,8 +181,8 @@ def _ciphers(names: str) -> str:
     suites = [name for name in re.split(r"[:,\s]+", names) if name]
     if not all(name.startswith("TLS_") for name in suites):
         raise SettingsError(
-            "kafka.ssl.cipher.suites: Spark's Kafka client knows the names of TLS 1.3 only "
-            "(TLS_AES_256_GCM_SHA384 and the like); write those, or leave it out"
+            "kafka.ssl.cipher.suites: Spark's Kafka client only accepts TLS 1.3 names (such as "
+            "TLS_AES_256_GCM_SHA384); use those, or remove the property"
         )
     return ",".join(suites)
 
@@ -195,14 +195,14 @@ def _login(properties: Mapping[str, str]) -> dict[str, str]:
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
     if "sasl.username" in properties and not uses_sasl:
         raise SettingsError(
-            "[kafka] sasl.username is set but security.protocol has no login; "
+            "[kafka] sasl.username is set, but security.protocol uses no login; "
             'set it to "SASL_SSL" or "SASL_PLAINTEXT"'
         )
     if not uses_sasl:
         return {}
     if mechanism is None:
         raise SettingsError(
-            "[kafka] security.protocol is a login's and sasl.mechanism is not set; set it to PLAIN, "
+            "[kafka] security.protocol uses a login, but sasl.mechanism is not set; set it to PLAIN, "
             "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
         )
     mechanism = mechanism.upper()
@@ -226,7 +226,7 @@ def _oauth(properties: Mapping[str, str]) -> dict[str, str]:
     if ours.get("method", "default").lower() != "oidc":
         return {"sasl.jaas.config": _jaas(_OAUTH, _unsecured(ours.get("config", "")))}
     if ours.get("grant.type", "client_credentials") != "client_credentials":
-        raise SettingsError("kafka.sasl.oauthbearer.grant.type: only client_credentials is possible")
+        raise SettingsError("kafka.sasl.oauthbearer.grant.type: only client_credentials is supported")
     java_names = {"client.id": "clientId", "client.secret": "clientSecret", "scope": "scope"}
     options = {java_names[name]: value for name, value in ours.items() if name in java_names}
     for pair in filter(None, ours.get("extensions", "").split(",")):

@@ -41,7 +41,7 @@ class Reader:
         self._consumer.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first and the end offset; raises RetryableError when the broker does not answer."""
+        """The first and the end offset; raises RetryableError when the broker does not respond."""
         asked = TopicPartition(topic, partition)
         low, high = _asked(topic, lambda: self._consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S))
         return int(low), int(high)
@@ -107,7 +107,7 @@ class Reader:
         while True:
             found = _asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
             if self._met.is_hopeless():
-                raise explain_silence(self._properties, self._met, "no answer")
+                raise explain_silence(self._properties, self._met, "no response")
             if good := [message for message in found if message.error() is None]:
                 self._met.forget()
             yield good

@@ -52,7 +52,7 @@ def _row(
 
 
 def _wait(
-    kinds: str, says: str = "", remedy: str = "", *, who: str = "", lead: str = "does not answer"
+    kinds: str, says: str = "", remedy: str = "", *, who: str = "", lead: str = "does not respond"
 ) -> Row:
     return _row(Verdict.WAIT, kinds, says, lead, remedy, who=who)
 
@@ -100,7 +100,7 @@ _SETTINGS = (
     _act(
         f"{_SQL}NoSuchModuleError",
         r"dialects:postgres\b",
-        "write postgresql+psycopg2:// in uri, and not postgres://",
+        "write postgresql+psycopg2:// in uri, not postgres://",
         setting=True,
     ),
     _act(f"{_SQL}NoSuchModuleError {_SQL}ArgumentError", "", "correct uri", setting=True),
@@ -147,7 +147,7 @@ _SETTINGS = (
         "",
         "a table of this name exists and is not an Iceberg table: choose another with --table or --namespace",
         who=CATALOG,
-        lead="has something else of that name",
+        lead="has something else by that name",
     ),
     _act(
         "requests.exceptions.MissingSchema requests.exceptions.InvalidSchema requests.exceptions.InvalidURL "
@@ -249,7 +249,7 @@ _REST = (
     _act(
         f"{_ICEBERG}RESTError",
         r"\[HTTP 4\d\d\]",
-        "it would be refused again: is [catalog] right, and does the server's version support this?",
+        "a retry would be refused as well: is [catalog] right, and does the server's version support this?",
         who=CATALOG,
     ),
     _wait(f"{_ICEBERG}RESTError {_ICEBERG}SignError {_ICEBERG}WaitingForLockException", who=CATALOG),
@@ -274,13 +274,13 @@ _DATABASES = (
     _wait(
         f"{_SQLITE}OperationalError",
         r"unable to open",
-        "is the folder of [catalog] uri there, and may you write in it?",
+        "does the folder of [catalog] uri exist, and may you write to it?",
         who=CATALOG,
     ),
     _wait(
         f"{_SQLITE}OperationalError",
         r"readonly|read-only",
-        "may you write the file of [catalog] uri and its folder?",
+        "may you write to the file of [catalog] uri, and to its folder?",
         who=CATALOG,
         lead="is read-only at the moment",
     ),
@@ -301,7 +301,7 @@ _DATABASES = (
     _wait(
         _DATABASE,
         r"\[25006\]|\[1290\]|read-only transaction|read_only_sql",
-        "is it failing over, or is [catalog] uri that of a replica?",
+        "is it failing over, or does [catalog] uri point to a replica?",
         who=CATALOG,
         lead="is read-only at the moment",
     ),
@@ -362,9 +362,9 @@ _DATABASES = (
     _act(
         _DATABASE,
         r"\[42P01\]|relation \S+ does not exist",
-        "is it the right database and schema, and is init_catalog_tables not switched off?",
+        "are database and schema right, and is init_catalog_tables still on?",
         who=CATALOG,
-        lead="has no catalog's tables",
+        lead="lacks the catalog's tables",
     ),
     _wait(
         f"{_SQL}OperationalError {_SQL}InterfaceError {_SQL}InternalError {_SQL}IntegrityError "
@@ -374,7 +374,7 @@ _DATABASES = (
     _act(
         f"{_SQL}ProgrammingError {_SQL}DataError {_SQL}NotSupportedError",
         "",
-        "is [catalog] uri that of a database that Iceberg's SQL catalog can use?",
+        "does [catalog] uri name a database that Iceberg's SQL catalog can use?",
         who=CATALOG,
     ),
     _wait(f"{_SQL}DBAPIError {_SQL}DisconnectionError sqlite3. psycopg2. psycopg.", who=CATALOG),
@@ -422,7 +422,7 @@ _GLUE = (
         _CLIENT_ERROR,
         r"\[(AccessDenied\w*|NotAuthorized\w*|UnauthorizedOperation|FederatedResource\w*)\]|"
         r"not authorized to perform",
-        "give the user of [catalog] the right, in IAM and, where it rules, in Lake Formation",
+        "give the user of [catalog] the right, in IAM and, if you use it, in Lake Formation",
         lead="does not allow it",
         keys=True,
     ),
@@ -438,7 +438,7 @@ _GLUE = (
         _CLIENT_ERROR,
         r"\[HTTP (408|5\d\d)\]|\[(Internal\w*|ServiceUnavailable\w*|OperationTimeout\w*|RequestTimeout\w*)\]",
     ),
-    _act(_CLIENT_ERROR, r"\[HTTP 4\d\d\]", "the same request would be refused again: is [catalog] right?"),
+    _act(_CLIENT_ERROR, r"\[HTTP 4\d\d\]", "a retry would be refused as well: is [catalog] right?"),
     _wait("botocore. boto3. s3transfer. aiobotocore."),
 )
 
@@ -474,7 +474,7 @@ _METASTORE = (
         f"{_HIVE}InvalidObjectException {_HIVE}InvalidOperationException {_HIVE}InvalidInputException "
         f"{_HIVE}ConfigValSecurityException",
         "",
-        "the same request would be refused again",
+        "a retry would be refused as well",
         who=CATALOG,
     ),
     _wait("thrift. hive_metastore.", who=CATALOG),
@@ -487,7 +487,7 @@ _KEYS = (
     "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
 )
 _GCS_KEYS = (
-    "check gcs.oauth2.token and when it ends, in [catalog], or log in: gcloud auth application-default login"
+    "check gcs.oauth2.token and its expiry in [catalog], or log in: gcloud auth application-default login"
 )
 _AZURE_KEYS = "check adls.account-key or adls.sas-token in [catalog], and this machine's clock"
 _STORE = (
@@ -562,7 +562,7 @@ _STORE = (
     _act(
         _OS,
         r"google::cloud::Status\(PERMISSION_DENIED",
-        "may its account list, read, write and delete there? Google's role for that is Storage Object User",
+        "may its account list, read, write and delete there? Google's role Storage Object User allows that",
         who=STORAGE,
         lead="does not allow it",
         keys=True,
@@ -610,7 +610,7 @@ _STORE = (
         r"google::cloud::Status\(NOT_FOUND",
         "were files of the table deleted?",
         who=STORAGE,
-        lead="lacks what should be there",
+        lead="is missing a file of the table",
     ),
     _wait(_OS, r"AWS Error|Azure|google::cloud|in bucket|HDFS", who=STORAGE),
     _wait(
@@ -623,7 +623,7 @@ _STORE = (
     _wait(
         _OS,
         r"\[errno (1|13|30)\]|access denied|Permission denied|Read-only file system",
-        "may you write there, and is its disk mounted? its path is [catalog] warehouse",
+        "may you write there, and is its disk mounted? Its path is [catalog] warehouse",
         who=STORAGE,
         lead="rejects the write",
     ),

@@ -118,7 +118,7 @@ def checked_places(found: Any) -> list[tuple[str, int]]:
 def checked_list(found: Any, kind: type) -> Any:
     """A list of subjects or versions; raises OddAnswerError if the response is something else."""
     if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
-        raise OddAnswerError(f"a list was expected and not {_short(found)}")
+        raise OddAnswerError(f"expected a list, got {_short(found)}")
     return found
 
 

@@ -66,7 +66,7 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
     if "bearer.auth.credentials.source" in found:
         found.setdefault(_LOGICAL_CLUSTER, "none")
     if (source := found.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
-        raise SettingsError(f"[registry] {_SOURCE}: allowed are USER_INFO and URL, and not {source}")
+        raise SettingsError(f"[registry] {_SOURCE}: must be USER_INFO or URL, not {source}")
     for name in found.keys() & {*_NUMBERS}:
         try:
             found[name] = float(str(found[name]))
@@ -89,7 +89,7 @@ def explain_unusable(properties: Mapping[str, str], error: Exception) -> Setting
             f"[registry] certificates or key cannot be used ({error.reason or error}): {files}; they are PEM "
             "files, certificate and key belong together, and an encrypted key needs ssl.key.password"
         )
-    return SettingsError(f"the [registry] settings are not usable: {error}")
+    return SettingsError(f"the [registry] settings cannot be used: {error}")
 
 
 def explain_refusal(
@@ -102,10 +102,12 @@ def explain_refusal(
         )
     if error.http_status_code == HTTPStatus.FORBIDDEN:
         return RetryableError(
-            f"the registry at {url} refused to give {what}: {error}; is [registry] url right, and may "
+            f"the registry at {url} refused to return {what}: {error}; is [registry] url right, and may "
             "its user read subjects and schemas?"
         )
-    return RetryableError(f"the registry at {url} refused to give {what}: {error}; is [registry] url right?")
+    return RetryableError(
+        f"the registry at {url} refused to return {what}: {error}; is [registry] url right?"
+    )
 
 
 def explain_silence(url: str, error: Exception) -> RetryableError:
@@ -114,7 +116,7 @@ def explain_silence(url: str, error: Exception) -> RetryableError:
         if words.search(str(error)):
             return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")
     return RetryableError(
-        f"the registry at {url} does not answer ({type(error).__name__}: {error}); "
+        f"the registry at {url} does not respond ({type(error).__name__}: {error}); "
         "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
     )
 

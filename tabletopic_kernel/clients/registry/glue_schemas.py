@@ -50,7 +50,9 @@ class GlueSchemas:
     def __init__(self, properties: Mapping[str, str]) -> None:
         if unknown := sorted(properties.keys() - _SESSION.keys() - set(_OTHERS)):
             known = ", ".join([*_OTHERS, *_SESSION])
-            raise SettingsError(f"[registry] {unknown[0]} is no property of Glue's registry: {known}")
+            raise SettingsError(
+                f"[registry] {unknown[0]} is not one of the properties of Glue's registry: {known}"
+            )
         try:
             import boto3  # noqa: PLC0415 - of the extra [glue]
             from botocore.config import Config  # noqa: PLC0415
@@ -69,7 +71,7 @@ class GlueSchemas:
                 "glue", endpoint_url=properties.get("glue.endpoint"), config=limits
             )
         except (BotoCoreError, ValueError) as error:
-            raise SettingsError(f"[registry] is not usable: {error}") from error
+            raise SettingsError(f"[registry] cannot be used: {error}") from error
 
     def clear_caches(self) -> None:
         """Do nothing: nothing is cached."""

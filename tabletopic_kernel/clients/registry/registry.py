@@ -182,8 +182,8 @@ class Registry:
                 raise
             self.check()  # HTTP 404: not a registry, or one without GUIDs
             raise UnknownSchemaError(
-                f"the registry at {self.url} has no GUIDs, so {guid} cannot be resolved: have records "
-                "name their schema by its id"
+                f"the registry at {self.url} has no GUIDs, so {guid} cannot be resolved: let "
+                "producers send schema ids"
             ) from error
         try:
             place = self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, schema))
@@ -282,7 +282,7 @@ class Registry:
             raise
         if takes:
             return f"the registry would accept it as the next version of {subject} ({rule})"
-        return f"the registry would refuse it: it breaks the rule of {subject} ({rule})"
+        return f"the registry would refuse it: it violates the compatibility rule of {subject} ({rule})"
 
     def _rule(self, subject: str) -> str:
         """The compatibility level of a subject, or the global one."""

@@ -53,7 +53,7 @@ def check_master(master: str) -> None:
         except OSError as error:
             found.append(f"{address.strip()}: {error.strerror or error}")
     raise RetryableError(
-        f"Spark's cluster {master} does not answer ({', '.join(found)}): start its master, or correct "
+        f"Spark's cluster {master} does not respond ({', '.join(found)}): start its master, or correct "
         "[spark] master; `tabletopic config` shows where it is set"
     )
 
@@ -118,6 +118,6 @@ class ExecutorWatch:
 def no_executor(master: str, waited_s: float) -> str:
     """The state of a cluster without executors, and what to check."""
     return (
-        f"waits for the cluster: {master} has given no executor for {waited_s:.0f} s; does it have a free "
+        f"waits for the cluster: {master} has provided no executor for {waited_s:.0f} s; does it have a free "
         "worker with the memory and cores that [spark.conf] requests, and can executors start there?"
     )

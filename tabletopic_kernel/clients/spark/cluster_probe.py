@@ -183,7 +183,7 @@ def _explained(text: str, master: str) -> TableTopicError:
     if _OTHER_SPARK.search(text):
         return ActionNeededError(
             f"the cluster {master} has another version of Spark than this host's {pyspark.__version__}; run "
-            "both with the same one"
+            "the same version on both"
         )
     if found := _NO_MODULE.search(text):
         return ActionNeededError(

@@ -123,7 +123,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
     reasons = _ENDED.findall(new)
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(
-        f"Spark's cluster {master} does not answer, or has ended this application{why}: check that its "
+        f"Spark's cluster {master} does not respond, or has ended this application{why}: check that its "
         f"master runs, has Spark {pyspark.__version__} like this host, and can start executors; see {log}"
     )
 

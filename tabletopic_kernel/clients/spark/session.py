@@ -132,7 +132,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
     """The session of this process with these catalogs; made on the first call.
 
     Raises:
-        RetryableError: the cluster does not answer, or has ended the application.
+        RetryableError: the cluster does not respond, or has ended the application.
         SettingsError: Spark did not start with these settings, and its log says why; or they are for Spark
             Connect.
     """
@@ -300,7 +300,7 @@ def _is_stopped(context: SparkContext) -> bool:
         return True
     try:
         return bool(jsc.sc().isStopped())
-    except Exception:  # Py4J: the JVM does not answer
+    except Exception:  # Py4J: the JVM does not respond
         return not _runs(context._gateway)
 
 

@@ -35,7 +35,7 @@ def read_positions(io: FileIO, location: str) -> Iterator[tuple[str, Positions]]
 
     Raises:
         ActionNeededError: it is not a position delete file in Parquet.
-        OSError: the storage does not answer, or has no such file.
+        OSError: the storage does not respond, or has no such file.
     """
     with io.new_input(location).open() as stream:
         try:

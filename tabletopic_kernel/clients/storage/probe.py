@@ -73,7 +73,7 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG) -> T:
         if outcome.done():
             raise
         raise RetryableError(
-            f"{what} has not answered within {LIMIT_S:g} s; is its address in [catalog] right, and do "
+            f"{what} has not responded within {LIMIT_S:g} s; is its address in [catalog] right, and do "
             "firewalls let this machine through?"
         ) from None
 
@@ -174,7 +174,7 @@ def try_folder(place: Place, *, must_delete: bool = True) -> None:
                 place.io.delete(path)
     if not same:
         raise ActionNeededError(
-            f"{place.location} gives back other bytes than were written: do not use this storage"
+            f"{place.location} returns other bytes than were written: do not use this storage"
         )
 
 

@@ -22,7 +22,7 @@ def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, Manifes
     Raises:
         FileNotFoundError: the manifest list of a snapshot is gone.
         RetryableError: a manifest list has fewer files than its snapshot.
-        OSError: the storage does not answer.
+        OSError: the storage does not respond.
     """
     with ThreadPoolExecutor(_READERS, "manifest lists") as pool:
         lists = pool.map(lambda snapshot: _manifests(io, snapshot), snapshots)
@@ -52,7 +52,7 @@ def live_files(
     Raises:
         FileNotFoundError: a manifest is gone.
         RetryableError: a manifest has fewer entries than the manifest list says.
-        OSError: the storage does not answer.
+        OSError: the storage does not respond.
     """
 
     def read(manifest: ManifestFile) -> tuple[ManifestFile, dict[str, int]]:

@@ -130,7 +130,7 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
             found[ADLS_SAS_TOKEN] = value
     if not found.get(ADLS_ACCOUNT_KEY) and not found.get(ADLS_SAS_TOKEN):
         # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
-        # process if that does not answer while a file is read.
+        # process if that does not respond while a file is read.
         raise SettingsError("[catalog] adls.account-key or adls.sas-token is needed for Azure's storage")
     found = {name: value for name, value in found.items() if name not in _LOGINS}
     if token := found.get(ADLS_SAS_TOKEN):

@@ -45,6 +45,14 @@ _METAVARS: Mapping[Kind, str] = {
     Kind.FILE: "FILE",
 }
 _PANEL = "Options of every command"
+
+
+def _help(text: str, default: str) -> str:
+    """A help text as a sentence, and its default in the form in which Typer shows values."""
+    shown = f" [dim]\\[default: {screen.plain(default)}][/]" if default else ""
+    return f"{screen.plain(text)}.{shown}" if text else ""
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -53,7 +61,7 @@ ConfigOption = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="Settings file; without it, the nearest tabletopic.toml upwards.",
+        help=_help("Settings file", "the nearest tabletopic.toml upwards from this folder"),
         rich_help_panel=_PANEL,
     ),
 ]
@@ -63,7 +71,7 @@ StateDirOption = Annotated[
         "--state-dir",
         metavar="DIR",
         file_okay=False,
-        help="Folder of the local stack and of local state.  (usually .tabletopic)",
+        help=_help("Folder of the local stack and of local state", ".tabletopic"),
         rich_help_panel=_PANEL,
     ),
 ]
@@ -140,7 +148,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     if not argument.required and argument.default is None:
         kind = kind | None
     metavar = argument.metavar or "|".join(argument.choices) or _METAVARS.get(argument.kind)
-    about: dict[str, Any] = {"help": screen.plain(_sentence(argument.help)), "metavar": metavar}
+    about: dict[str, Any] = {"help": _help(argument.help, argument.default_text), "metavar": metavar}
     info: Any
     if argument.positional:
         info = typer.Argument(**about, show_default=False)
@@ -151,12 +159,6 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     return _keyword(argument.name, Annotated[kind, info], default)
 
 
-def _sentence(text: str) -> str:
-    """A help text with its period; a default in brackets follows it."""
-    sentence, brackets, default = text.partition("  (")
-    return f"{sentence}{'' if sentence.endswith('?') or not sentence else '.'}{brackets}{default}"
-
-
 def _settings(operation: Operation) -> Sequence[SettingOption]:
     return setting_options() if operation.settings else ()
 
@@ -165,7 +167,7 @@ def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
     option = typer.Option(
         setting.name,
         metavar=setting.metavar,
-        help=screen.plain(setting.help),
+        help=_help(setting.help, "" if changeable else setting.default),  # alter keeps what is not given
         rich_help_panel="Settings of the table topic",
         hidden=not setting.offered or (changeable and setting.field in FIXED_SETTINGS),
         show_default=False,

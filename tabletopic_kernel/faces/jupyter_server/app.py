@@ -56,15 +56,16 @@ class TableTopicApp(ExtensionApp):
     stop_stack = Bool(
         None,
         allow_none=True,
-        help="Stop the local stack and background hosts when the server ends, however it ends; "
-        "None: behind a JupyterHub, whose users may leave some 650 MB each, and nowhere else.",
+        help="Stop the local stack and background hosts when the server ends, however it ends; None: only "
+        "behind a JupyterHub, where each user would otherwise leave some 650 MB in use.",
     ).tag(config=True)
-    host_command = List(Unicode(), help="What runs the headless host, instead of `tabletopic serve`.").tag(
-        config=True
-    )
+    host_command = List(
+        Unicode(), help="Command that runs the headless host; without it, `tabletopic serve`."
+    ).tag(config=True)
     dashboard_command = List(
         Unicode(),
-        help="What serves the dashboard, instead of `python -m tabletopic_kernel.faces.live_dashboard`.",
+        help="Command that serves the dashboard; without it, "
+        "`python -m tabletopic_kernel.faces.live_dashboard`.",
     ).tag(config=True)
 
     def initialize_settings(self) -> None:

@@ -18,11 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
-        "--unix-socket", metavar="PATH", help="listen on this socket; its folder keeps others out"
+        "--unix-socket",
+        metavar="PATH",
+        help="listen on this unix socket; the folder's permissions keep other users out",
     )
-    place.add_argument("--port", type=int, default=0, help="listen on this port of 127.0.0.1; 0: a free one")
-    parser.add_argument("--prefix", default="", metavar="/PATH/", help="the prefix of all paths")
-    parser.add_argument("--parent-pid", type=int, metavar="PID", help="end when this process ends")
+    place.add_argument(
+        "--port", type=int, default=0, help="listen on this port of 127.0.0.1; 0 picks a free one"
+    )
+    parser.add_argument("--prefix", default="", metavar="/PATH/", help="prefix of all paths")
+    parser.add_argument("--parent-pid", type=int, metavar="PID", help="stop when this process ends")
     given = parser.parse_args(arguments)
     try:
         serve(Place(given.unix_socket, given.port, given.prefix), parent_pid=given.parent_pid, ready=_tell)

@@ -179,9 +179,9 @@ def notes(view: View, name: str) -> str:
         notes.append(note(f"{name} {delay.reason}."))
     elif progress is not None and progress.commits == 0:
         waits = (
-            f"{many(topic.lag_records, 'record')} are waiting for the first one."
+            f"Waiting to commit {many(topic.lag_records, 'record')}."
             if topic.lag_records
-            else "The first records bring the first one."
+            else "The first records will trigger it."
             + (" The topic is empty: send some." if topic.lag_records == 0 else "")
         )
         notes.append(note(f"No commit yet. {waits}", "info"))
@@ -190,7 +190,7 @@ def notes(view: View, name: str) -> str:
         notes.append(
             note(
                 f"The topic's retention may delete the oldest record that is not in the table in "
-                f"{words.seconds(left)}: raise the topic's retention.ms, or see why the table is behind.",
+                f"{words.seconds(left)}: raise retention.ms, or find out why the table is behind.",
                 "bad",
             )
         )

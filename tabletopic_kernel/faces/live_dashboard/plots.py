@@ -181,7 +181,10 @@ def time_plot(
         x_axis_label="local time",
         y_axis_label=y_title,
         min_border_left=56,
-        html_attributes={"role": "figure", "aria-label": f"Plot: {title}. The text before it says the same."},
+        html_attributes={
+            "role": "figure",
+            "aria-label": f"Plot: {title}. The text before it has the same content.",
+        },
     )
     fig.toolbar.autohide = True
     fig.toolbar.logo = None

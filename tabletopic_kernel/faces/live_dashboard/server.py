@@ -61,7 +61,9 @@ def serve(
     from tabletopic_kernel._dashboards import overview, topic  # noqa: PLC0415, F401 - the same
     from tabletopic_kernel.faces.live_dashboard import session  # noqa: PLC0415 - the same
 
-    pn.config.disconnect_notification = "The dashboard server is gone. Reload this page when it is back."
+    pn.config.disconnect_notification = (
+        "The dashboard server has stopped. Reload this page once it runs again."
+    )
     server = _listening(place, session.open_page)
     loop = IOLoop.current()
     loop.asyncio_loop.set_exception_handler(_not_of_closed_pages)  # type: ignore[attr-defined]

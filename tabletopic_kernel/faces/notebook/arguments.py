@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
 
 
 def _about(argument: Argument) -> dict[str, Any]:
-    about: dict[str, Any] = {"help": _lower(argument.help).replace("%", "%%")}
+    default = str(argument.default or "") if argument.kind is Kind.NUMBER else ""
+    about: dict[str, Any] = {"help": _help(_lower(argument.help), argument.default_text or default)}
     if argument.positional:
         about["nargs"] = None if argument.required else "?"
     else:
@@ -71,9 +72,12 @@ def _about(argument: Argument) -> dict[str, Any]:
         about |= {"nargs": 2, "metavar": tuple(argument.metavar.split())}
     if argument.kind in _READERS:
         about["type"] = _READERS[argument.kind]
-    if argument.kind is Kind.NUMBER and argument.default is not None and "(" not in argument.help:
-        about["help"] += f" ({argument.default})"
     return about
+
+
+def _help(text: str, default: str) -> str:
+    """A help text with its default, for argparse, to which ``%`` is special."""
+    return (f"{text} (default: {default})" if default else text).replace("%", "%%")
 
 
 def _lower(text: str) -> str:
@@ -111,10 +115,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="%topic",
         description="Kafka topics as Iceberg tables: list, enable and monitor them.",
-        epilog="Without a subcommand: the list, with lag, state and schema versions.",
+        epilog="Without a command: the list, with lag, state and schema versions.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    words = parser.add_subparsers(dest="command", metavar="WORD", title="words")
+    words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for operation in OPERATIONS:
         if operation.is_word:
             text = operation.summary[:1].lower() + operation.summary[1:]
@@ -134,15 +138,17 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
     """Add options for the settings; without ``fixed``, those that cannot change are not shown."""
-    origin = "from tabletopic.toml" if fixed else "as they are"
-    group = parser.add_argument_group(f"settings of the table topic (those not given: {origin})")
+    others = "tabletopic.toml overrides the defaults" if fixed else "others stay unchanged"
+    group = parser.add_argument_group(f"settings of the table topic ({others})")
     for one in setting_options():
         group.add_argument(
             one.name,
             dest=f"{_PREFIX}{one.field}",
             metavar=one.metavar,
             action="append" if one.several else "store",
-            help=one.help.replace("%", "%%") if _is_offered(one, fixed) else argparse.SUPPRESS,
+            help=_help(one.help, one.default if fixed else "")
+            if _is_offered(one, fixed)
+            else argparse.SUPPRESS,
         )
 
 

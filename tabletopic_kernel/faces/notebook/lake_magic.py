@@ -60,7 +60,7 @@ _PARSER = make_parser()
 class LakeMagics(Magics, Configurable):
     """``%config LakeMagics.display_rows = 100`` shows more rows."""
 
-    display_rows = Int(20, min=1, help="Rows to display of a result, at most 1,000.").tag(config=True)
+    display_rows = Int(20, min=1, help="Rows of a result to display, at most 1,000.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, session: Session) -> None:
         Configurable.__init__(self, config=shell.config)

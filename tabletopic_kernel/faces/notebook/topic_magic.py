@@ -114,7 +114,7 @@ class TopicMagics(Magics):
             self._watch(topic, timeout)
             return None
         if timeout is not None:
-            raise UsageError("--timeout goes with --watch")
+            raise UsageError("--timeout requires --watch")
         return self._status_grid(topic)
 
     def _status_grid(self, name: str | None) -> Grid:

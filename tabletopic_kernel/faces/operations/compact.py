@@ -47,7 +47,7 @@ def _compact(
         )
     if outcome.error is not None:
         raise ActionNeededError(
-            f"{outcome.error} ({outcome.files_before:,} files had become {outcome.files:,} before)"
+            f"{outcome.error} (before that, {outcome.files_before:,} files became {outcome.files:,})"
         )
     return outcome
 
@@ -136,8 +136,8 @@ OPERATIONS = (
         panel=PANEL,
         details="""\
 The topic's host compacts all partitions with at least two small files, not
-only those that are due, while ingestion continues. Partitions that are due
-it compacts automatically, unless maintenance is off. Conditions are on the
+only those that are due, while ingestion continues. It compacts partitions
+that are due automatically, unless maintenance is off. Conditions refer to
 columns of the table. See docs/maintenance.md.""",
         example="tabletopic compact clicks --where \"event_time >= '2026-01-01T00:00:00+00:00'\"",
         magic="%topic compact",

@@ -80,7 +80,7 @@ def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
         if one.outside:
             lines.append(
                 Message(
-                    "  {outside} files stay, as they are outside the table's own folders",
+                    "  {outside} files stay because they are outside the table's own folders",
                     {"outside": f"{one.outside:,}"},
                 )
             )
@@ -125,9 +125,9 @@ OPERATIONS = (
         "`outside`",
         panel=PANEL,
         details="""\
-The topic's host does it, and keeps what time_travel, max_snapshots,
-keep_snapshots, branches and tags require. It also expires snapshots every
-hour, unless maintenance is off. See docs/maintenance.md.""",
+The topic's host expires them, and keeps what time_travel, max_snapshots,
+keep_snapshots, branches and tags require. It also does so every hour, unless
+maintenance is off. See docs/maintenance.md.""",
         example="tabletopic expire clicks --orphans --dry-run",
         magic="%topic expire",
         route=Route(
@@ -135,8 +135,8 @@ hour, unless maintenance is off. See docs/maintenance.md.""",
             "topics/{topic}/expire",
             202,
             lambda: rest_bodies.RequestId,
-            notes="The topic's host does it; `Expired` events with this id report the outcome, that of the "
-            "topic's own table after that of its dead letters, and `OrphansRemoved` last.",
+            notes="The topic's host expires the snapshots; events with this id report the outcome: `Expired` "
+            "for the dead letters, `Expired` for the topic's own table, and `OrphansRemoved` last.",
         ),
     ),
     Operation(

@@ -27,6 +27,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Operation,
     Route,
     limit,
+    time_limit,
 )
 from tabletopic_kernel.model.errors import UsageError
 
@@ -86,7 +87,7 @@ def _schema(
     if diff is None:
         return handle.schema(version) if version is not None else handle.schema()
     if version is not None:
-        raise UsageError("--version and --diff exclude each other")
+        raise UsageError("--version and --diff cannot be combined")
     before, after = diff
     return {"topic": topic, "from": before, "to": after, "changes": handle.schema_diff(before, after)}
 
@@ -127,13 +128,15 @@ OPERATIONS = (
                 "watch", "Refresh each second until Ctrl-C", Kind.FLAG, False, ("--watch", "-w"), faces=CLI
             ),
             Argument("watch", "Update in place until the cell is interrupted", Kind.FLAG, False, faces=MAGIC),
-            Argument("timeout", "Watch for at most this long", Kind.SECONDS, metavar="DURATION", faces=MAGIC),
+            Argument(
+                "timeout", "Stop watching after this long", Kind.SECONDS, metavar="DURATION", faces=MAGIC
+            ),
             JSON,
         ),
         render=_status_grid,
         panel=PANEL,
         details="""\
-With --json: a list, or with TOPIC one object: topic, table, state, error,
+With --json: a list, or with TOPIC one object, of topic, table, state, error,
 lag_records, lag_seconds, next_offsets, end_offsets, schema_versions,
 snapshot_id, commits, rows_per_second and more. If a running topic is late,
 delay and delay_reason explain why.""",
@@ -157,8 +160,8 @@ delay and delay_reason explain why.""",
         "of the host's process and its children); null if an older version does not report it",
         panel=PANEL,
         details="""\
-Memory is that of the host's process with its children: Spark's JVM and the
-Python workers. Hosts of older versions do not report it.""",
+Memory includes the child processes of the host: Spark's JVM and the Python
+workers. Hosts of older versions do not report it.""",
         example="tabletopic hosts",
         magic="%topic hosts",
         route=Route("get", "hosts", answer=lambda: list[rest_bodies.Host], key="hosts"),
@@ -169,14 +172,7 @@ Python workers. Hosts of older versions do not report it.""",
         None,
         (
             TOPIC,
-            Argument(
-                "timeout",
-                "Give up after this long  (5m)",
-                Kind.SECONDS,
-                "5m",
-                metavar="DURATION",
-                faces=MAGIC,
-            ),
+            time_limit("5m"),
         ),
         render=_status_grid,
         magic="%topic wait",
@@ -199,7 +195,7 @@ Python workers. Hosts of older versions do not report it.""",
             Argument("everything", "Include heartbeats", Kind.FLAG, False, ("--all",), faces=CLI),
             Argument("limit", "How many events", Kind.NUMBER, 20, ("-n",), metavar="N", least=1, faces=MAGIC),
             Argument("limit", "How many events", Kind.NUMBER, 50, least=1, most=1_000, faces=REST),
-            Argument("as_json", "One JSON object a line", Kind.FLAG, False, ("--json",), faces=CLI),
+            Argument("as_json", "One JSON object per line", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
         render=_events_grid,
         to_json=lambda events: [event.model_dump(mode="json") for event in events],
@@ -223,8 +219,8 @@ Python workers. Hosts of older versions do not report it.""",
         render=_records_grid,
         to_json=_records_json,
         returns="list, newest first: `partition`, `offset`, `timestamp_ms`, `key`, `schema_id`, `value` (its "
-        "fields, or null), `error` (why it is no row, or null), `raw`, `key_value` (the key as its schema "
-        "reads it, else null)",
+        "fields, or null), `error` (why it cannot become a row, or null), `raw`, `key_value` (the key "
+        "as decoded by its schema, else null)",
         panel=PANEL,
         details="""\
 The topic need not be enabled. A record that cannot become a row is shown
@@ -238,8 +234,10 @@ with the reason.""",
         _schema,
         (
             TOPIC,
-            Argument("version", "The columns of this registered version", Kind.NUMBER, metavar="N", least=1),
-            Argument("diff", "What version V2 changes in the columns of V1", Kind.PAIR, metavar="V1 V2"),
+            Argument(
+                "version", "Show the columns of this registered version", Kind.NUMBER, metavar="N", least=1
+            ),
+            Argument("diff", "Show what version V2 changes in the columns of V1", Kind.PAIR, metavar="V1 V2"),
             JSON,
         ),
         render=_schema_grid,
@@ -311,6 +309,8 @@ rows make queries slow; old snapshots keep files that are no longer needed.""",
     ),
 )
 
+_AS_OF = "Read the tables as of a snapshot or time (DuckDB)"
+
 QUERY = Operation(
     "query",
     "Query the tables in SQL",
@@ -339,8 +339,8 @@ QUERY = Operation(
             choices=ENGINES,
             faces=MAGIC,
         ),
-        Argument("at", "Read the tables as of then (DuckDB)", metavar="SNAPSHOT|TIME", faces=CLI),
-        Argument("at", "Read the tables as of then (DuckDB)", metavar="SNAPSHOT|TIME|$NAME", faces=MAGIC),
+        Argument("at", _AS_OF, metavar="SNAPSHOT|TIME", faces=CLI),
+        Argument("at", _AS_OF, metavar="SNAPSHOT|TIME|$NAME", faces=MAGIC),
         Argument(
             "form",
             "Return the rows in this form",
@@ -350,11 +350,12 @@ QUERY = Operation(
         ),
         Argument(
             "limit",
-            "Rows to return, 0 for all  (50; all with --json or --csv)",
+            "Rows to return, 0 for all",
             Kind.NUMBER,
             metavar="N",
             least=0,
             faces=CLI,
+            default_text="50; all with --json or --csv",
         ),
         Argument("limit", "Fetch no more rows than this", Kind.NUMBER, metavar="N", least=1, faces=MAGIC),
         JSON,

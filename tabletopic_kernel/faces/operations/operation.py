@@ -47,7 +47,8 @@ class Argument:
 
     Attributes:
         name: in Python and REST.
-        help: a sentence without its period; a default is in brackets at the end.
+        help: a sentence without its period.
+        default_text: the default in words, where its value does not say enough.
         options: spellings where people type it; empty: ``--name``. Not for a positional one.
         positional: identified by position, not by an option.
         required: it must be given; otherwise ``default`` applies.
@@ -75,6 +76,7 @@ class Argument:
     pattern: str = ""
     faces: Faces = TYPED
     hidden: bool = False
+    default_text: str = ""
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -196,7 +198,7 @@ TOPIC = Argument(
     faces=ALL,
 )
 ANY_TOPIC = Argument(
-    "topic", "One topic only", positional=True, metavar="[TOPIC]", names="topics", faces=TYPED
+    "topic", "Only this topic", positional=True, metavar="[TOPIC]", names="topics", faces=TYPED
 )
 JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI)
 
@@ -212,8 +214,20 @@ def wait_for_outcome(default: str) -> tuple[Argument, Argument]:
         metavar="DURATION",
         faces=CLI,
     )
-    help_text = f"Give up after this long  ({default})"
-    return typed, Argument("timeout", help_text, Kind.SECONDS, default, metavar="DURATION", faces=MAGIC)
+    return typed, time_limit(default)
+
+
+def time_limit(default: str) -> Argument:
+    """``--timeout`` in a notebook."""
+    return Argument(
+        "timeout",
+        "Give up after this long",
+        Kind.SECONDS,
+        default,
+        metavar="DURATION",
+        faces=MAGIC,
+        default_text=default,
+    )
 
 
 def limit(default: int, noun: str) -> tuple[Argument, Argument]:

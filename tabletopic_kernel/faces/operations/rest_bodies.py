@@ -24,7 +24,7 @@ def _says(text: str) -> Any:
 
 
 class Message(_Open):
-    """What is wrong and what to do next, or what has begun."""
+    """What is wrong and what to do next, or what was started."""
 
     message: str
 
@@ -81,7 +81,7 @@ class Row(_Closed):
     schema_version: Annotated[str | None, _says("The newest version that the table covers, such as v2")]
     rows_per_second: float | None
     commits: int | None
-    snapshot_id: Annotated[str | None, _says("Text, as JavaScript's numbers cannot hold 64 bits")]
+    snapshot_id: Annotated[str | None, _says("Text, because JavaScript's numbers cannot hold 64 bits")]
     last_commit_ms: int | None
     dead_letters: Annotated[int | None, _says("Dead letters in the dead-letter table")]
     delay: Annotated[
@@ -99,9 +99,9 @@ class Overview(_Closed):
     sample: Sample
     topics: Annotated[
         list[Row],
-        _says("The enabled ones first, each by name. The last known ones while servers are unreachable."),
+        _says("Enabled topics first, then others, each by name; as last known while servers are unreachable"),
     ]
-    lag_records: Annotated[int, _says("Of all topics together")]
+    lag_records: Annotated[int, _says("Sum over all topics")]
     lag_seconds: Annotated[float | None, _says("Of the topic that is furthest behind")]
     at_ms: int
 
@@ -130,11 +130,11 @@ class Host(_Closed):
     topics: Annotated[list[str], _says("The table topics that it runs")]
     started_ms: int | None
     version: str | None
-    memory_bytes: Annotated[int | None, _says("Resident memory of its process and their children")]
+    memory_bytes: Annotated[int | None, _says("Resident memory of its process and the child processes")]
 
 
 class Column(_Open):
-    """A column; its type in words, such as `struct<width: int>`."""
+    """A column; its type as text, such as `struct<width: int>`."""
 
     name: str
     type: str
@@ -169,7 +169,7 @@ class ReplayPlanAnswer(_Open):
     letters: int
     rows: Annotated[int, _says("Dead letters that would become rows")]
     stayed: Annotated[dict[str, int], _says("Dead letters that would stay, by reason")]
-    changes: Annotated[list[str], _says("Changes of the table that it would bring")]
+    changes: Annotated[list[str], _says("Changes of the table that the replay would make")]
 
 
 class ReplayId(_Open):
@@ -183,7 +183,7 @@ class CompactionGroup(_Open):
 
     partition: Annotated[str, _says("Such as `day=2026-01-01`; empty in a table without partitions")]
     files: int
-    rows: Annotated[int, _says("Those that are deleted too")]
+    rows: Annotated[int, _says("Including deleted rows")]
     deleted_rows: Annotated[int, _says("Deleted rows that would be dropped; an upper bound")]
     bytes: int
 
@@ -208,11 +208,13 @@ class ExpiryOfTable(_Open):
     """What an expiry would remove from a table."""
 
     table: str
-    snapshots: Annotated[dict[str, int], _says("When each was made, in ms, by id")]
+    snapshots: Annotated[
+        dict[str, int], _says("Id of each snapshot that would expire → its time, in ms since 1970")
+    ]
     kept: Annotated[int, _says("Snapshots that stay")]
     reaches_back_to_ms: Annotated[int | None, _says("How far back time travel would reach afterwards")]
     files: Annotated[dict[str, int], _says("Bytes by location")]
-    outside: Annotated[int, _says("Files that stay, as they are outside the table's own folders")]
+    outside: Annotated[int, _says("Files that stay because they are outside the table's own folders")]
     orphans: Annotated[dict[str, int], _says("Bytes by location; empty unless requested")]
 
 

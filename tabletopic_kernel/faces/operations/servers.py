@@ -29,7 +29,12 @@ SERVERS = (
         None,
         (
             Argument(
-                "file", "The file to write  (tabletopic.toml, here)", Kind.FILE, metavar="FILE", faces=CLI
+                "file",
+                "File to write",
+                Kind.FILE,
+                metavar="FILE",
+                faces=CLI,
+                default_text="tabletopic.toml in this folder",
             ),
             Argument("force", "Overwrite an existing file", Kind.FLAG, False, ("--force", "-f"), faces=CLI),
             Argument("catalog", "Add another catalog to the existing file", metavar="NAME", faces=CLI),
@@ -39,8 +44,8 @@ SERVERS = (
         details="""\
 Kafka, schema registry, Iceberg catalog and storage: each is yours, or the one
 that `up` starts. Passwords go into the file, which only you can read, or into
-environment variables, whose names it prints. --catalog asks for one more
-catalog only, and adds it to the file as [catalogs.NAME].""",
+environment variables, whose names it prints. --catalog only asks for one more
+catalog, and adds it to the file as [catalogs.NAME].""",
         example="tabletopic init",
     ),
     Operation(
@@ -58,21 +63,23 @@ catalog only, and adds it to the file as [catalogs.NAME].""",
             ),
             Argument(
                 "kafka_port",
-                "Port of the broker  (a free one, kept)",
+                "Port of the broker",
                 Kind.NUMBER,
                 metavar="PORT",
                 least=1,
                 most=65_535,
                 faces=CLI,
+                default_text="a free port, kept for later starts",
             ),
             Argument(
                 "registry_port",
-                "Port of the registry  (a free one, kept)",
+                "Port of the registry",
                 Kind.NUMBER,
                 metavar="PORT",
                 least=1,
                 most=65_535,
                 faces=CLI,
+                default_text="a free port, kept for later starts",
             ),
             JSON,
         ),
@@ -81,8 +88,8 @@ catalog only, and adds it to the file as [catalogs.NAME].""",
         "the settings name your own; `state_dir`",
         panel=_SERVERS,
         details="""\
-Of broker, registry and catalog it starts what the settings do not name. The
-first start downloads about 270 MB of Java libraries. Without --detach the
+Starts the broker, registry and catalog, except those that the settings name.
+The first start downloads about 270 MB of Java libraries. Without --detach the
 servers run until Ctrl-C, or until this terminal is closed.""",
         example="tabletopic up --detach",
         magic="%topic up",
@@ -119,7 +126,7 @@ or a notebook started as processes.""",
     ),
     Operation(
         "info",
-        "Addresses for other programs: brokers, registry, catalog, live hosts",
+        "Show the addresses for other programs: brokers, registry, catalog, live hosts",
         None,
         (JSON,),
         panel=_SERVERS,
@@ -127,8 +134,8 @@ or a notebook started as processes.""",
 With --json: bootstrap_servers, registry_url, kafka (properties of
 librdkafka), registry (of the registry's client), catalog (name, and the
 properties for PyIceberg's load_catalog), catalogs (a list of the others),
-state_dir, hosts. These properties are complete: they contain passwords,
-which the text hides.""",
+state_dir, hosts. These properties include passwords, which the text output
+hides.""",
         example="tabletopic info --json",
     ),
     Operation(
@@ -160,11 +167,12 @@ TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
         (
             Argument(
                 "file",
-                "The file to write  (executors.pex, here)",
+                "File to write",
                 Kind.FILE,
                 positional=True,
                 metavar="FILE",
                 faces=CLI,
+                default_text="executors.pex in this folder",
             ),
             Argument("force", "Overwrite an existing file", Kind.FLAG, False, ("--force", "-f"), faces=CLI),
             Argument(
@@ -204,9 +212,7 @@ SERVE = Operation(
             faces=CLI,
         ),
         Argument("mark", faces=CLI, hidden=True),
-        Argument(
-            "with_parent", "End with this process, which starts it", Kind.NUMBER, metavar="PID", faces=CLI
-        ),
+        Argument("with_parent", "Stop when this process ends", Kind.NUMBER, metavar="PID", faces=CLI),
         Argument(
             "metrics_port",
             "Serve /metrics, /healthz and /readyz on this port; 0 picks a free one",
@@ -218,14 +224,14 @@ SERVE = Operation(
         ),
         Argument(
             "metrics_host",
-            "Address to listen at for them  (usually 127.0.0.1)",
+            "Address of the metrics port",
             default="127.0.0.1",
             metavar="ADDRESS",
             faces=CLI,
         ),
         Argument(
             "log_format",
-            "Format of standard output: text, or logs as JSON  (usually text)",
+            "Format of standard output: text, or logs as JSON",
             default="text",
             choices=("text", "json"),
             faces=CLI,
@@ -234,8 +240,8 @@ SERVE = Operation(
     changes=True,
     panel="Table topics",
     details="""\
-Several hosts share the topics and fail over. On exit, what is staged is
-committed. It is safe to kill.""",
+Several hosts share the topics and fail over. On exit, a host commits what is
+staged. Killing it loses nothing.""",
     example="tabletopic serve",
     magic="%topic host start",
     button="Start a host",
@@ -258,23 +264,23 @@ DASHBOARD = Operation(
         ),
         Argument(
             "topic",
-            "One topic; without it all of them",
+            "The topic to show; without it, all topics",
             positional=True,
             metavar="TOPIC",
             names="topics",
             faces=MAGIC,
         ),
-        Argument("topic", "One topic; without it all of them", faces=REST),
-        Argument("theme", "Its colours", default="default", choices=("default", "dark"), faces=MAGIC),
-        Argument("theme", "Its colours", choices=("default", "dark"), faces=REST),
-        Argument("height", "Of the frame  (800)", Kind.NUMBER, 800, metavar="PIXELS", least=1, faces=MAGIC),
+        Argument("topic", "The topic to show; without it, all topics", faces=REST),
+        Argument("theme", "Colour theme", default="default", choices=("default", "dark"), faces=MAGIC),
+        Argument("theme", "Colour theme", choices=("default", "dark"), faces=REST),
+        Argument("height", "Height of the frame", Kind.NUMBER, 800, metavar="PIXELS", least=1, faces=MAGIC),
     ),
     panel="Watching",
-    details="JupyterLab has it in the sidebar; a notebook shows it with %dashboard.",
+    details="In JupyterLab, open it from the sidebar, or with %dashboard in a notebook.",
     example="tabletopic dashboard --port 8050",
     magic="%dashboard",
     button="Open Dashboard",
-    route=Route("get", "dashboard", 302, notes="Redirects to its page below `tabletopic/dashboard/`."),
+    route=Route("get", "dashboard", 302, notes="Redirects to the page below `tabletopic/dashboard/`."),
 )
 
 PROGRAMS = (
@@ -287,26 +293,29 @@ PROGRAMS = (
             Argument("count", "How many events", Kind.NUMBER, 10_000, least=0, faces=CLI),
             Argument(
                 "rate",
-                "Events per second  (as fast as possible)",
+                "Events per second",
                 Kind.DECIMAL,
                 metavar="PER_SECOND",
                 faces=CLI,
+                default_text="as fast as possible",
             ),
             Argument(
                 "schema", "Version of the events' schema", default="v1", choices=("v1", "v2"), faces=CLI
             ),
             Argument("switch_at", "Switch to schema v2 after N events", Kind.NUMBER, metavar="N", faces=CLI),
             Argument(
-                "seed", "Determines the events: the same seed, the same events", Kind.NUMBER, 7, faces=CLI
+                "seed",
+                "Seed of the generator: the same seed sends the same events",
+                Kind.NUMBER,
+                7,
+                faces=CLI,
             ),
             Argument("partitions", "Partitions of a new topic", Kind.NUMBER, 4, least=1, faces=CLI),
-            Argument(
-                "as_json", "All tallies as JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI
-            ),
+            Argument("as_json", "Print all tallies as JSON", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
         changes=True,
         panel=_TRY,
-        details="The same seed gives the same events, so the tallies are what queries must return.",
+        details="The tallies are exact: queries of the table must return the same figures.",
         example="tabletopic produce-clickstream --topic clicks --count 100000 --rate 500",
     ),
     Operation(
@@ -323,9 +332,7 @@ PROGRAMS = (
                 ("--keep/--no-keep",),
                 faces=CLI,
             ),
-            Argument(
-                "as_json", "A summary as JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI
-            ),
+            Argument("as_json", "Print a summary as JSON", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
         panel=_TRY,
         details="""\
@@ -340,31 +347,46 @@ The demo starts its own servers in a temporary folder (or in that of
         (
             Argument(
                 "topic",
-                "Copy the newest records of this topic, and run on the copies  (topics of its own)",
+                "Copy the newest records of this topic, and run on the copies",
                 metavar="TOPIC",
                 faces=CLI,
+                default_text="topics of the drill",
             ),
-            Argument("records", "With --topic: how many at most", Kind.NUMBER, 1_000, least=1, faces=CLI),
+            Argument(
+                "records",
+                "With --topic: copy at most this many records",
+                Kind.NUMBER,
+                1_000,
+                least=1,
+                faces=CLI,
+            ),
             Argument(
                 "minutes",
-                "Start no round after this many minutes  (5, without --rounds)",
+                "Start no round after this many minutes",
                 Kind.DECIMAL,
                 least=0,
                 faces=CLI,
+                default_text="5, without --rounds",
             ),
             Argument("rounds", "At most this many rounds", Kind.NUMBER, least=1, faces=CLI),
-            Argument("seed", "The same seed makes the same schedule  (a new one)", Kind.NUMBER, faces=CLI),
+            Argument(
+                "seed",
+                "Seed of the schedule: the same seed gives the same one",
+                Kind.NUMBER,
+                faces=CLI,
+                default_text="a new seed",
+            ),
             Argument(
                 "faults",
-                "Groups or single faults; repeatable: hosts, servers, catalog, disk, foreign, orders, "
-                "topics  (all)",
+                "Faults, or groups: hosts, servers, catalog, disk, foreign, orders, topics; repeatable",
                 Kind.TEXTS,
                 metavar="NAME",
                 faces=CLI,
+                default_text="all",
             ),
             Argument(
                 "rate",
-                "Records per second of each of the three topics",
+                "Records per second for each of the three topics",
                 Kind.DECIMAL,
                 60.0,
                 least=1,
@@ -372,15 +394,16 @@ The demo starts its own servers in a temporary folder (or in that of
             ),
             Argument(
                 "heavy",
-                "Share of rounds after which a host, or what it needs, restarts  (0.2)",
+                "Share of rounds after which a host, or a server it needs, restarts",
                 Kind.DECIMAL,
                 least=0,
                 most=1,
                 faces=CLI,
+                default_text="0.2",
             ),
             Argument(
                 "hand_overs",
-                "Only end hosts alone, by kill -9 and SIGTERM in turns",
+                "Only end single hosts, by kill -9 and SIGTERM in turns",
                 Kind.FLAG,
                 False,
                 faces=CLI,
@@ -394,7 +417,7 @@ The demo starts its own servers in a temporary folder (or in that of
             ),
             Argument(
                 "each",
-                "Each fault once, alone, until the hosts' metrics show it",
+                "Inject each fault once, alone, until the hosts' metrics show it",
                 Kind.FLAG,
                 False,
                 faces=CLI,
@@ -412,13 +435,13 @@ refuses, the disk is full, other programs expire, rewrite and roll back: at
 random moments and at every step of the protocol. The drill starts its own
 servers in a temporary folder. The exit code is 1 if a record is lost,
 duplicated or changed, or if a file is missing or left behind. Ctrl-C ends
-the rounds and compares; the second one ends everything at once.
+the rounds and compares; a second Ctrl-C ends everything at once.
 
 With --topic your servers are only read: the newest records are copied to a
 broker and a catalog of the drill, with the topic's settings and your
 registry, and are sent again and again there while hosts die. Each copy must
-become what the first one did, before any fault. Schemas are left alone; all
-of it is removed at the end.""",
+become what the first one did, before any fault. Schemas do not change, and
+the copies are removed at the end.""",
         example="tabletopic drill --minutes 10 --report drill.html\n"
         "          tabletopic drill --topic clicks --minutes 10",
     ),
@@ -428,13 +451,15 @@ of it is removed at the end.""",
 OTHERS = (
     Operation(
         "host",
-        "The host in this kernel: show, start or stop it",
+        "Show, start or stop the host in this kernel",
         None,
         (
-            Argument("action", "Without it: show", positional=True, choices=("start", "stop"), faces=MAGIC),
+            Argument(
+                "action", "Without it, show the host", positional=True, choices=("start", "stop"), faces=MAGIC
+            ),
             Argument(
                 "all",
-                "Also stop those in the background of this machine, as `%topic down` does",
+                "Also stop background hosts of this machine, as `%topic down` does",
                 Kind.FLAG,
                 False,
                 faces=MAGIC,
@@ -463,7 +488,7 @@ OTHERS = (
             "get",
             "overview",
             answer=lambda: rest_bodies.Overview,
-            notes="Cheap to poll: a thread keeps it fresh while clients poll. Does not count as activity.",
+            notes="Cheap to poll: a thread refreshes it while clients poll. Does not count as activity.",
         ),
     ),
     Operation(
@@ -474,8 +499,8 @@ OTHERS = (
             "get",
             "settings-schema",
             answer=lambda: dict[str, Any],
-            notes="With defaults and descriptions, for a form. Durations and sizes may also be text, "
-            '`"5s"`, `"128MB"`.',
+            notes="With defaults and descriptions, for a form. Durations and sizes may also be text such as "
+            '`"5s"` and `"128MB"`.',
         ),
     ),
     Operation(
@@ -495,14 +520,14 @@ OTHERS = (
     ),
     Operation(
         "quickstart",
-        "Path of the first notebook",
+        "Path of the quickstart notebook",
         None,
         changes=True,
         route=Route(
             "post",
             "quickstart",
             answer=lambda: rest_bodies.Quickstart,
-            notes="Among this server's files; created if it is missing.",
+            notes="Below this server's root folder; the notebook is created if it is missing.",
         ),
     ),
 )

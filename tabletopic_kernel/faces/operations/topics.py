@@ -24,6 +24,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
+    time_limit,
     wait_for_outcome,
 )
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 PANEL = "Table topics"
 Arguments = Mapping[str, Any]
-_SOON = "The topic's host does it, mostly within a second."
+_SOON = "The topic's host carries it out, usually within a second."
 
 _WHERE = Argument("where", "Only dead letters matching this condition", metavar="SQL", faces=TYPED | REST)
 
@@ -138,10 +139,10 @@ OPERATIONS = (
         _plan,
         (
             TOPIC,
+            Argument("schema", "Show what this schema would change: .avsc, .proto or .json", metavar="FILE"),
             Argument(
-                "schema", "A schema to check: .avsc, .proto or .json. What would it change?", metavar="FILE"
+                "schema_type", "Type of the schema, if the extension differs", metavar="avro|protobuf|json"
             ),
-            Argument("schema_type", "Its type, if the extension is another", metavar="avro|protobuf|json"),
             JSON,
         ),
         settings="all",
@@ -156,10 +157,10 @@ OPERATIONS = (
         "`refused` has a reason, or with `--schema` if `incompatible` has one",
         panel=PANEL,
         details="""\
-With --schema: the columns that a schema which is not registered yet would
-add, relax, widen or rename, and what does not fit; with the settings of the
-running topic, if it is enabled. The exit code is 1 if enable would refuse,
-or if the schema does not fit.""",
+With --schema: which columns a schema that is not registered yet would add,
+relax, widen or rename, and what does not fit, with the settings of the topic
+if it is enabled. The exit code is 1 if enable would be refused, or if the
+schema does not fit.""",
         example="tabletopic plan clicks --schema clicks-v2.avsc",
         magic="%topic plan",
         button="Settings and Plan…",
@@ -186,14 +187,7 @@ or if the schema does not fit.""",
             Argument(
                 "wait", "Wait until the table contains what the topic contains", Kind.FLAG, False, faces=MAGIC
             ),
-            Argument(
-                "timeout",
-                "Give up after this long  (5m)",
-                Kind.SECONDS,
-                "5m",
-                metavar="DURATION",
-                faces=MAGIC,
-            ),
+            time_limit("5m"),
             JSON,
         ),
         settings="all",
@@ -208,9 +202,9 @@ or if the schema does not fit.""",
         returns="`topic`, `table`, `settings`, `hosts`; with `--wait` the status object",
         panel=PANEL,
         details="""\
-Everything is checked first (topic, settings, schema, table); nothing is
-left half-made. A running host, here or elsewhere, takes the topic at once.
-Settings that are not given come from tabletopic.toml.""",
+Checks everything first (topic, settings, schema, table), so nothing is left
+half done. A running host, here or elsewhere, takes the topic at once.
+Settings without an option come from tabletopic.toml.""",
         example="tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'",
         magic="%topic enable",
         aliases=("start",),
@@ -220,13 +214,13 @@ Settings that are not given come from tabletopic.toml.""",
             "topics/{topic}",
             202,
             lambda: rest_bodies.Row,
-            notes="Everything is checked first, and nothing is left half-made. If no host is live, the "
-            "headless host of this server is started. Changes the settings of an enabled topic.",
+            notes="Checks everything first, so nothing is left half done. If no host is live, this server's "
+            "headless host is started. For an enabled topic, changes the settings.",
         ),
     ),
     Operation(
         "alter",
-        "Change settings of a running table topic; other settings stay as they are",
+        "Change settings of a table topic; other settings stay as they are",
         lambda workbench, topic, settings: workbench.alter(topic, settings),
         (TOPIC, JSON),
         settings="changeable",
@@ -335,12 +329,12 @@ REPLAY = (
         changes=True,
         render=_replay_lines,
         to_json=_replay_json,
-        returns="`topic`, `rows`, `stayed` (reason → count); with `--dry-run` `letters` and `changes`, too",
+        returns="`topic`, `rows`, `stayed` (reason → count); with `--dry-run` also `letters` and `changes`",
         panel=PANEL,
         details="""\
-The topic's host does it, with the current settings and schemas. Conditions
-are on the columns of the dead-letter table: partition, offset, timestamp,
-schema_id, reason, message, at.""",
+The topic's host replays them with the current settings and schemas.
+Conditions refer to columns of the dead-letter table: partition, offset,
+timestamp, schema_id, reason, message, at.""",
         example="tabletopic replay clicks --where \"reason = 'unknown_schema'\"",
         magic="%topic replay",
         button="Replay Dead Letters…",
@@ -349,7 +343,7 @@ schema_id, reason, message, at.""",
             "topics/{topic}/replay",
             202,
             lambda: rest_bodies.ReplayId,
-            notes="The topic's host does it; a `Replayed` event with this id reports the outcome.",
+            notes="The topic's host replays them; a `Replayed` event with this id reports the outcome.",
         ),
     ),
     Operation(

@@ -90,7 +90,7 @@ class ExactEngine:
             raise Refusal(
                 "avro_trailing_bytes",
                 f"{len(body) - position} bytes follow the record's end; "
-                "the value was written with another schema than its id says",
+                "the value was written with a schema other than its id says",
             )
         return tuple(row)
 
@@ -229,7 +229,7 @@ class _Compiler:
                     continue
                 if count > len(buffer) - position:
                     raise Refusal(
-                        "avro_truncated", f"{count} items where {len(buffer) - position} bytes are left"
+                        "avro_truncated", f"{count} items, but only {len(buffer) - position} bytes are left"
                     )
                 for _ in range(count):
                     item, position = read_item(buffer, position)
@@ -267,7 +267,7 @@ def _union(readers: list[Reader]) -> Reader:
     def read(buffer: bytes, position: int) -> tuple[Any, int]:
         branch, position = read_long(buffer, position)
         if not 0 <= branch < len(readers):
-            raise Refusal("avro_union", f"branch {branch} of a union of {len(readers)}")
+            raise Refusal("avro_union", f"branch {branch} of a union with {len(readers)} branches")
         return readers[branch](buffer, position)
 
     return read

@@ -211,7 +211,7 @@ class _Builder:
         self._nodes += not (at_root or node == "null" or isinstance(node, list))
         if self._nodes > MAX_NODES or len(self._on_path) > MAX_DEPTH:
             raise AvroSchemaError(
-                f"The Avro schema stands for more than {MAX_NODES} types or nests deeper than {MAX_DEPTH}. "
+                f"The Avro schema expands to more than {MAX_NODES} types or nests deeper than {MAX_DEPTH}. "
                 "Register a smaller one."
             )
         if isinstance(node, list):
@@ -221,7 +221,7 @@ class _Builder:
                 return Primitive(node)
             return self._named(node, namespace, at_root)
         if not isinstance(node, dict):
-            raise AvroSchemaError(f"{node!r} is no Avro type. Register a valid schema.")
+            raise AvroSchemaError(f"{node!r} is not an Avro type. Register a valid schema.")
         kind = node.get("type")
         match kind:
             case "record" | "error" | "enum" | "fixed":
@@ -269,7 +269,7 @@ class _Builder:
             raise AvroSchemaError(f"The Avro record {full} has no list of named fields.")
         names = [str(child["name"]) for child in children]
         if len(set(names)) != len(names):
-            raise AvroSchemaError(f"The Avro record {full} has two fields of one name.")
+            raise AvroSchemaError(f"The Avro record {full} has two fields of the same name.")
         self._on_path.append(full)
         fields = tuple(
             RecordField(name, self.build(child.get("type"), namespace), _doc(child), _aliases(child))
@@ -287,7 +287,7 @@ class _Builder:
     def _union(self, node: list[Any], namespace: str) -> AvroType:
         branches = tuple(self.build(branch, namespace) for branch in node)
         if any(isinstance(branch, Union) for branch in branches):
-            raise AvroSchemaError("An Avro union may not hold another union directly.")
+            raise AvroSchemaError("An Avro union may not contain another union directly.")
         keys = [branch_key(branch) for branch in branches]
         if len(set(keys)) != len(keys):
             raise AvroSchemaError(f"An Avro union has the same type twice: {', '.join(keys)}.")

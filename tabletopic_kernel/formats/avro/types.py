@@ -107,7 +107,7 @@ def iceberg_schema_of(schema: AvroSchema) -> Schema:
     try:
         return Schema(*fields)
     except ValueError as error:  # a field "a.b" next to the field b of a: the same to Iceberg
-        raise AvroSchemaError(f"{error}: a name has a dot in it. Register names without dots.") from error
+        raise AvroSchemaError(f"{error}: a name contains a dot. Register names without dots.") from error
 
 
 def aliases_of(schema: AvroSchema) -> dict[str, tuple[str, ...]]:

@@ -82,7 +82,9 @@ def read_bytes(buffer: bytes, position: int) -> tuple[bytes, int]:
     if length < 0:
         raise Refusal("avro_length", f"a negative length, {length}")
     if end > len(buffer):
-        raise Refusal("avro_truncated", f"a length of {length} bytes where {len(buffer) - position} are left")
+        raise Refusal(
+            "avro_truncated", f"a length of {length} bytes, but only {len(buffer) - position} are left"
+        )
     return buffer[position:end], end
 
 
@@ -92,7 +94,7 @@ def read_string(buffer: bytes, position: int) -> tuple[str, int]:
     try:
         return str(raw, "utf-8"), position
     except UnicodeDecodeError as error:
-        raise Refusal("avro_utf8", f"text that is not UTF-8, at its byte {error.start}") from None
+        raise Refusal("avro_utf8", f"text that is not UTF-8 at byte {error.start}") from None
 
 
 def read_null(_buffer: bytes, position: int) -> tuple[None, int]:
@@ -189,7 +191,7 @@ def _time_of_micros(value: int) -> int:
 
 def _uuid_of_text(text: str) -> bytes:
     if _UUID_TEXT.fullmatch(text) is None:
-        raise Refusal("avro_uuid", f"{text[:40]!r} is no UUID")
+        raise Refusal("avro_uuid", f"{text[:40]!r} is not a UUID")
     return binascii.unhexlify(text.replace("-", ""))
 
 
@@ -239,7 +241,7 @@ def enum_reader(symbols: tuple[str, ...]) -> Reader:
     def read(buffer: bytes, position: int) -> tuple[str, int]:
         index, position = read_int(buffer, position)
         if not 0 <= index < len(symbols):
-            raise Refusal("avro_enum", f"symbol {index} of an enum of {len(symbols)}")
+            raise Refusal("avro_enum", f"symbol {index} of an enum with {len(symbols)} symbols")
         return symbols[index], position
 
     return read

@@ -245,6 +245,6 @@ def _left_of_list(left_of: Read) -> Read:
 
 
 def _missing(key: str, is_null: bool) -> Refusal:
-    refusal = Refusal("json_missing", "is null, and required" if is_null else "is required but missing")
+    refusal = Refusal("json_missing", "is required but null" if is_null else "is required but missing")
     refusal.path.append(key)
     return refusal

@@ -120,7 +120,7 @@ class FastEngine(driver.FastEngine):
     def _odd_integers(self, records: Joined) -> Offsets:
         """Rows with a number that should be an integer but is not; checks nothing else."""
         if self._integers is None or not records.flat:
-            raise NotRows("a number is no integer")
+            raise NotRows("a number is not an integer")
         schema = pa.schema([("", native_type(self._integers, loose=True))])
         values = _read(records.text, schema, "ignore")
         if len(values) != len(records):

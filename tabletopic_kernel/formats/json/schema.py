@@ -207,7 +207,7 @@ class _Reader:
                 return Scalar("double")
             case "boolean":
                 return Scalar("boolean")
-        raise JsonSchemaError(f"there is no type {kind!r} in JSON Schema")
+        raise JsonSchemaError(f"JSON Schema has no type {kind!r}")
 
     def _object(self, both: Keywords, level: int) -> JsonType:
         if not both.properties:

@@ -73,7 +73,7 @@ def mismatch(wanted: str, value: Any) -> Refusal:
     }
     shown = renders.get(type(value))
     text = kind if shown is None else f"{kind} {shown(value)[:80]}"
-    return Refusal("json_type", f"{wanted} is needed here, and it is {text}")
+    return Refusal("json_type", f"expected {wanted}, got {text}")
 
 
 def _boolean(value: Any) -> bool:
@@ -84,7 +84,7 @@ def _boolean(value: Any) -> bool:
 
 def _string(value: Any) -> str:
     if type(value) is not str:
-        raise mismatch("a text", value)
+        raise mismatch("text", value)
     return value
 
 
@@ -142,7 +142,7 @@ def _match(form: re.Pattern[str], kind: str, example: str, value: Any) -> re.Mat
         raise mismatch(f"a {kind} as text", value)
     match = form.fullmatch(value)
     if match is None:
-        raise Refusal("json_format", f"{shortened(value)} is no {kind} such as {example}")
+        raise Refusal("json_format", f"{shortened(value)} is not a {kind} such as {example}")
     return match
 
 

@@ -140,7 +140,7 @@ class FastEngine(driver.FastEngine):
             raise NotRows("the group is larger than 32-bit offsets allow")
         for index in np.flatnonzero(bodies.lengths > LONG_BYTES).tolist():
             if not self._prefilter.takes(bodies.body(index)):
-                raise NotRows("a long value is no message, and may be groups within groups")
+                raise NotRows("a long value is not a message, and may be groups within groups")
         count = len(bodies)
         raw = self._read(_with_plain_headers(_narrow(bodies), bodies.front - PREFIX_BYTES))
         suspects = np.broadcast_to(self._column.sizes_of(raw) != bodies.lengths, count).copy()

@@ -137,11 +137,11 @@ class WireChecker:
         """Check a value that matches no field of the schema; returns its end."""
         number, wire = tag >> 3, tag & 7
         if not 1 <= number <= _MAX_FIELD:
-            raise Refusal("protobuf_tag", f"the tag of a field {number}, which cannot be")
+            raise Refusal("protobuf_tag", f"the tag of a field {number}, which is not a valid number")
         if wire > _FIXED32:
             raise Refusal("protobuf_tag", f"a field of wire type {wire}, which does not exist")
         if wire == _END_GROUP:
-            raise Refusal("protobuf_tag", f"the end of group {number}, which did not begin")
+            raise Refusal("protobuf_tag", f"the end of group {number}, which was not opened")
         field = self._numbers[name].get(number)
         try:
             if field is None:
@@ -151,7 +151,7 @@ class WireChecker:
             raise Refusal(
                 "protobuf_wire_type",
                 f"a field of type {field.kind} is written as {_WIRE_NAMES[wire]}; "
-                "the value was written with another schema than its id says",
+                "the value was written with a schema other than its id says",
             )
         except Refusal as refusal:
             refusal.path.append(field.name if field else f"(field {number})")
@@ -171,7 +171,7 @@ def _field(name: str, field: FieldDescriptor) -> _Field:
 def _long_tag(buffer: bytes, position: int, end: int) -> tuple[int, int]:
     tag, after = _varint(buffer, position, end)
     if after - position > _TAG_BYTES:
-        raise Refusal("protobuf_tag", f"a tag of {after - position} bytes, which cannot be")
+        raise Refusal("protobuf_tag", f"a tag of {after - position} bytes, which is too long")
     return tag, after
 
 
@@ -239,19 +239,19 @@ def _check_text(raw: bytes) -> None:
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        raise Refusal("protobuf_utf8", f"text that is not UTF-8, at its byte {error.start}") from None
+        raise Refusal("protobuf_utf8", f"text that is not UTF-8 at byte {error.start}") from None
 
 
 def _out_of_range(field: _Field) -> Refusal:
     return Refusal(
         "protobuf_out_of_range",
         f"a number of more than 32 bits in a field of type {field.kind}; "
-        "the value was written with another schema than its id says",
+        "the value was written with a schema other than its id says",
     )
 
 
 def _too_few(size: int, left: int) -> Refusal:
-    return Refusal("protobuf_truncated", f"{size} bytes where {left} are left")
+    return Refusal("protobuf_truncated", f"{size} bytes, but only {left} are left")
 
 
 def _truncated() -> Refusal:

@@ -258,7 +258,7 @@ class Compactions:
         except NoSuchTableError as error:
             raise StartOverError(f"the table {'.'.join(name)} is gone") from error
         if str(table.metadata.table_uuid) != table_uuid:
-            raise StartOverError(f"the table {'.'.join(name)} is another one now")
+            raise StartOverError(f"the table {'.'.join(name)} was replaced by another one")
         return table
 
     def _plan(self, owner: Owner, current: _Round, table: Table) -> Rewritten:

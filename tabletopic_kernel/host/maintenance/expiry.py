@@ -157,7 +157,7 @@ class Expiries:
         except TableTopicError as error:
             return replace(part, error=str(error))
         except Exception as error:
-            _LOG.exception("%s: what expires was not found", ".".join(table.name()))
+            _LOG.exception("%s: the files of expired snapshots were not determined", ".".join(table.name()))
             return replace(part, error=f"{type(error).__name__}: {error}")
 
     def _remove(self, done: _Round, epoch: int, *, sweeps: bool) -> None:
@@ -228,7 +228,7 @@ class Expiries:
         if part.error is not None or table is None or not part.left.ids:
             return replace(part, **_kept(part.table))
         if planned is None:
-            return _failed(part, "the dead letters are not settled; the next expiry takes their snapshots")
+            return _failed(part, "the dead letters are not settled; the next expiry covers their snapshots")
         now = self._services.now_ms()
         try:
             gone, may_go = table.expire(
@@ -239,7 +239,9 @@ class Expiries:
             )
         except TableTopicError as error:
             return _failed(part, str(error))
-        doubt = "a branch or tag may have been made of a snapshot while it expired, so no file was removed"
+        doubt = (
+            "a branch or tag may have been created from a snapshot while it expired, so no file was removed"
+        )
         return replace(
             part,
             left=replace(part.left, ids=gone),

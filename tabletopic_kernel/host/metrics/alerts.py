@@ -84,7 +84,7 @@ ALERTS: Final = (
         "tabletopic_server_up == 0",
         "2m",
         "critical",
-        "Broker, registry or a catalog do not respond to this host: topics wait, and nothing is lost",
+        "The broker, registry or a catalog does not respond to this host: topics wait, nothing is lost",
         "`/readyz` has the server's error, `tabletopic doctor` the remedy",
     ),
     Alert(
@@ -168,7 +168,7 @@ ALERTS: Final = (
         "0m",
         "warning",
         "A schema does not fit its table",
-        "`tabletopic events TOPIC` names the columns; `on_incompatible` decides about its records",
+        "`tabletopic events TOPIC` names the columns; `on_incompatible` decides what happens to its records",
     ),
     Alert(
         "TabletopicMaintenanceFails",

@@ -58,12 +58,12 @@ class Question:
 
     @property
     def trouble(self) -> str | None:
-        """Why the server does not answer; None if it does."""
+        """Why the server does not respond; None if it does."""
         asked_s = self._asked_s
         if asked_s is not None and self._clock() - asked_s > _LIMIT_S:
-            return f"the {self.server} has not answered for {self._clock() - asked_s:.0f} s"
+            return f"the {self.server} has not responded for {self._clock() - asked_s:.0f} s"
         if self._error is None and self._answered_s is None:
-            return f"the {self.server} has not answered yet"
+            return f"the {self.server} has not responded yet"
         return self._error
 
     def once(self) -> None:

@@ -79,7 +79,7 @@ def plan_replay(
 
     Raises:
         UsageError: ``where`` cannot be read, or the topic has no letters.
-        RetryableError: registry, catalog or storage do not answer.
+        RetryableError: registry, catalog or storage do not respond.
         ActionNeededError: by the settings, such letters stop the topic.
     """
     chosen = dead_letters_where(where, now_ms())

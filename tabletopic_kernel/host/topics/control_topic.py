@@ -67,7 +67,7 @@ class ControlLog:
             except (BufferError, KafkaException):  # the second: the user is known to lack WRITE on the topic
                 self.dropped += 1
             if self._met.is_hopeless():
-                self._let_go(explain_silence(self._properties, self._met, "no answer"))
+                self._let_go(explain_silence(self._properties, self._met, "no response"))
 
     def rest(self, error: Exception) -> None:
         """Do not log in for a minute: another client of this host was refused with ``error``."""
@@ -109,7 +109,7 @@ def read_events(
     Messages that are not events of this version are skipped.
 
     Raises:
-        RetryableError: the broker does not answer.
+        RetryableError: the broker does not respond.
     """
     with Reader(properties, "tabletopic-events") as reader:
         start, end = reader.bounds(CONTROL_TOPIC, 0)
@@ -130,7 +130,7 @@ def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) 
     Reads backwards in growing steps, so that few and recent events cost little however long the log is.
 
     Raises:
-        RetryableError: the broker does not answer.
+        RetryableError: the broker does not respond.
     """
     found: list[ControlEvent] = []
     with Reader(properties, "tabletopic-events") as reader:

@@ -67,7 +67,7 @@ def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> N
     )
     if producer.flush(15) or failures:
         raise RetryableError(
-            f"the broker did not take the settings of {topic}: {failures or 'no answer'}; try again"
+            f"the broker did not take the settings of {topic}: {failures or 'no response'}; try again"
         )
 
 

@@ -99,7 +99,7 @@ def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> 
         cache.mkdir(parents=True, exist_ok=True)
         with file_lock(
             cache / "lock",
-            lambda: report(Step(_STEP, "started", detail="another process downloads them")),
+            lambda: report(Step(_STEP, "started", detail="another process is downloading them")),
         ):
             if not _is_complete(target):
                 need_space(cache, wanted.install_bytes, "The download of the Java libraries")
@@ -239,8 +239,8 @@ def check(folder: Path, wanted: JarSet) -> None:
     if wrong:
         raise StackError(
             f"{len(wrong)} of {len(expected)} Java libraries are not the expected files "
-            f"({', '.join(wrong[:5])}): something between here and the repository changes or cuts downloads. "
-            "They were deleted; try again."
+            f"({', '.join(wrong[:5])}): something between here and the repository changes or truncates "
+            "downloads. They were deleted; try again."
         )
 
 

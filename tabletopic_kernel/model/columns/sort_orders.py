@@ -57,7 +57,7 @@ def _field(text: str, schema: Schema, former: Mapping[int, tuple[str, ...]]) -> 
     if not kind.is_primitive:
         raise SettingsError(
             f"{_USE} {text!r}: {parsed.column} is a {str(kind).partition('<')[0]}, which has no order; "
-            "write a column of one value, or such a field of a struct with a dot"
+            "use a column of single values, or such a field of a struct (struct.field)"
         )
     if not parsed.transform.can_transform(kind):
         raise SettingsError(

@@ -36,13 +36,15 @@ _METAVARS = {
 class SettingOption:
     """One field of ``TopicSettings`` as an option; its value is text, which the model parses.
 
-    ``several``: it may be repeated. ``offered``: there is something to choose.
+    ``help``: a sentence without its period. ``default``: as typed. ``several``: it may be repeated.
+    ``offered``: there is something to choose.
     """
 
     field: str
     name: str
     metavar: str
     help: str
+    default: str
     several: bool
     offered: bool
 
@@ -59,25 +61,27 @@ def _option(name: str) -> SettingOption:
         field=name,
         name=_OPTION_NAMES.get(name, f"--{name.replace('_', '-')}"),
         metavar=_METAVARS.get(name) or choices or "TEXT",
-        help=_help(name, field.description or "", field.get_default(call_default_factory=True)),
+        help=_help(name, field.description or ""),
+        default=_default(name, field.get_default(call_default_factory=True)),
         several=get_origin(field.annotation) in (tuple, dict),
         offered="|" in choices or not choices,
     )
 
 
-def _help(name: str, description: str, default: object) -> str:
+def _help(name: str, description: str) -> str:
     text = description[:1].upper() + description[1:]
-    if name in ("partition_by", "sort_by", "table_properties"):
-        text += "; repeatable"
+    return f"{text}; repeatable" if name in ("partition_by", "sort_by", "table_properties") else text
+
+
+def _default(name: str, default: object) -> str:
+    """A default as typed; empty if there is none."""
     if not default:
-        return text
+        return ""
     if name.endswith("_ms"):
-        default = _duration(int(str(default)))
-    elif name.endswith("_bytes"):
-        default = f"{int(str(default)) // 1024**2}MB"
-    elif isinstance(default, tuple):
-        default = ",".join(default)
-    return f"{text}.  ({default})"
+        return _duration(int(str(default)))
+    if name.endswith("_bytes"):
+        return f"{int(str(default)) // 1024**2}MB"
+    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 def _duration(milliseconds: int) -> str:

@@ -51,7 +51,7 @@ def parse_duration_ms(value: object) -> object:
         return value
     match = _DURATION.match(value)
     if match is None:
-        raise ValueError(f"{value!r} is not a duration; write for example 500ms, 5s, 2m or 1h")
+        raise ValueError(f"{value!r} is not a duration; use a value such as 500ms, 5s, 2m or 1h")
     return round(float(match[1]) * _DURATION_MS[match[2]])
 
 
@@ -61,7 +61,7 @@ def parse_size_bytes(value: object) -> object:
         return value
     match = _SIZE.match(value)
     if match is None:
-        raise ValueError(f"{value!r} is not a size; write for example 64MB or 1GB")
+        raise ValueError(f"{value!r} is not a size; use a value such as 64MB or 1GB")
     unit = (match[2] or "").lower().rstrip("b").rstrip("i")
     return round(float(match[1]) * 1024 ** _SIZE_POWER[unit])
 
@@ -74,7 +74,9 @@ def parse_start(value: object) -> object:
         value = _start_of_text(value.strip())
     if value in ("earliest", "latest") or (type(value) is int and 0 <= value <= _LAST_START_MS):
         return value
-    raise ValueError(f"{value!r} is no start; write earliest, latest, or a time such as 2026-01-31T12:00:00Z")
+    raise ValueError(
+        f"{value!r} is not a start; use earliest, latest, or a time such as 2026-01-31T12:00:00Z"
+    )
 
 
 def _start_of_text(text: str) -> str | int:
@@ -90,16 +92,16 @@ def _start_of_text(text: str) -> str | int:
 def _check_catalog_name(name: str) -> str:
     if not _CATALOG_NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} cannot name a catalog: use lowercase letters, digits and _, a letter first"
+            f"{name!r} cannot name a catalog: use lowercase letters, digits and _, starting with a letter"
         )
     if name in _TAKEN_CATALOG_NAMES:
-        raise ValueError(f"{name!r} cannot name a catalog: DuckDB or Spark has one of that name")
+        raise ValueError(f"{name!r} cannot name a catalog: DuckDB or Spark uses that name")
     return name
 
 
 def _check_catalog(properties: dict[str, str]) -> dict[str, str]:
     if "name" in properties:
-        raise ValueError("the section's own name is the catalog's: leave the property name out")
+        raise ValueError("the section's name is the catalog's name: remove the property name")
     if not properties:
         raise ValueError("does not define a catalog: set type, uri, warehouse… as in [catalog]")
     return properties
@@ -187,8 +189,8 @@ class TopicSettings(_Model):
     )
     value_nanos: Literal["refuse", "floor"] = Field(
         "refuse",
-        description="a Protobuf Timestamp or Duration, or a time by a JSON Schema, with more digits than "
-        "microseconds: refuse the record, or round down to the microsecond",
+        description="a Protobuf Timestamp or Duration, or a JSON Schema time, finer than microseconds: "
+        "refuse the record, or round down to the microsecond",
     )
     key_format: Literal["raw", "string", "by_schema_id", "none"] = Field(
         "raw",
@@ -197,8 +199,8 @@ class TopicSettings(_Model):
     )
     transform: Literal["flatten", "none", "flatten_debezium"] = Field(
         "flatten",
-        description="flatten: value fields are columns; none: one _kafka_value column; flatten_debezium: the "
-        "rows of change events, with _cdc",
+        description="which columns a value becomes: one per field (flatten), _kafka_value alone (none), or "
+        "the row in a change event, with _cdc (flatten_debezium)",
     )
     projection: str | None = Field(
         None,
@@ -218,8 +220,8 @@ class TopicSettings(_Model):
         0.5,
         ge=0,
         le=1,
-        description="stop when more than this share of the newest 1,000 records is refused, or all of the "
-        "first 100",
+        description="stop when more than this share of the newest 1,000 records, or all of the first 100, "
+        "are refused",
     )
     on_incompatible: Literal["dead_letter", "new_column", "stop"] = Field(
         "dead_letter",
@@ -228,15 +230,15 @@ class TopicSettings(_Model):
     )
     on_gap: Literal["stop", "go_on"] = Field(
         "stop",
-        description="records that retention deleted before they were read: stop the topic, or record "
-        "which are missing and continue after them",
+        description="records that retention deleted before they were read: stop the topic, or record their "
+        "offsets and continue after them",
     )
     maintenance: Literal["auto", "on", "off"] = Field(
         "auto",
         description="whether the topic's owner compacts small files and expires old snapshots; auto: unless "
         "the catalog does so itself, as S3 Tables do",
     )
-    # 1 min: below, a running query may lose its files. 10 years: more is for ever.
+    # 1 min: below, a running query may lose its files. 10 years: more means forever.
     time_travel_ms: DurationMs | None = Field(
         None,
         ge=60_000,
@@ -244,15 +246,15 @@ class TopicSettings(_Model):
         description="how long snapshots are kept for time travel; unset: 5 days, the newest 500",
     )
     keep_snapshots: int = Field(
-        20, ge=1, le=100_000, description="number of newest snapshots that are kept regardless of their age"
+        20, ge=1, le=100_000, description="number of newest snapshots kept regardless of their age"
     )
     # 0: no limit besides time_travel_ms. A million: such metadata is a GB.
     max_snapshots: int | None = Field(
         None,
         ge=0,
         le=1_000_000,
-        description="maximum number of snapshots kept for time_travel_ms, the newest ones, as each slows "
-        "down commits; 0: any number; unset: any number if time_travel_ms is set, else 500",
+        description="maximum number of snapshots that time_travel_ms keeps, the newest ones, because each "
+        "slows down commits; 0: no limit; unset: no limit if time_travel_ms is set, else 500",
     )
     table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
 
@@ -288,8 +290,8 @@ class TopicSettings(_Model):
         for part in parts:
             if not part or _NO_NAME.search(part) or len(part.encode()) > _NAME_BYTES:
                 raise ValueError(
-                    f"{part!r} is not a valid name: use one of up to {_NAME_BYTES} bytes, without dots, "
-                    "slashes, control characters, and spaces at its ends"
+                    f"{part!r} is not a valid name: use 1 to {_NAME_BYTES} bytes without dots, slashes, "
+                    "control characters, or spaces at either end"
                 )
         return value
 
@@ -334,16 +336,18 @@ class SparkSettings(_Model):
 class AthenaSettings(_Model):
     """Queries by Amazon Athena. Region and credentials are those of ``[catalog]``, or AWS's defaults."""
 
-    workgroup: str | None = Field(None, min_length=1, description="AWS_ATHENA_WORK_GROUP's, else `primary`")
+    workgroup: str | None = Field(
+        None, min_length=1, description="unset: AWS_ATHENA_WORK_GROUP, else `primary`"
+    )
     output_location: str | None = Field(
         None,
         min_length=1,
-        description="folder in S3 for results, where the workgroup sets none and keeps none itself",
+        description="S3 folder for results, if the workgroup neither sets one nor manages results itself",
     )
     catalog: str | None = Field(
         None,
         min_length=1,
-        description="Athena's name of the catalog, if [catalog] does not determine it: AwsDataCatalog for "
+        description="Athena's name for the catalog, if [catalog] does not determine it: AwsDataCatalog for "
         "Glue, s3tablescatalog/BUCKET for S3 Tables",
     )
 

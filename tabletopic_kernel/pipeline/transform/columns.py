@@ -142,7 +142,7 @@ def _check_names(names: Iterable[str]) -> None:
     if taken := sorted(name for name in names if name.lower() in _NO_ROW_COLUMNS):
         raise NotAnEnvelopeError(
             f"the source's table has a column {', '.join(taken)}, which is the name of a column that the "
-            "transform or the topic adds; rename it in what Debezium sends, or use transform flatten"
+            "transform or the topic adds; rename it in Debezium's output, or use transform flatten"
         )
 
 
@@ -154,7 +154,7 @@ def has_row(decoded: Schema, transform: Transform) -> bool:
 def _unwrapped(envelope: Schema) -> Schema:
     fields = {column.name: column.field_type for column in envelope.fields}
     if not isinstance(fields.get(OP), StringType):
-        raise NotAnEnvelopeError("not a change event of Debezium: there is no field op of text")
+        raise NotAnEnvelopeError("not a change event of Debezium: it has no text field op")
     row = row_columns(envelope)
     _check_names(column.name for column in row.fields)
     # A delete may only know the key of its row.
@@ -175,7 +175,7 @@ def row_columns(envelope: Schema) -> Schema:
     merged = evolve(images[0], images[-1], images[0].highest_field_id)
     if merged.refused:
         reasons = "; ".join(f"{column} {why}" for column, why in merged.refused.items())
-        raise NotAnEnvelopeError(f"the rows before and after a change do not go together: {reasons}")
+        raise NotAnEnvelopeError(f"the rows before and after a change do not match: {reasons}")
     return merged.schema
 
 

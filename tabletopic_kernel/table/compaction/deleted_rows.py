@@ -113,7 +113,7 @@ class DeletedRows:
         """Read delete files, each once.
 
         Raises:
-            OSError: the storage does not answer, or a file is gone.
+            OSError: the storage does not respond, or a file is gone.
         """
         for entry in wanted:
             file = entry.data_file

@@ -173,7 +173,7 @@ def refusal(table: Table, head: Head) -> str | None:
     if head.has_equality_deletes:
         return "the table has equality deletes, which only the engine that wrote them can apply"
     if head.has_twice:
-        return "the table has a file twice, and whoever takes it away takes both"
+        return "the table lists a file twice, and removing it would remove both"
     return None
 
 
@@ -260,7 +260,7 @@ class _Chooser:
         )
         reasons = (
             (file.file_format != FileFormat.PARQUET, f"{file.file_format.value} files"),
-            (file.spec_id != self._table.metadata.default_spec_id, "in partitions of before"),
+            (file.spec_id != self._table.metadata.default_spec_id, "in partitions of an earlier spec"),
             (file.key_metadata is not None, "encrypted"),
             (bool(keeps_order), "sorted, unlike the table"),
             # NaN equals nothing, so it is unknown which deletes belong to its partition.

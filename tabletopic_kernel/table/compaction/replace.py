@@ -113,7 +113,7 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
             applies.setdefault(one.location, set()).add(path)
     mark_deleted(table.io, applies, masks)
     if some_gone and any((moved[path].mask & ~mask).any() for path, mask in masks.items()):
-        raise OutdatedError(f"another program has taken back deletes of {name} during the compaction")
+        raise OutdatedError(f"another program has undone deletes of {name} during the compaction")
     return tuple(found.values()), _translated(moved, masks)
 
 

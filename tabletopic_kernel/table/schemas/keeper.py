@@ -103,7 +103,7 @@ class SchemaKeeper:
         None while there is no schema, or if the columns depend on the first record.
 
         Raises:
-            RetryableError: registry or catalog do not answer.
+            RetryableError: registry or catalog do not respond.
             UsageError: the schema cannot become a table with these settings.
         """
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
@@ -205,7 +205,7 @@ class SchemaKeeper:
         looks up again those that are due, and no others.
 
         Raises:
-            RetryableError: registry or catalog do not answer (I9).
+            RetryableError: registry or catalog do not respond (I9).
             BadRecordError: the registry has no such schema, or it cannot be read, and errors stop the topic.
             ActionNeededError: the schema does not fit the table, and that stops the topic.
         """

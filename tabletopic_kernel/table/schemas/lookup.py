@@ -80,7 +80,7 @@ def why_foreign(
     """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any.
 
     Raises:
-        RetryableError: the registry does not answer.
+        RetryableError: the registry does not respond.
     """
     if settings.subjects == "any" or schema.subjects is None:
         return None
@@ -93,8 +93,8 @@ def why_foreign(
     held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject known to the registry"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
     return (
-        f"the schema {schema.id} is of {held}, and of none of this topic: {', '.join(sorted(first))}, or "
-        f"that of its record. Where records are meant to be written by it, set {remedy}"
+        f"the schema {schema.id} belongs to {held}, and to no subject of this topic: "
+        f"{', '.join(sorted(first))}, or that of its record. If records are meant to use it, set {remedy}"
     )
 
 

@@ -104,7 +104,7 @@ def candidate_writer(
     """The candidate as a writer's schema, and what the registry would say about it.
 
     The candidate may refer to whatever the subject's newest schema refers to. Does not wait for a registry
-    that does not answer.
+    that does not respond.
 
     Raises:
         UsageError: values of the topic have no schema.
@@ -131,7 +131,7 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
     """The type of ``_kafka_key`` in a new table; None: it depends on the first key, or does not matter.
 
     Raises:
-        RetryableError: the registry does not answer.
+        RetryableError: the registry does not respond.
     """
     latest = registry.latest(key_subject(topic)) if settings.has_typed_keys else None
     if latest is None:

@@ -23,7 +23,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (RetryableError("the broker does not answer"), 1),
+        (RetryableError("the broker does not respond"), 1),
         (ActionNeededError("a person must decide"), 1),
         (UsageError("there is no topic 'x'"), 2),
         (SettingsError("[kafka] is wrong [really]"), 2),
@@ -135,6 +135,30 @@ def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], 
     assert "Example:  tabletopic" in ended.out
     assert "--state-dir" in ended.out
     assert "<bool>" not in ended.out  # a switch takes no value
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("enable", ["one of [catalogs.<name>]; default: [catalog].", "Time between commits. [default: 5s]"]),
+        ("init", ["as [catalogs.NAME]."]),
+        ("produce-clickstream", ["Events per second. [default: as fast as possible]"]),
+        ("serve", ["Address of the metrics port. [default: 127.0.0.1]"]),
+    ],
+)
+def test_help_has_sections_in_brackets_and_one_form_of_defaults(
+    run: Callable[..., Any], name: str, texts: list[str]
+) -> None:
+    """Names in brackets are no markup, and each default follows its sentence in the same form."""
+    shown = " ".join(run(name, "--help").out.replace("│", " ").split())
+    for text in texts:
+        assert text in shown
+
+
+def test_alter_shows_no_defaults(run: Callable[..., Any]) -> None:
+    """A setting without an option stays as it is."""
+    shown = " ".join(run("alter", "--help").out.replace("│", " ").split())
+    assert "Time between commits. --commit-bytes" in shown
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("init", "serve", "dashboard")])

@@ -56,10 +56,10 @@ def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
 
 def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any) -> None:
     """A compaction that ended early, or is not over, is no success."""
-    fake.told = [outcome(error="the catalog does not answer")]
+    fake.told = [outcome(error="the catalog does not respond")]
     ended = run("compact", "clicks")
     assert ended.code == 1
-    assert "the catalog does not answer (40 files had become 2 before)" in ended.err
+    assert "the catalog does not respond (before that, 40 files became 2)" in ended.err
     fake.told = []
     ended = run("compact", "clicks", "--wait", "0")
     assert ended.code == 1

@@ -46,7 +46,7 @@ def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
     ended = run("expire", "clicks", "--dry-run", "--orphans")
     assert "default.clicks: 2 snapshots would expire, 20 would stay; 2 files, 2.9 KiB would" in ended.out
     assert "time travel would reach back to " in ended.out
-    assert "3 files stay, as they are outside" in ended.out
+    assert "3 files stay because they are outside" in ended.out
     assert "1 orphans, 5 B would be removed" in ended.out
     assert [what for what, _ in fake.asked] == ["plan_expiry"]
     (table,) = json.loads(run("expire", "clicks", "--dry-run", "--json").out)["tables"]

@@ -63,7 +63,7 @@ def test_limits(run: Callable[..., Any], fake: Any) -> None:
     """--limit cuts and says so; 0 is no limit."""
     fake.answer = Answer(pa.table({"n": list(range(100))}))
     ended = run("query", "q")
-    assert "the first 50 rows; there are more (--limit 0 gives all)" in ended.err
+    assert "the first 50 rows; there are more (--limit 0 shows all)" in ended.err
     assert len(run("query", "q", "--limit", "3", "--json").json) == 3
     assert len(run("query", "q", "--limit", "0").out.splitlines()) == 102
 

@@ -42,10 +42,10 @@ def test_a_plan_changes_nothing(run: Callable[..., Any], fake: Any) -> None:
 
 def test_what_went_wrong_and_what_takes_long(run: Callable[..., Any], fake: Any) -> None:
     """A replay that ended early, or is not over, is no success."""
-    fake.told = [outcome(error="the catalog does not answer")]
+    fake.told = [outcome(error="the catalog does not respond")]
     ended = run("replay", "clicks")
     assert ended.code == 1
-    assert "the catalog does not answer" in ended.err
+    assert "the catalog does not respond" in ended.err
     fake.told = []
     ended = run("replay", "clicks", "--wait", "0")
     assert ended.code == 1

@@ -185,7 +185,7 @@ def test_hosts_are_not_denied_where_nobody_can_say(
     """Without a broker nobody knows them, and they wait for it."""
     monkeypatch.setattr(Call, "hosts", lambda _: None)
     told = run("info").out
-    assert "unknown, as the broker does not respond" in told
+    assert "unknown: the broker does not respond" in told
     assert "start one" not in told
     assert run("info", "--json").json["hosts"] == []
 

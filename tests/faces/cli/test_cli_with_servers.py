@@ -118,9 +118,9 @@ def test_enable_partitions_by_a_missing_column(tabletopic: Tabletopic, catalog: 
         (
             "TABLETOPIC_REGISTRY__URL",
             f"http://{_NOBODY}",
-            f"the registry at http://{_NOBODY} does not answer",
+            f"the registry at http://{_NOBODY} does not respond",
         ),
-        ("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", _NOBODY, f"the broker at {_NOBODY} does not answer"),
+        ("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", _NOBODY, f"the broker at {_NOBODY} does not respond"),
     ],
 )
 def test_enable_while_a_server_is_away(

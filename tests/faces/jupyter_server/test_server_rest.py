@@ -218,7 +218,7 @@ def test_mistakes_are_told(live: LiveServer, verb: str, path: str, body: Any, co
     [
         (UsageError("100% wrong: choose another --table"), 400),
         (NoServersError("no servers: start the local stack"), 503),
-        (RetryableError("the broker does not answer"), 503),
+        (RetryableError("the broker does not respond"), 503),
         (ActionNeededError("somebody must decide"), 409),
         (InternalError("a bug"), 500),
     ],
@@ -257,9 +257,9 @@ def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
         "detail": "started elsewhere: in a notebook or a terminal",
         "ids": ["elsewhere-1-ab"],
     }
-    bench.trouble = RetryableError("the broker does not answer")
+    bench.trouble = RetryableError("the broker does not respond")
     gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
-    assert gone["servers"]["detail"] == "the broker does not answer"
+    assert gone["servers"]["detail"] == "the broker does not respond"
     assert gone["topics"] == found["topics"]
 
 

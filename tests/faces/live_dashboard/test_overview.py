@@ -86,7 +86,7 @@ def test_a_broker_that_is_away_says_nothing_of_hosts(view: View) -> None:
     """Heartbeats come through the broker: without it nobody is told to start a host."""
     view.now_ms = NOW + 60_000
     assert row(view, "clicks")["state"] == "no host"
-    view.troubles = {"broker": "the broker does not answer"}
+    view.troubles = {"broker": "the broker does not respond"}
     told = row(view, "clicks")
     assert (told["state"], told["error"]) == ("unknown", "")
 

@@ -257,8 +257,8 @@ def test_wrong_use_is_one_line(fail: Callable[[str], str], cell: str, message: s
 
 def test_other_errors_have_no_traceback_either(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
     """A broker that is away is told by its name, with what to do."""
-    bench.error = RetryableError("the broker does not answer; is it running?")
-    assert fail("%topic") == "Retryable: the broker does not answer; is it running?"
+    bench.error = RetryableError("the broker does not respond; is it running?")
+    assert fail("%topic") == "Retryable: the broker does not respond; is it running?"
 
 
 def test_a_notebook_is_told_its_own_commands(

@@ -149,7 +149,7 @@ def test_each_catalog_has_a_value_of_its_own(watched: Watched) -> None:
     assert ups() == {"prod": 1}
     watched.host.works_in = {"gone": "sales"}  # the settings do not have it
     assert ups() == {"gone": 0}
-    assert watched.get("/readyz")[2] == "the catalog gone has not answered yet\n"
+    assert watched.get("/readyz")[2] == "the catalog gone has not responded yet\n"
 
 
 def test_it_asks_by_itself_and_ends() -> None:
@@ -179,10 +179,10 @@ def test_a_question_that_hangs() -> None:
     def ask() -> None:
         if hangs[0]:
             clock.now_s += 20
-            assert question.trouble == "the broker has not answered for 20 s"
+            assert question.trouble == "the broker has not responded for 20 s"
 
     question = Question("broker", ask, 3, clock)
-    assert question.trouble == "the broker has not answered yet"
+    assert question.trouble == "the broker has not responded yet"
     question.once()
     assert question.trouble is None
     hangs[0] = True

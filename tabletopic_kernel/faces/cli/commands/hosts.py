@@ -181,7 +181,7 @@ def _is_orphan(with_parent: int | None) -> bool:
 
 def _serve_detached(call: Call, more: Sequence[str]) -> None:
     log, pid = start_detached(call, more)
-    screen.show(f"host {pid} runs in the background; it prints to {screen.plain(log)}")
+    screen.show(f"host {pid} runs in the background; its output goes to {screen.plain(log)}")
     screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
 
 

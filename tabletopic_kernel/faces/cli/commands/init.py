@@ -75,7 +75,7 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
     except tomllib.TOMLDecodeError as error:
         own = "\n".join(section_lines(server, sections[server.section], secrets_too=False))
         raise UsageError(
-            f"{file} cannot take a section at its end ({error}); add this to its catalogs:\n{own}"
+            f"{file} cannot be extended ({error}); add this to its catalogs yourself:\n{own}"
         ) from error
     with _writing(file):
         if secrets_too:
@@ -134,7 +134,7 @@ def _server(server: Server) -> Answers:
         for check in check_server(server.section, answers):
             screen.side().print(check_line(check))
             failed = failed or check.status == "fail"
-        if not failed or not _confirm("Answer again?", default=True):
+        if not failed or not _confirm("Change the answers?", default=True):
             return answers
 
 
@@ -158,7 +158,7 @@ def _ask(question: Question, before: Answers) -> str:
     default, answer = before.get(question.key, question.default), ""
     text = screen.plain(question.text)
     if question.optional:
-        text += f" ({_NOTHING} for none)" if default else " (may be left empty)"
+        text += f" ({_NOTHING} for none)" if default else " (optional)"
     while not answer:
         answer = Prompt.ask(
             text,

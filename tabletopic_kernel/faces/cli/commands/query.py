@@ -33,7 +33,7 @@ def query(
 ) -> None:
     """Print the rows of a query, and how fresh the tables are."""
     if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other")
+        raise UsageError("--json and --csv cannot be combined")
     text = sys.stdin.read() if sql == "-" else sql
     if limit is None and not (as_json or as_csv):
         limit = _SHOWN_ROWS
@@ -73,7 +73,7 @@ def _show_table(answer: Answer) -> None:
         out.print(table)
     count = f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}"
     if answer.truncated:
-        screen.note(f"the first {count}; there are more (--limit 0 gives all)")
+        screen.note(f"the first {count}; there are more (--limit 0 shows all)")
     else:
         screen.note(count)
 

@@ -172,7 +172,7 @@ def info(call: Call, as_json: bool) -> None:
         )
     )
     if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
-        screen.note(f"passwords are hidden; {call.command('info', '--json')} gives them, for other programs")
+        screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
     call.note_missing_servers()
 
 
@@ -203,7 +203,7 @@ def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
 
 def _host_list(call: Call, hosts: list[str] | None) -> str:
     if hosts is None:
-        return "unknown, as the broker does not respond"
+        return "unknown: the broker does not respond"
     return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
 
 

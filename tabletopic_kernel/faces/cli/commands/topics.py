@@ -63,7 +63,7 @@ def alter(call: Call, topic: str, settings: dict[str, Any], as_json: bool) -> No
 
 def _who_runs(topic: str, hosts: list[str] | None) -> Message:
     if hosts:
-        return Message("  a running host takes it; see `tabletopic status {name}`", {"name": topic})
+        return Message("  a running host picks it up; see `tabletopic status {name}`", {"name": topic})
     return Message("no host is running: start one in another terminal with `tabletopic serve`")
 
 

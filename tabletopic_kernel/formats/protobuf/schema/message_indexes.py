@@ -56,7 +56,7 @@ def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
     count, position = _read_varint(value, start)
     if not 0 <= count <= MAX_LEVELS:
         raise ValueError(
-            f"{count} message indexes behind the schema id; was the value written by a Protobuf serializer, "
+            f"{count} message indexes after the schema id; was the value written by a Protobuf serializer, "
             "and not with use.deprecated.format?"
         )
     path = []
@@ -95,4 +95,4 @@ def _read_varint(value: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 127) << 7 * i
         if byte < 128:
             return (number >> 1) ^ -(number & 1), position + i + 1
-    raise ValueError("the value ends, or is damaged, within the message indexes behind the schema id")
+    raise ValueError("the value ends, or is damaged, within the message indexes after the schema id")

@@ -116,7 +116,9 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
         for name, text in texts.items():
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or name[:1] in "-@":
-                raise ProtobufSchemaError(f"the reference {name!r} is no name of a file that can be imported")
+                raise ProtobufSchemaError(
+                    f"the reference {name!r} is not the name of a file that can be imported"
+                )
             target = root / "proto" / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
@@ -143,7 +145,7 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             return FileDescriptorSet.FromString((root / "out").read_bytes()).file  # type: ignore[no-any-return]
         except DecodeError as error:  # an option that a module of this process defines differently
             raise ProtobufSchemaError(
-                f"the Protobuf schema has an option that is not what its number stands for: {error}"
+                f"the Protobuf schema has an option whose value does not match its number: {error}"
             ) from error
 
 
