@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from tabletopic_kernel.host import report
+from tabletopic_kernel.host import report, worker_listener
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import BadRecordError, LoginRefusedError, RetryableError, SettingsError
+from tabletopic_kernel.model.errors import (
+    BadRecordError,
+    LoginRefusedError,
+    RetryableError,
+    SettingsError,
+    StartOverError,
+)
+from tabletopic_kernel.pipeline.plan import Needs
 from tests.host.rig import FakeWorker, Rig, drain
 from tests.table.samples import (
     IDENTIFIER,
@@ -329,3 +337,24 @@ def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
         State.WAITING,
         "no answer; is [catalogs.prod] right?",
     )
+
+
+def test_a_batch_does_not_wait_for_a_plan_of_a_coordinator_that_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread would hold the batch, and whoever stops the worker would wait for that, for ever."""
+    monkeypatch.setattr(worker_listener, "_LAST_PLAN_S", 0.01)
+    coordinator = rig.running()
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            rig.worker.listener.plan_for(Needs(schema_ids=frozenset({1})))
+        except Exception as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=ask, daemon=True)
+    waiting.start()
+    coordinator._crash(KeyError("x"))
+    waiting.join(5)
+    assert [type(error) for error in errors] == [StartOverError]
