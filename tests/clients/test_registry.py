@@ -120,6 +120,16 @@ def test_a_schema_by_guid(registry: Registry) -> None:
     assert (elsewhere.text, elsewhere.subject, elsewhere.version) == ('"long"', "", 0)
 
 
+@pytest.mark.parametrize("wrong", [{"version": "x"}, {"version": True}, [], "<html>"])
+def test_a_wrong_place_of_a_guid_is_trouble(
+    registry: Registry, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table would keep its version, and no owner could read that."""
+    monkeypatch.setitem(ANSWERS, "/subjects/a-value", (200, wrong))
+    with pytest.raises(RetryableError):
+        registry.by_guid(KNOWN, "a-value")
+
+
 def test_a_guid_that_nobody_can_tell(registry: Registry) -> None:
     """A registry may have no such schema, or no GUIDs at all; both are told, neither is waited for."""
     with pytest.raises(UnknownSchemaError, match=GONE):
@@ -283,6 +293,32 @@ def test_a_wrong_newest_version_is_trouble(registry: Registry, wrong: Any) -> No
     found = registry.latest("odd-value")
     assert found is not None
     assert (found.id, found.text) == (7, _RECORD)
+
+
+def test_a_newest_version_whose_reference_is_gone_is_waited_for(registry: Registry) -> None:
+    """It is no verdict on a record, and no error of ours: somebody may register the reference again."""
+    gone = {"references": [{"name": "gone", "subject": "gone", "version": 1}]}
+    ANSWERS["/subjects/odd-value/versions/latest"] = (200, {**_version(7, _RECORD), **gone})
+    ANSWERS["/subjects/gone/versions/1"] = (404, {"error_code": 40401, "message": "no subject"})
+    with pytest.raises(RetryableError, match=r"odd-value is not whole: .* has no gone version 1"):
+        registry.latest("odd-value")
+
+
+@pytest.mark.parametrize("wrong", [{}, [], "<html>"])
+def test_a_wrong_rule_is_trouble(registry: Registry, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all that is no answer; one that does not have the rule is not asked further."""
+    for path, answer in (
+        ("/subjects/odd-value/versions/latest", _version(7, _RECORD)),
+        ("/compatibility/subjects/odd-value/versions", {"is_compatible": True}),
+        ("/config", {"compatibilityLevel": "FULL"}),
+    ):
+        monkeypatch.setitem(ANSWERS, path, (200, answer))
+    assert "(FULL)" in registry.verdict("odd-value", "AVRO", _RECORD)
+    monkeypatch.setitem(ANSWERS, "/config", (403, {"error_code": 40301, "message": "no"}))
+    assert "(rule unknown)" in registry.verdict("odd-value", "AVRO", _RECORD)
+    monkeypatch.setitem(ANSWERS, "/config", (200, wrong))
+    with pytest.raises(RetryableError):
+        registry.verdict("odd-value", "AVRO", _RECORD)
 
 
 def test_the_newest_version_is_asked_for_each_time(registry: Registry) -> None:
