@@ -99,6 +99,30 @@ def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) 
     assert (rig.rows(), rig.offset(), coordinator.progress().error) == (4, 4, None)
 
 
+def test_a_catalog_that_refuses_each_commit_is_asked_again_after_a_while(rig: Rig) -> None:
+    """As if another writer were always first, such as one whose cache is stale: it rests, a stop is heard."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.catalog.faults = [refused] * 1000
+    rig.now_ms += 100
+    for tries in (10, 20, 30):
+        drain(coordinator)
+        assert (coordinator.state, 1000 - len(rig.catalog.faults)) == (State.STAGED, tries)
+        assert "refuses each commit" in str(coordinator.progress().error)
+        rig.now_ms += 60_000
+    coordinator.order(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert len(rig.catalog.faults) > 900
+    rig.catalog.faults = []
+    coordinator.order(Event.START)
+    drain(coordinator)
+    rig.stage(0, 4, epoch=2)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset(), coordinator.progress().error) == (4, 4, None)
+
+
 def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is discarded while the catalog is away; afterwards the same files are committed (I9)."""
     coordinator = rig.running(commit_interval_ms="100ms")
