@@ -49,6 +49,18 @@ def test_heartbeats_are_known_by_their_bytes() -> None:
     assert not is_heartbeat(event_json(failed).encode())
 
 
+def test_memory_is_not_known_where_no_file_can_be_opened() -> None:
+    """It is a figure for people: a host whose file handles are used up for a moment goes on."""
+    script = (
+        "import resource; from tabletopic_kernel.local.processes import tree_memory_bytes\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); held = []\n"
+        "try:\n  while True: held.append(open('/dev/null'))\nexcept OSError: pass\n"
+        "print(tree_memory_bytes())"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "None\n"
+
+
 def test_memory_is_that_of_the_whole_tree() -> None:
     """A child's memory counts; of a process that has ended nothing is known."""
     hold = "import sys; held = b'x' * 200_000_000; print('held', flush=True); sys.stdin.read()"
