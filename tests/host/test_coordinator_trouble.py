@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -239,6 +241,24 @@ def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
     coordinator.order(Event.RESUME)
     drain(coordinator)
     assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
+
+
+def test_a_machine_without_file_handles_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder needs one, and the topic is taken without one later: it is no bug of ours (I9)."""
+
+    def none_left(_: str) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    coordinator = rig.make()
+    coordinator.order(Event.START)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", none_left)
+        drain(coordinator)
+    assert coordinator.state is State.WAITING
+    assert "Too many open files" in str(coordinator.progress().error)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
 
 
 def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
