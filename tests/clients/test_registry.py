@@ -12,7 +12,7 @@ import pytest
 
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 
 KNOWN, GONE, NO_PAGE, CLOSED = (f"6da336d8-f1d3-0f98-4c47-d03ee8a14a1{digit}" for digit in range(4))
 ANSWERS: dict[str, tuple[int, Any]] = {
@@ -110,6 +110,22 @@ def test_a_refused_login_is_not_tried_again_for_a_minute(
         with pytest.raises(LoginRefusedError, match="refuses the login"):
             ask()
     assert len(ASKED) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "token"),
+    [
+        (None, "t0ken\n"),  # of a file, as variables often have them
+        (None, "t0ken\u201d"),
+        ("http://registry..example:8081", "t0ken"),
+        ("http://127.0.0.1:x", "t0ken"),
+    ],
+)
+def test_what_no_request_can_have_is_a_wrong_setting(registry: Registry, url: str | None, token: str) -> None:
+    """It would fail at each try, and the registry is not to blame."""
+    login = {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": token}
+    with pytest.raises(SettingsError, match="no request can be made"):
+        Registry({"url": url or registry.url, **login}).check()
 
 
 def test_a_schema_by_guid(registry: Registry) -> None:
