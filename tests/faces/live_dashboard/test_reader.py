@@ -8,10 +8,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tabletopic_kernel.faces.live_dashboard import live as module
 from tabletopic_kernel.faces.live_dashboard.live import Live
 from tabletopic_kernel.faces.live_dashboard.view import Known
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 
 
@@ -49,6 +52,13 @@ def test_other_servers_are_another_record() -> None:
     known.trouble("broker", RuntimeError("away"))
     known.begin_again()
     assert (known.record.topics, known.troubles, known.desired_topics) == ({}, {}, None)
+
+
+def test_a_replay_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the error: its page asks for the outcome again and again."""
+    for error, told in ((UsageError("no host"), "no host"), (KeyError("x"), "unexpected KeyError: 'x'")):
+        monkeypatch.setattr(module, "Workbench", Mock(return_value=Mock(replay=Mock(side_effect=error))))
+        assert Live(Settings).replay("clicks").startswith(told)
 
 
 def test_a_damaged_table_ends_no_thread_and_hides_no_other_table(tmp_path: Path) -> None:
