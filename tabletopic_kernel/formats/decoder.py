@@ -23,7 +23,7 @@ from tabletopic_kernel.formats.json.infer import Reserved
 from tabletopic_kernel.formats.rejection import Refused, is_trouble, last_line
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, SchemaKey, WriterSchema, prefix
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
 
 class WholeValueDecoder:
@@ -92,7 +92,7 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
 
     Raises:
         BadSchemaError: the schema cannot be read or built, or its format is unknown.
-        RetryableError: the program that builds it cannot run now.
+        RetryableError: it cannot be built now: memory, disk space, file handles or a compiler are lacking.
     """
     try:
         return _make(schema_id if isinstance(schema_id, int) else 0, schema)
@@ -100,6 +100,8 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
         raise
     except ActionNeededError as error:  # the formats' own: the text is not valid, or beyond their limits
         raise BadSchemaError(str(error)) from error
+    except (MemoryError, OSError) as error:
+        raise RetryableError(f"no decoder can be built now: {last_line(error)}") from error
     except BaseException as error:  # of any library involved, including panics of native code
         if is_trouble(error):
             raise

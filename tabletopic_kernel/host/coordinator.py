@@ -351,13 +351,24 @@ class Coordinator:
                     return event
                 continue
             except TableTopicError as error:
-                event = self._sorted(error)
-                if event is Event.ANSWER_LOST:
-                    owner.answer_lost()
-                self._report.commit_failed(error)
-                return event
+                return self._sorted_commit(error)
             self._take_over(owner, began)
         return Event.COMMITTED
+
+    def _sorted_commit(self, error: TableTopicError) -> Event:
+        """As ``_sorted``, for a commit.
+
+        A catalog that refuses each commit for another writer's would be asked without a pause, and no order
+        would be heard: then the outcome counts as unknown, as settling a commit waits.
+        """
+        assert self._owner is not None
+        if isinstance(error, HeadMovedError) and self._schedule.overtaken():
+            error = OutcomeUnknownError(f"the catalog refuses each commit; it is asked again later: {error}")
+        event = self._sorted(error)
+        if event is Event.ANSWER_LOST:
+            self._owner.answer_lost()
+        self._report.commit_failed(error)
+        return event
 
     def _take_over(self, owner: Owner, began_ms: int) -> None:
         """Adopt a commit that is in the table: its ledger is ours, its batches are no longer staged."""

@@ -16,6 +16,8 @@ _REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
 # A worker that has run this long without a new error is healthy, even if it had nothing to commit.
 _CALM_MS = 30_000
+# So many commits in a row are made again at once after another writer was first; then the catalog rests.
+_AT_ONCE = 10
 # While stopping, an unconfirmed commit is tried this often: a stop must end.
 _LAST_TRIES = 3
 # A new owner with nothing to commit sweeps after this time.
@@ -32,6 +34,7 @@ class Schedule:
         self._clock = clock
         self._attempt = 0
         self._absent = 0  # consecutive commits that the catalog did not confirm and the table does not have
+        self._overtaken = 0  # consecutive commits that the catalog refused
         self._retry_at_ms = 0
         self._last_commit_ms = clock()
         self._sweep_at_ms: int | None = None
@@ -88,7 +91,7 @@ class Schedule:
 
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
         """Note that the commit begun at ``began_ms`` succeeded, with this ledger."""
-        self._last_commit_ms, self._attempt, self._absent = began_ms, 0, 0
+        self._last_commit_ms, self._attempt, self._absent, self._overtaken = began_ms, 0, 0, 0
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
         if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
@@ -98,6 +101,11 @@ class Schedule:
         """Retry later, with a longer wait each time (I9)."""
         self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
         self._attempt += 1
+
+    def overtaken(self) -> bool:
+        """Note that another writer was first, by the catalog; returns whether that is so again and again."""
+        self._overtaken += 1
+        return self._overtaken % _AT_ONCE == 0
 
     def absent(self) -> None:
         """Note that the catalog responds again, and a commit is not in the table.

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
@@ -17,7 +17,13 @@ from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import check_same_topic
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Event
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    RetryableError,
+    StartOverError,
+    TableTopicError,
+    UsageError,
+)
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
@@ -25,6 +31,8 @@ from tabletopic_kernel.pipeline.worker.worker import Worker
 # Limits of what is staged: beyond them the worker waits, so a catalog's outage fills no disk.
 _MAX_BATCHES = 64
 _MAX_COMMITS = 4  # times commit_bytes
+# A worker that is stopping waits this much longer for a plan: whoever stops it waits a minute for its batch.
+_LAST_PLAN_S = 10.0
 
 
 class StagedBatches:
@@ -124,10 +132,20 @@ class WorkerListener:
         self.batches.wait_for_room(self.commit_bytes, self._stopping)
 
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """A plan that satisfies ``needs``; raises the coordinator's error if it cannot make one."""
+        """A plan that satisfies ``needs``.
+
+        Raises:
+            StartOverError: the worker is stopping, and there is no answer: the coordinator may have ended.
+            Exception: whatever keeps the coordinator from making one.
+        """
         request = PlanRequest(needs, recheck)
         self.inbox.put(request)
-        return request.answer.result()
+        while True:
+            was_stopping = self._stopping()
+            if wait([request.answer], _LAST_PLAN_S).done:
+                return request.answer.result()
+            if was_stopping:
+                raise StartOverError("the topic is being stopped")
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
         """Delete files that will never be committed; the next owner sweeps what cannot be deleted."""

@@ -173,12 +173,12 @@ def tree_memory_bytes(pid: int | None = None) -> int | None:
         root = psutil.Process(pid)
         members = [root, *root.children(recursive=True)]
         total = root.memory_info().rss
-    except psutil.Error:
+    except (psutil.Error, OSError):  # the second: no file handle is left
         return None
     for member in members[1:]:
         try:
             total += member.memory_info().rss
-        except psutil.Error:
+        except (psutil.Error, OSError):
             continue
     return int(total)
 

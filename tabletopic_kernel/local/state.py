@@ -83,6 +83,11 @@ def load(state_dir: Path) -> dict[str, ServerRecord]:
         return {name: _record(**fields) for name, fields in content["servers"].items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise StackError(
+            f"{path} cannot be read ({error.strerror or error}): choose another state folder, or have its "
+            "owner give you access"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StackError(f"{path} is damaged ({error}): remove it; the data stays.") from error
 

@@ -129,8 +129,8 @@ class RewriteTask:
 
 def _sorted(error: Exception) -> Exception:
     """The classified error, for another process, with its context."""
-    if isinstance(error, OSError):
-        found = sort_error(error, STORAGE)
+    found = sort_error(error, STORAGE)
+    if found is not None or isinstance(error, OSError):
         why = found.reason if found else plain(error)
         return RetryableError(f"small files could not be compacted: {why}")
     if isinstance(error, TableTopicError):

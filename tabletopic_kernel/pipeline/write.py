@@ -103,8 +103,10 @@ class DataFileWriter:
         """
         try:
             return [self._write_file((part,), key) for key, part in self._divided(table)]
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:  # the second: of Azure's client
             sorted_error = sort_error(error, STORAGE)
+            if sorted_error is None and not isinstance(error, OSError):
+                raise
             why = sorted_error.reason if sorted_error else plain(error)
             raise RetryableError(f"could not write a data file: {why}") from error
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, result_of
 from tabletopic_kernel.query.parameters import respelled
@@ -48,8 +49,8 @@ class SparkLake:
             return self._interruptible(lambda: self._run(sql, params, limit))
         except (ParseException, AnalysisException) as error:
             raise UsageError(_message(str(error))) from error
-        except (PySparkException, Py4JJavaError) as error:
-            raise ActionNeededError(f"Spark failed: {_message(str(error))}") from error
+        except (PySparkException, Py4JError) as error:  # the second: also if its JVM ends
+            raise ActionNeededError(f"Spark failed: {_message(text_of(error))}") from error
 
     def _run(self, sql: str, params: Mapping[str, Any] | None, limit: int | None) -> Answer:
         self._use_catalog()

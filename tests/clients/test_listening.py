@@ -10,7 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from tabletopic_kernel.clients.kafka import connection_errors
-from tabletopic_kernel.clients.kafka.connection_errors import check_listening
+from tabletopic_kernel.clients.kafka.connection_errors import (
+    ConnectionErrors,
+    check_listening,
+    explain_silence,
+)
 from tabletopic_kernel.local.machine import free_port
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.doctor import check_server
@@ -34,6 +38,15 @@ def test_doctor_and_init_do_not_wait_for_nobody() -> None:
     assert time.monotonic() - began < 3
     assert check.status == "fail"
     assert "does not respond (connection refused); is it running" in check.detail
+
+
+def test_a_name_that_no_host_can_have_is_a_broker_that_is_not_there() -> None:
+    """Python refuses to look it up: told as a wrong address, and not as an error of ours."""
+    for address in ("kafka..example:9092", f"{'k' * 64}.example:9092"):
+        properties = {"bootstrap.servers": address}
+        with pytest.raises(RetryableError, match=r"is \[kafka\] bootstrap.servers right"):
+            check_listening(properties)
+        assert "bootstrap.servers right" in str(explain_silence(properties, ConnectionErrors(), "x"))
 
 
 def test_one_that_is_slow_has_its_time(silent: int) -> None:

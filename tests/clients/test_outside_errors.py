@@ -25,6 +25,7 @@ from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.exceptions import (
     NoSuchIcebergTableError,
     NoSuchPropertyException,
+    NoSuchTableError,
     NotInstalledError,
     OAuthError,
     SignError,
@@ -55,8 +56,16 @@ def raised(call: Callable[[], object]) -> Exception:
     raise AssertionError("nothing was raised")
 
 
-def rest(status: int, body: str | None = None, kind: str = "SomeException") -> Exception:
-    """PyIceberg's error for a REST catalog's response; by default the body is Iceberg's error."""
+def rest(
+    status: int,
+    body: str | None = None,
+    kind: str = "SomeException",
+    errors: dict[int, type[Exception]] | None = None,
+) -> Exception:
+    """PyIceberg's error for a REST catalog's response; by default the body is Iceberg's error.
+
+    ``errors``: those that the request has for some statuses.
+    """
     response = requests.Response()
     response.status_code, response.url = status, "http://catalog/v1/config"
     text = (
@@ -68,7 +77,7 @@ def rest(status: int, body: str | None = None, kind: str = "SomeException") -> E
         try:
             response.raise_for_status()
         except requests.HTTPError as error:
-            _handle_non_200_response(error, {})
+            _handle_non_200_response(error, errors or {})
 
     return raised(answered)
 
@@ -195,6 +204,7 @@ WAIT: list[tuple[str, str, Exception]] = [
         "make room",
         OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left"),
     ),
+    (CATALOG, "being restarted", rest(404, HTML, errors={404: NoSuchTableError})),
     (STORAGE, "may you write there", PermissionError(errno.EACCES, "Permission denied", "/lake/x")),
     (STORAGE, "may you write there", OSError(errno.EROFS, "Read-only file system", "/lake/x")),
     (STORAGE, "is its disk mounted", FileNotFoundError("Cannot open file, does not exist: file:///lake/x")),

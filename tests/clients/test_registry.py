@@ -12,7 +12,7 @@ import pytest
 
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 
 KNOWN, GONE, NO_PAGE, CLOSED = (f"6da336d8-f1d3-0f98-4c47-d03ee8a14a1{digit}" for digit in range(4))
 ANSWERS: dict[str, tuple[int, Any]] = {
@@ -112,12 +112,38 @@ def test_a_refused_login_is_not_tried_again_for_a_minute(
     assert len(ASKED) == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "token"),
+    [
+        (None, "t0ken\n"),  # of a file, as variables often have them
+        (None, "t0ken\u201d"),
+        ("http://registry..example:8081", "t0ken"),
+        ("http://127.0.0.1:x", "t0ken"),
+    ],
+)
+def test_what_no_request_can_have_is_a_wrong_setting(registry: Registry, url: str | None, token: str) -> None:
+    """It would fail at each try, and the registry is not to blame."""
+    login = {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": token}
+    with pytest.raises(SettingsError, match="no request can be made"):
+        Registry({"url": url or registry.url, **login}).check()
+
+
 def test_a_schema_by_guid(registry: Registry) -> None:
     """Its version is that in the subject that it is looked for in; without one it is still a schema."""
     found = registry.by_guid(KNOWN, "a-value")
     assert (found.id, found.text, found.subject, found.version) == (KNOWN, '"long"', "a-value", 2)
     elsewhere = registry.by_guid(KNOWN, "b-value")
     assert (elsewhere.text, elsewhere.subject, elsewhere.version) == ('"long"', "", 0)
+
+
+@pytest.mark.parametrize("wrong", [{"version": "x"}, {"version": True}, [], "<html>"])
+def test_a_wrong_place_of_a_guid_is_trouble(
+    registry: Registry, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table would keep its version, and no owner could read that."""
+    monkeypatch.setitem(ANSWERS, "/subjects/a-value", (200, wrong))
+    with pytest.raises(RetryableError):
+        registry.by_guid(KNOWN, "a-value")
 
 
 def test_a_guid_that_nobody_can_tell(registry: Registry) -> None:
@@ -283,6 +309,32 @@ def test_a_wrong_newest_version_is_trouble(registry: Registry, wrong: Any) -> No
     found = registry.latest("odd-value")
     assert found is not None
     assert (found.id, found.text) == (7, _RECORD)
+
+
+def test_a_newest_version_whose_reference_is_gone_is_waited_for(registry: Registry) -> None:
+    """It is no verdict on a record, and no error of ours: somebody may register the reference again."""
+    gone = {"references": [{"name": "gone", "subject": "gone", "version": 1}]}
+    ANSWERS["/subjects/odd-value/versions/latest"] = (200, {**_version(7, _RECORD), **gone})
+    ANSWERS["/subjects/gone/versions/1"] = (404, {"error_code": 40401, "message": "no subject"})
+    with pytest.raises(RetryableError, match=r"odd-value is not whole: .* has no gone version 1"):
+        registry.latest("odd-value")
+
+
+@pytest.mark.parametrize("wrong", [{}, [], "<html>"])
+def test_a_wrong_rule_is_trouble(registry: Registry, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all that is no answer; one that does not have the rule is not asked further."""
+    for path, answer in (
+        ("/subjects/odd-value/versions/latest", _version(7, _RECORD)),
+        ("/compatibility/subjects/odd-value/versions", {"is_compatible": True}),
+        ("/config", {"compatibilityLevel": "FULL"}),
+    ):
+        monkeypatch.setitem(ANSWERS, path, (200, answer))
+    assert "(FULL)" in registry.verdict("odd-value", "AVRO", _RECORD)
+    monkeypatch.setitem(ANSWERS, "/config", (403, {"error_code": 40301, "message": "no"}))
+    assert "(rule unknown)" in registry.verdict("odd-value", "AVRO", _RECORD)
+    monkeypatch.setitem(ANSWERS, "/config", (200, wrong))
+    with pytest.raises(RetryableError):
+        registry.verdict("odd-value", "AVRO", _RECORD)
 
 
 def test_the_newest_version_is_asked_for_each_time(registry: Registry) -> None:

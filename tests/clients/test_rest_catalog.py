@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tabletopic_kernel.clients.catalog import rest_catalog
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.table.snapshot import TopicTable
 
 
 def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +24,31 @@ def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         uri = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(RetryableError, match=r"the catalog does not respond .*[Tt]imed out"):
             open_catalog({"type": "rest", "uri": uri})
+
+
+@contextmanager
+def answering(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
+    """The address of a server with these responses, by path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text = answers[self.path.partition("?")[0]]
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -63,6 +90,22 @@ def test_a_server_that_stops_to_answer(
     silent.set()
     with pytest.raises(OSError, match=r"[Tt]imed out"):
         catalog.list_namespaces()
+
+
+@pytest.mark.parametrize(
+    "body", ["<html>404 Not Found</html>", "404 page not found", '{"message": "no route"}']
+)
+def test_a_load_balancer_does_not_say_that_a_table_is_gone(body: str) -> None:
+    """While the catalog behind it restarts: a topic that took it for the catalog's word would stop."""
+    answers = {"/v1/config": (200, '{"defaults": {}, "overrides": {}}')}
+    with answering(answers) as uri:
+        catalog = open_catalog({"type": "rest", "uri": uri})
+        gone = {"message": "no such table", "type": "NoSuchTableException", "code": 404}
+        answers["/v1/namespaces/default/tables/clicks"] = (404, json.dumps({"error": gone}))
+        assert TopicTable.load(catalog, ("default", "clicks"), "clicks") is None
+        answers["/v1/namespaces/default/tables/clicks"] = (404, body)
+        with pytest.raises(RetryableError, match="being restarted"):
+            TopicTable.load(catalog, ("default", "clicks"), "clicks")
 
 
 def test_new_columns_are_told_with_the_highest_id() -> None:

@@ -43,6 +43,12 @@ def test_a_master_that_is_not_there_is_told_at_once() -> None:
     assert time.monotonic() - began < 10
 
 
+def test_a_master_whose_name_no_host_can_have() -> None:
+    """As one that is not there."""
+    with pytest.raises(RetryableError, match=r"does not respond \(spark..example:7077: .*label empty"):
+        cluster.check_master("spark://spark..example:7077")
+
+
 def test_one_of_several_masters_is_enough() -> None:
     """And what has no address, or one that only Spark knows, is left to Spark."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from tabletopic_kernel.clients.spark import launch as launching
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.launch import environment, launch
 from tabletopic_kernel.model.errors import RetryableError
+from tests.clients.samples import error_of_an_ended_jvm
 
 
 @pytest.fixture
@@ -40,3 +43,13 @@ def test_a_jvm_that_stands_still_is_ended(
     assert {one for one in psutil.Process().children(recursive=True) if one.is_running()} <= before
     assert threading.active_count() == threads
     assert not list(tmp_path.glob("spark-start-*"))
+
+
+def test_an_error_of_a_jvm_that_has_ended_since(tmp_path: Path) -> None:
+    """Py4J asks the JVM for the text: that must not take the place of the error, which somebody waits for."""
+    error = error_of_an_ended_jvm()
+    with pytest.raises(Py4JNetworkError):
+        str(error)
+    assert "Spark's JVM has ended" in text_of(error)
+    told = launching.not_started(error, "local[*]", tmp_path / "spark.log", 0)
+    assert "Spark's JVM has ended" in str(told)

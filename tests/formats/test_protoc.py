@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,9 +101,11 @@ def test_base64_without_its_references() -> None:
         compile_schema(_base64(files["value.proto"]))
 
 
-@pytest.mark.parametrize("name", ["../x.proto", "/x.proto", "-Ix.proto", "@x.proto"])
+@pytest.mark.parametrize(
+    "name", ["../x.proto", "/x.proto", "-Ix.proto", "@x.proto", "", ".", "x" * 300, "value.proto/x"]
+)
 def test_names_that_are_no_names(name: str) -> None:
-    """Nothing is written outside of our folder, and no name is an option."""
+    """Nothing is written outside of our folder, and no name is an option; nor is one a full disk."""
     with pytest.raises(ProtobufSchemaError, match="not the name of a file"):
         compile_schema('syntax = "proto3"; message A {}', {name: DEEP})
 
@@ -121,3 +125,14 @@ def test_a_compiler_that_cannot_run_is_waited_for(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(RetryableError, match="compiler"):
             compile_schema(text)
     compile_schema(text)
+
+
+def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler reads files; that they cannot be written says nothing about the schema."""
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(RetryableError, match=r"compiler could not be run: .*No space left"):
+        compile_schema('syntax = "proto3"; message FullDisk {}')

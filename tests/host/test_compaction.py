@@ -22,6 +22,7 @@ from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction import plan as compaction
+from tests.clients.samples import error_of_an_ended_jvm
 from tests.host.rig import Rig, drain
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
@@ -389,20 +390,29 @@ def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Thre
     assert files(rig) == [40]
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("no space left"), "no space left"), (error_of_an_ended_jvm(), "JVM has ended")],
+)
 def test_an_error_of_a_task_is_told_and_stops_nobody(
-    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     """The rows are the same, and the next one may do."""
     coordinator = with_files(rig)
+    run = host_compaction.run_task
 
     def fails(*_: object) -> RewriteResult:
-        raise RuntimeError("no space left")
+        raise error
 
     monkeypatch.setattr(host_compaction, "run_task", fails)
     ask(coordinator)
     threads.go_on(coordinator)
-    assert "no space left" in (outcome(rig).error or "")
+    assert told in (outcome(rig).error or "")
     assert (files(rig), coordinator.state) == ([10] * 4, State.RUNNING)
+    monkeypatch.setattr(host_compaction, "run_task", run)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert files(rig) == [40]
 
 
 def test_a_group_that_cannot_be_rewritten_does_not_keep_the_others(

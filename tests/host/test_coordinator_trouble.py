@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from tabletopic_kernel.host import report
+from tabletopic_kernel.host import report, worker_listener
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import BadRecordError, LoginRefusedError, RetryableError, SettingsError
+from tabletopic_kernel.model.errors import (
+    BadRecordError,
+    LoginRefusedError,
+    RetryableError,
+    SettingsError,
+    StartOverError,
+)
+from tabletopic_kernel.pipeline.plan import Needs
 from tests.host.rig import FakeWorker, Rig, drain
 from tests.table.samples import (
     IDENTIFIER,
@@ -85,6 +95,30 @@ def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(rig: Rig) 
     coordinator.order(Event.START)
     drain(coordinator)
     assert (coordinator.state, rig.offset()) == (State.RUNNING, 0)
+    rig.stage(0, 4, epoch=2)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert (rig.rows(), rig.offset(), coordinator.progress().error) == (4, 4, None)
+
+
+def test_a_catalog_that_refuses_each_commit_is_asked_again_after_a_while(rig: Rig) -> None:
+    """As if another writer were always first, such as one whose cache is stale: it rests, a stop is heard."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    rig.catalog.faults = [refused] * 1000
+    rig.now_ms += 100
+    for tries in (10, 20, 30):
+        drain(coordinator)
+        assert (coordinator.state, 1000 - len(rig.catalog.faults)) == (State.STAGED, tries)
+        assert "refuses each commit" in str(coordinator.progress().error)
+        rig.now_ms += 60_000
+    coordinator.order(Event.STOP)
+    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    assert len(rig.catalog.faults) > 900
+    rig.catalog.faults = []
+    coordinator.order(Event.START)
+    drain(coordinator)
     rig.stage(0, 4, epoch=2)
     rig.now_ms += 60_000
     drain(coordinator)
@@ -209,6 +243,24 @@ def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
     assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
 
 
+def test_a_machine_without_file_handles_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder needs one, and the topic is taken without one later: it is no bug of ours (I9)."""
+
+    def none_left(_: str) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    coordinator = rig.make()
+    coordinator.order(Event.START)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", none_left)
+        drain(coordinator)
+    assert coordinator.state is State.WAITING
+    assert "Too many open files" in str(coordinator.progress().error)
+    rig.now_ms += 60_000
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+
+
 def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
     """Starting tries again with growing waits until it works (I9)."""
     rig.broker.trouble = [RetryableError("down")] * 3
@@ -329,3 +381,24 @@ def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
         State.WAITING,
         "no answer; is [catalogs.prod] right?",
     )
+
+
+def test_a_batch_does_not_wait_for_a_plan_of_a_coordinator_that_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread would hold the batch, and whoever stops the worker would wait for that, for ever."""
+    monkeypatch.setattr(worker_listener, "_LAST_PLAN_S", 0.01)
+    coordinator = rig.running()
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            rig.worker.listener.plan_for(Needs(schema_ids=frozenset({1})))
+        except Exception as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=ask, daemon=True)
+    waiting.start()
+    coordinator._crash(KeyError("x"))
+    waiting.join(5)
+    assert [type(error) for error in errors] == [StartOverError]

@@ -1,5 +1,7 @@
 """stack.json."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -38,4 +40,18 @@ def test_a_file_of_another_version_is_not_guessed_at(tmp_path: Path) -> None:
     """Servers of another version are stopped with that version."""
     (tmp_path / "stack.json").write_text('{"format": 2, "servers": {}}')
     with pytest.raises(StackError, match="another version"):
+        state.load(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_a_file_that_cannot_be_read_is_told(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as another user's, whose state folder is closed to all others."""
+
+    def fail(_: Path) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(StackError, match=r"stack.json cannot be read \((Permission denied|Input/output)"):
         state.load(tmp_path)

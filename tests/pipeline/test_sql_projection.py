@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema
-from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError
+from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.decode import LoadedPlan
@@ -273,13 +274,50 @@ def test_a_child_gives_the_same_rows() -> None:
     for _ in range(2):
         (kept, found), (expected, same) = rows_of(child, *rows), rows_of(here, *rows)
         assert (kept, found.refused, found.passed_over) == (expected, same.refused, same.passed_over)
-    child._process.kill()
-    with pytest.raises(ProjectionError, match="exit code -9"):
+    child._process.send_signal(signal.SIGSEGV)
+    with pytest.raises(ProjectionError, match="exit code -11"):
         rows_of(child, *rows)
     child.close()
     with pytest.raises(ProjectionError, match="no_such") as told:
         planned_columns("SELECT no_such AS n FROM batch", BATCH)
     assert str(told.value).count("the projection cannot be used") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_child_that_is_killed_from_outside_is_no_fault_of_the_projection(number: int) -> None:
+    """By the system where memory is short, or as the machine goes down: the records are no letters."""
+    child = ChildProjection("SELECT id FROM batch", BATCH)
+    child._process.send_signal(number)
+    with pytest.raises(RetryableError, match=f"killed by signal {number:d}"):
+        rows_of(child, {"id": 1})
+    child.close()
+
+
+SHORT_OF_FILES = f"""#!{sys.executable}
+import errno, os
+from tabletopic_kernel.pipeline.transform.projection import child, projection
+
+def fails(*_):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+projection.SqlProjection = fails
+child.main()
+"""
+
+
+def test_a_child_that_cannot_start_or_lacks_room_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As when the machine is out of memory, or of file handles."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(RetryableError, match="no process for the projection can be started"):
+        planned_columns("SELECT id AS first FROM batch", BATCH)
+    failing = tmp_path / "python"
+    failing.write_text(SHORT_OF_FILES)
+    failing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(failing))
+    with pytest.raises(RetryableError, match=r"could not be planned: OSError: .* Too many open files"):
+        planned_columns("SELECT id AS second FROM batch", BATCH)
 
 
 @pytest.mark.integration

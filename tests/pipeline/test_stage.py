@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
@@ -25,11 +26,14 @@ from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import stage
+from tabletopic_kernel.pipeline.conform import file_schema
 from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.snapshot import TopicTable, base_properties
 from tests.pipeline.source import SOURCE
 
@@ -346,3 +350,28 @@ def test_a_record_of_no_date_is_a_row_without_one(plan: StagePlan, number: int) 
     assert (found[0].microsecond, found[1]) == (1000, None)
     assert [row["timestamp"] for row in rows(result.dead_letters)] == [None]
     assert result.newest_ms == {2: 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError("disk"), RetryableError),
+        (pa.ArrowException("Unknown error: Check for Hierarchical Namespace support on 'x'"), RetryableError),
+        (pa.ArrowInvalid("not of the schema"), pa.ArrowInvalid),
+    ],
+)
+def test_an_outage_of_the_storage_is_told_from_an_error_of_ours(
+    plan: StagePlan, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception]
+) -> None:
+    """A coordinator writes dead letters itself; of Azure, some errors have no class of their own."""
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(PyArrowFile, "create", fail)
+    assert plan.table is not None
+    writer = DataFileWriter(plan.table.metadata, plan.table.io_properties, 1)
+    empty = file_schema(writer.schema).empty_table()
+    columns = [pa.nulls(1, field.type) for field in empty.schema]
+    with pytest.raises(kind):
+        writer.write(pa.Table.from_arrays(columns, schema=empty.schema))

@@ -23,6 +23,7 @@ from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.worker import worker as module
 from tabletopic_kernel.pipeline.worker.turns import Turns
 from tabletopic_kernel.pipeline.worker.worker import Worker
+from tests.clients.samples import error_of_an_ended_jvm
 
 WAIT_S = 240
 
@@ -206,6 +207,26 @@ def test_who_asks_again_before_the_batch_gets_the_same_query(rig: Rig) -> None:
     assert len(rig.spark.queries) == 2
     rig.worker._end_query({0: 13})
     assert rig.spark.query(2).start == {0: 12}
+
+
+@pytest.mark.parametrize("call", ["stop", "awaitTermination"])
+def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(
+    rig: Rig, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator waits for the end: else the topic would neither go on nor stop."""
+    ends = getattr(FakeQuery, call)
+
+    def fail(query: FakeQuery) -> None:
+        ends(query)
+        raise error_of_an_ended_jvm()
+
+    monkeypatch.setattr(FakeQuery, call, fail)
+    worker = rig.new_worker()
+    worker.start()
+    rig.spark.query(1)
+    worker._stop_query()
+    assert rig.listener.over.wait(5)
+    assert isinstance(rig.listener.told[0], RetryableError)
 
 
 def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:

@@ -49,6 +49,31 @@ def test_heartbeats_are_known_by_their_bytes() -> None:
     assert not is_heartbeat(event_json(failed).encode())
 
 
+def test_a_text_that_no_encoding_has_is_told_as_far_as_it_goes() -> None:
+    """Such as a registry's, whose JSON may have half a surrogate pair: no event may end who writes it."""
+    progress = Progress(topic="t", table="t").model_copy(
+        update={"error": "no \ud800", "refused": {"\udc00": 1}}
+    )
+    beat = events.Heartbeat(topic="t", at_ms=1, progress=progress)
+    read = events.event_of_json(event_json(beat))
+    assert isinstance(read, events.Heartbeat)
+    assert (read.progress.error, read.progress.refused) == ("no ?", {"?": 1})
+    failed = events.Failed(topic="t", at_ms=1, reason="no \ud800", waits=True)
+    assert '"no ?"' in event_json(failed)
+
+
+def test_memory_is_not_known_where_no_file_can_be_opened() -> None:
+    """It is a figure for people: a host whose file handles are used up for a moment goes on."""
+    script = (
+        "import resource; from tabletopic_kernel.local.processes import tree_memory_bytes\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); held = []\n"
+        "try:\n  while True: held.append(open('/dev/null'))\nexcept OSError: pass\n"
+        "print(tree_memory_bytes())"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "None\n"
+
+
 def test_memory_is_that_of_the_whole_tree() -> None:
     """A child's memory counts; of a process that has ended nothing is known."""
     hold = "import sys; held = b'x' * 200_000_000; print('held', flush=True); sys.stdin.read()"

@@ -12,9 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
-    NoSuchIcebergTableError,
     NoSuchNamespaceError,
-    NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -123,12 +121,7 @@ def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except (CommitFailedException, NoSuchTableError) as error:
-        is_other = isinstance(error, NoSuchIcebergTableError)  # it exists, but is not an Iceberg table
-        if is_other and (explained := _explained(error, what, lent)) is not None:
-            raise explained from error
-        raise
-    except TableTopicError:
+    except (CommitFailedException, TableTopicError):
         raise
     except Exception as error:
         if (explained := _explained(error, what, lent)) is None:

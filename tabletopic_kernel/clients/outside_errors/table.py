@@ -182,6 +182,13 @@ _TLS = (
 )
 
 _REST = (
+    # Load balancers say 404 while the catalog behind them restarts: that is not the catalog's word.
+    _wait(
+        f"{_ICEBERG}NoSuchTableError",
+        r"\[HTTP 404\].*(unexpected JSON Payload|Could not decode json)",
+        "is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config",
+        who=CATALOG,
+    ),
     _act(
         _ICEBERG,
         r"\[HTTP 4(?!01|03|19|29)\d\d\].*(unexpected JSON Payload|Could not decode json|<html)",

@@ -106,6 +106,13 @@ def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
     return found
 
 
+def checked_version(found: Any) -> int:
+    """The version of a response, 0 without one; raises OddAnswerError if it is something else."""
+    if found.version is not None and not _is_number(found.version):
+        raise OddAnswerError(f"its version is {_short(found.version)}")
+    return found.version or 0
+
+
 def checked_places(found: Any) -> list[tuple[str, int]]:
     """Subjects and versions of a schema; raises OddAnswerError if the response is something else."""
     places = [(one.subject, one.version) for one in found]

@@ -27,6 +27,10 @@ _NUMBERS: Final = (
     "retries.wait.ms",
     "retries.max.wait.ms",
 )
+# The HTTP client's words for an address, or for a header with the login, that it does not send.
+_NO_REQUEST: Final = re.compile(
+    r"Illegal header value|'ascii' codec can't encode|Invalid (?:port|IDNA hostname)|label empty or too long"
+)
 # TLS errors by OpenSSL's wording, and the remedy; the first match counts.
 _TLS: Final = tuple(
     (re.compile(words, re.IGNORECASE), remedy)
@@ -110,8 +114,13 @@ def explain_refusal(
     )
 
 
-def explain_silence(url: str, error: Exception) -> RetryableError:
-    """The error of a registry that does not respond."""
+def explain_silence(url: str, error: Exception) -> RetryableError | SettingsError:
+    """The error of a registry that does not respond, or that was not asked, as no request can be made."""
+    if _NO_REQUEST.search(str(error)):
+        return SettingsError(
+            f"[registry] no request can be made ({error}): correct url, or the token, which may have neither "
+            "a line end nor a character beyond ASCII"
+        )
     for words, remedy in _TLS:
         if words.search(str(error)):
             return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from tabletopic_kernel.clients.registry.answers import (
     checked_list,
     checked_place,
     checked_places,
+    checked_version,
     kind_of,
     worth_of,
 )
@@ -186,8 +188,8 @@ class Registry:
                 "producers send schema ids"
             ) from error
         try:
-            place = self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, schema))
-            version = place.version or 0
+            ask = self._client.lookup_schema
+            version = self._ask(f"subject {subject}", lambda: checked_version(ask(subject, schema)))
         except UnknownSchemaError:
             subject, version = "", 0
         subjects = (subject,) if subject else ()
@@ -214,7 +216,7 @@ class Registry:
         """The newest schema of a subject; None if the subject does not exist.
 
         Raises:
-            RetryableError: the registry does not respond.
+            RetryableError: the registry does not respond, or lacks a schema that this one refers to.
         """
         try:
             found = self._ask(
@@ -222,6 +224,12 @@ class Registry:
             )
         except UnknownSchemaError:
             return None
+        try:
+            return self._newest(subject, found)
+        except UnknownSchemaError as error:  # of a reference
+            raise RetryableError(f"the newest schema of {subject} is not whole: {error}; retrying") from error
+
+    def _newest(self, subject: str, found: Any) -> RegisteredSchema:
         newest = self._resolved(found.schema_id, found.schema, subject, found.version)
         declared = found.schema.schema_type or "AVRO"
         if worth_of(declared, newest.text, dict(newest.references)) is not Worth.GOOD:
@@ -287,10 +295,15 @@ class Registry:
     def _rule(self, subject: str) -> str:
         """The compatibility level of a subject, or the global one."""
         for where in (subject, None):
+            ask = partial(self._client.get_compatibility, where)
             try:
-                return str(self._client.get_compatibility(where))
-            except SchemaRegistryError:  # the subject has no level of its own
+                return str(self._ask(f"the rule of {where or 'all subjects'}", ask))
+            except UnknownSchemaError:
                 continue
+            except RetryableError as error:
+                if not isinstance(error.__cause__, SchemaRegistryError):
+                    raise
+                continue  # the subject has no level of its own
         return "rule unknown"
 
     def check(self) -> list[str]:

@@ -50,8 +50,8 @@ def check_master(master: str) -> None:
         try:
             socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_S).close()
             return
-        except OSError as error:
-            found.append(f"{address.strip()}: {error.strerror or error}")
+        except (OSError, UnicodeError) as error:  # the second: no host can have this name
+            found.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
     raise RetryableError(
         f"Spark's cluster {master} does not respond ({', '.join(found)}): start its master, or correct "
         "[spark] master; `tabletopic config` shows where it is set"

@@ -18,6 +18,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 
@@ -154,7 +155,7 @@ def _run(session: SparkSession, work: Callable[[int], tuple[str, str]], tasks: i
         context.cancelJobGroup(_GROUP)
         raise
     except Exception as error:
-        raise _explained(str(error), master) from error
+        raise _explained(text_of(error), master) from error
 
 
 def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ import psutil
 import pyspark
 from pyspark import SparkContext
 
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import mask
 
@@ -112,7 +113,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
     """Why Spark did not start, from the part of its log after the first ``known`` bytes."""
     if isinstance(error, TableTopicError):
         return error
-    message = str(error)
+    message = text_of(error)
     if "stopped SparkContext" not in message:
         lines = [
             line for line in message.splitlines() if not line.startswith("An error occurred while calling")

@@ -29,6 +29,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
     spark_catalog,
 )
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.launch import (
     environment,
     java_escaped,
@@ -259,7 +260,7 @@ def _let_through(session: SparkSession, source: str, options: Mapping[str, str],
         )
         ended = query.awaitTermination(limit_s)
     except Exception as error:  # Py4J wraps whatever the JVM throws
-        raise RetryableError(f"Spark did not warm up: {error}") from error
+        raise RetryableError(f"Spark did not warm up: {text_of(error)}") from error
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
     if not ended:

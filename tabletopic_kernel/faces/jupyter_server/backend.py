@@ -124,7 +124,7 @@ class Backend:
         # Not earlier: while Spark starts and the first rows arrive, there is nothing to see and much to do.
         if self._to_warm and any(row["commits"] for row in found["topics"]):
             self._to_warm = False
-            with contextlib.suppress(TableTopicError):  # whoever opens it gets the error
+            with contextlib.suppress(TableTopicError, OSError):  # whoever opens it gets the error
                 self.dashboard.warm()
         return found
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+_LOG = logging.getLogger(__name__)
 # It rests for this multiple of a poll's duration: 100 topics without a host mean reading 100 tables.
 _REST = 3.0
 _LONGEST_REST_S = 5.0
@@ -16,7 +18,7 @@ class Refresher:
     """Caches the result of ``look``, refreshed while it is polled; one thread, which sleeps otherwise.
 
     Args:
-        look: computes the new value from the last; may block, must not raise.
+        look: computes the new value from the last; may block. If it raises, the last value stays.
         every_s: pause between two polls; longer after a slow one, as that may have been work.
         idle_s: polling stops when nobody has asked for this long.
     """
@@ -75,8 +77,11 @@ class Refresher:
 
     def _run(self) -> None:
         while self._rest():
-            began = time.monotonic()
-            found = self._look(self._kept)
+            began, found = time.monotonic(), self._kept
+            try:
+                found = self._look(found)
+            except Exception:  # a thread that ends here would leave the last result for ever
+                _LOG.exception("overview")
             with self._changed:
                 self._kept, self._began, self._ended = found, began, time.monotonic()
                 self._changed.notify_all()

@@ -164,7 +164,8 @@ class Live:
         """Have the topic's host replay its dead letters; waits, and returns the outcome as text."""
         try:
             outcome = Workbench(self._load_settings()).replay(topic)
-        except (TableTopicError, KafkaException) as error:
+        except Exception as error:  # the page would raise it with each look
+            _LOG.info("replay of %s", topic, exc_info=error)
             return for_face(words(error), Face.DASHBOARD)
         return (
             for_face(event_text(outcome), Face.DASHBOARD)
@@ -244,8 +245,8 @@ class Live:
                     over.set()  # another cluster responds at this address
                     return
                 self.known.trouble("broker", None)
-            except (TableTopicError, KafkaException) as error:
-                self.known.trouble("broker", error)
+            except Exception as error:
+                self._failed("broker", error)
             over.wait(_TICK_S if self.known.is_watched() else _IDLE_TICK_S)
 
     def _ask_tables(self, workbench: Workbench, over: threading.Event) -> None:
@@ -254,6 +255,12 @@ class Live:
             try:
                 polls.step(time.monotonic(), now_ms())
                 self.known.trouble("catalog", None)
-            except (TableTopicError, KafkaException) as error:
-                self.known.trouble("catalog", error)
+            except Exception as error:
+                self._failed("catalog", error)
             over.wait(_TICK_S)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Show an error and log an unexpected one; it ends no thread, or pages would show the past."""
+        if not isinstance(error, TableTopicError | KafkaException):
+            _LOG.error("%s", what, exc_info=error)
+        self.known.trouble(what, error)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 
+# By the name of a catalog that failed to respond, or that and the topic of a table.
+_Errors = dict[str | tuple[str | None, str] | None, Exception]
 WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000}
 _DESIRED_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
 _UNHEARD_S = 15.0
@@ -140,8 +142,11 @@ class TablePolls:
         self._recalled: set[str] = set()
 
     def step(self, now: float, now_ms: int) -> None:
-        """Run the queries that are due. Raises the error of an unresponsive catalog after all were tried."""
-        errors: dict[str | None, TableTopicError] = {}
+        """Run the queries that are due. Raises the first error after all were tried.
+
+        Of a catalog that does not respond, or of a table that cannot be read.
+        """
+        errors: _Errors = {}
         self._ask_unheard(now, now_ms, errors)
         for topic in self._known.watched_topics():
             with self._known.lock:
@@ -151,9 +156,7 @@ class TablePolls:
         for error in errors.values():
             raise error
 
-    def _ask(
-        self, desired: DesiredTopic, errors: dict[str | None, TableTopicError], ask: Callable[[], None]
-    ) -> None:
+    def _ask(self, desired: DesiredTopic, errors: _Errors, ask: Callable[[], None]) -> None:
         """Query a catalog about a topic, unless it has just failed to respond."""
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs half a second
 
@@ -165,6 +168,8 @@ class TablePolls:
                 ask()
         except TableTopicError as error:
             errors[name] = error
+        except Exception as error:  # of this table alone: it may be damaged
+            errors[name, desired.topic] = error
 
     def _catalog(self, name: str | None) -> Catalog:
         """A catalog object of this thread's own."""
@@ -172,7 +177,7 @@ class TablePolls:
             self._catalogs[name] = self._workbench.open_catalog(name)
         return self._catalogs[name]
 
-    def _ask_unheard(self, now: float, now_ms: int, errors: dict[str | None, TableTopicError]) -> None:
+    def _ask_unheard(self, now: float, now_ms: int, errors: _Errors) -> None:
         """Query tables of topics that no host reports; soon, if nothing is known."""
         known = self._known
         with known.lock:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
@@ -159,5 +160,9 @@ class Known:
 
 
 def words(error: Exception) -> str:
-    """The text of an error of ours, or of the broker's client."""
-    return redact(error.args[0].str() if isinstance(error, KafkaException) else str(error))
+    """The text of an error: of ours, of the broker's client, or an unexpected one."""
+    if isinstance(error, KafkaException):
+        return redact(error.args[0].str())
+    if isinstance(error, TableTopicError):
+        return redact(str(error))
+    return redact(f"unexpected {type(error).__name__}: {error}; the dashboard's log has the trace")

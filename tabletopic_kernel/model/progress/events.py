@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.redact import redact
@@ -299,7 +300,20 @@ _TEXTS = frozenset({"reason", "error", "message", "changes", "refused"})
 
 def event_json(event: ControlEvent) -> str:
     """The JSON of an event, with secrets masked."""
-    return redacted(event, event.model_dump_json()).model_dump_json()
+    try:
+        text = event.model_dump_json()
+    except PydanticSerializationError:  # a text of another program has what UTF-8 cannot encode
+        event = EVENT_ADAPTER.validate_python(_encodable(event.model_dump()))
+        text = event.model_dump_json()
+    return redacted(event, text).model_dump_json()
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_encodable(inner) for inner in value]
+    return value.encode(errors="replace").decode() if type(value) is str else value
 
 
 def is_heartbeat(raw: bytes) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections import deque
 from typing import Final
 
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.redact import redact
@@ -158,7 +159,7 @@ def reason_of(error: Exception) -> str:
     ...     "TopicAuthorizationException: Not authorized to access topics: [t]\\n\\tat a.b.c(D.java:1)"))
     'TopicAuthorizationException: Not authorized to access topics: [t]'
     """
-    text = redact(str(error))  # first: half of a secret would not be recognized
+    text = redact(text_of(error))  # first: half of a secret would not be recognized
     if found := _OTHER_VERSIONS.search(text):
         return found[0][:_MOST]
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]

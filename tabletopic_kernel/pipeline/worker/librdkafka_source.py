@@ -17,6 +17,7 @@ from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
@@ -44,7 +45,7 @@ def is_overflow(error: Exception) -> bool:
     >>> is_overflow(Exception("Lost task 0.0 in stage 1.0: java.lang.ArithmeticException: long overflow"))
     True
     """
-    return bool(_OVERFLOW.search(str(error)))
+    return bool(_OVERFLOW.search(text_of(error)))
 
 
 @dataclass(frozen=True)

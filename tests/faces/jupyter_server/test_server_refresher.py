@@ -20,11 +20,14 @@ class Looks:
         self.count = 0
         self.go = threading.Event()
         self.go.set()
+        self.errors: list[Exception] = []
 
     def __call__(self, last: dict[str, Any] | None) -> dict[str, Any]:
         """One more than the last."""
         self.go.wait(240)
         self.count += 1
+        if self.errors:
+            raise self.errors.pop()
         return {"n": (last or {"n": 0})["n"] + 1}
 
 
@@ -61,6 +64,14 @@ def _goes_on(looks: Looks) -> bool:
         if looks.count != before:
             return True
     return False
+
+
+def test_a_look_that_raises_is_not_the_last(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """Such as on a full disk: the page would show its last figures for ever."""
+    refresher, looks = refreshed(0.01, 60)
+    looks.errors = [OSError("no space left"), OSError("no space left")]
+    assert refresher.wait(240) is None
+    until(lambda: refresher.wait(1) is not None)
 
 
 def test_a_slow_look_is_no_gap(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import importlib
 import re
 import subprocess
@@ -33,6 +34,8 @@ from tabletopic_kernel.model.errors import RetryableError
 _TIMEOUT_S: Final = 60
 _REFUSED: Final = 1  # protoc's exit code for a file that does not compile
 _ERROR_LINES: Final = 6
+# A name that no file can have, or not beside the other references.
+_OF_NAMES: Final = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 _LOG: Final = re.compile(r"[IWE]\d{4} ")
 # Folder of the file → package of its generated module.
 _KNOWN: Final = {
@@ -75,7 +78,11 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> tuple[bytes
     imports += [name for file in files.values() for name in file.dependency]
     _add_known(imports, files, texts)
     if texts:
-        for file in _run_protoc(texts, files):
+        try:
+            made = _run_protoc(texts, files)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RetryableError(f"the Protobuf compiler could not be run: {error}") from error
+        for file in made:
             files.setdefault(file.name, file)
     ordered: dict[str, Any] = {}
     _order(main, files, ordered, ())
@@ -114,25 +121,15 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
     with tempfile.TemporaryDirectory(prefix="tabletopic-protoc-") as folder:
         root = Path(folder)
         for name, text in texts.items():
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or name[:1] in "-@":
-                raise ProtobufSchemaError(
-                    f"the reference {name!r} is not the name of a file that can be imported"
-                )
-            target = root / "proto" / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            _write(root / "proto", name, text)
         (root / "known").write_bytes(FileDescriptorSet(file=known.values()).SerializeToString())
         # -P: a reference could have the name of a Python module.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root / 'proto'}"]
         command += [f"--descriptor_set_in={root / 'known'}"] if known else []
         command += ["--include_imports", f"--descriptor_set_out={root / 'out'}", *texts]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, errors="replace"
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise RetryableError(f"the Protobuf compiler could not be run: {error}") from error
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, errors="replace"
+        )
         if done.returncode == _REFUSED:
             raise ProtobufSchemaError(
                 f"the Protobuf schema does not compile: {_message(done.stderr, f'{root}/proto/')}"
@@ -147,6 +144,21 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
             raise ProtobufSchemaError(
                 f"the Protobuf schema has an option whose value does not match its number: {error}"
             ) from error
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    path = PurePosixPath(name)
+    wrong = ProtobufSchemaError(f"the reference {name!r} is not the name of a file that can be imported")
+    if path.is_absolute() or ".." in path.parts or name[:1] in "-@":
+        raise wrong
+    target = folder / path
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        if error.errno not in _OF_NAMES:
+            raise
+        raise wrong from error
 
 
 def _message(stderr: str, folder: str) -> str:

@@ -25,7 +25,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.model.errors import ProjectionError
+from tabletopic_kernel.formats.rejection import is_trouble, last_line
+from tabletopic_kernel.model.errors import ProjectionError, RetryableError
 from tabletopic_kernel.pipeline.transform.columns import Rows
 
 _STUCK = threading.Event()
@@ -45,6 +46,8 @@ def has_to_end() -> bool:
 # time, come first unless the machine is very busy.
 _PLAN_S: Final = 300
 _ROWS_S: Final = 1_800
+# What ends a process from outside: the system where memory is short, and a shutdown. No statement does.
+_KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 def planned_columns(text: str, batch: Schema) -> Schema:
@@ -52,6 +55,7 @@ def planned_columns(text: str, batch: Schema) -> Schema:
 
     Raises:
         ProjectionError: it is not allowed, does not work with these columns, or takes too much.
+        RetryableError: its process could not start, was killed, or lacks memory or disk space.
     """
     return _planned(text, batch.model_dump_json())
 
@@ -64,15 +68,18 @@ def _planned(text: str, batch: str) -> Schema:
 
 
 class ChildProjection:
-    """Like ``SqlProjection``, in a child process; raises the same errors."""
+    """Like ``SqlProjection``, in a child process; raises the same errors, and as ``planned_columns``."""
 
     def __init__(self, text: str, batch: Schema) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tabletopic_kernel.pipeline.transform.projection.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends this process
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tabletopic_kernel.pipeline.transform.projection.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the parent, which ends this process
+            )
+        except OSError as error:
+            raise RetryableError(f"no process for the projection can be started: {error}") from error
         self.close = weakref.finalize(self, _end, self._process)
         try:
             self.iceberg_schema: Schema = self._ask((text, batch), "planned")
@@ -95,8 +102,15 @@ class ChildProjection:
             usable, found = pickle.load(process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             code = process.wait()
+            if code in _KILLED:
+                raise RetryableError(
+                    f"the projection's process was killed by signal {-code} as it was {done}; is the machine "
+                    "short of memory?"
+                ) from error
             why = "takes too long" if code == -signal.SIGALRM else f"ended DuckDB (exit code {code})"
             raise ProjectionError(f"it {why} as it was {done}") from error
+        if usable is None:
+            raise RetryableError(f"the projection could not be {done}: {found}")
         if not usable:
             raise ProjectionError(found)
         return found
@@ -128,11 +142,15 @@ def main() -> None:
         try:
             if projection is None:
                 projection = SqlProjection(*request)
-                found: tuple[bool, object] = True, projection.iceberg_schema
+                found: tuple[bool | None, object] = True, projection.iceberg_schema
             else:
                 found = True, projection.rows(*request)
         except ProjectionError as error:
             found = False, error.why
+        except Exception as error:
+            if not is_trouble(error):
+                raise
+            found = None, last_line(error)
         signal.alarm(0)
         pickle.dump(found, answers, protocol=5)
         answers.flush()
