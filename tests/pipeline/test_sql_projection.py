@@ -341,6 +341,22 @@ def test_a_statement_that_takes_too_much_of_all_records_ends_with_a_reason(
         rows_of(projection, *({"id": 1 + one % 4} for one in range(2_000)))
 
 
+def test_a_limit_that_could_not_be_set_is_set_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when no file handle is left for a moment: later statements would have no limit at all."""
+
+    def none_left() -> int:
+        raise OSError("Too many open files")
+
+    limits = guard._Memory()
+    with monkeypatch.context() as patched:
+        patched.setattr(guard, "_address_space", none_left)
+        with pytest.raises(OSError, match="Too many"), limits:
+            pass
+    with limits:
+        assert resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
 def test_the_thread_of_the_statements_ends_with_who_asks() -> None:
     """Threads come and go in a host and in a Jupyter server; each had left one."""
 

@@ -84,13 +84,12 @@ class _Memory:
 
     def __enter__(self) -> None:
         with self._lock:
-            self._running += 1
-            if self._running > 1:
-                return
-            self._before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-            most = _address_space() + MEMORY_BYTES
-            if soft == resource.RLIM_INFINITY or most < soft:
-                resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+            if not self._running:
+                self._before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+                most = _address_space() + MEMORY_BYTES
+                if soft == resource.RLIM_INFINITY or most < soft:
+                    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+            self._running += 1  # last: an error above must not leave all later statements without a limit
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._lock:
