@@ -266,6 +266,8 @@ _SQLITE = "sqlite3."
 _RIGHTS = "GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, iceberg_namespace_properties TO it"
 _DATABASES = (
     _bug(f"{_SQLITE}ProgrammingError {_SQL}InvalidRequestError"),
+    # Before the login, a server writes in its own language and encoding, and psycopg2 expects UTF-8.
+    _wait("builtins.UnicodeDecodeError", r"connection to server", who=CATALOG),
     _act(
         f"{_SQLITE}DatabaseError",
         r"not a database|malformed",
