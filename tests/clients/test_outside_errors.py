@@ -211,6 +211,8 @@ WAIT: list[tuple[str, str, Exception]] = [
         OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left"),
     ),
     (CATALOG, "is it running", of_latin_server("das Datenbanksystem f\u00e4hrt hoch")),
+    (CATALOG, "invalid response", raised(lambda: {}["Table"])),
+    ("?", "invalid response", raised(b"<h1>Wartungsarbeiten l\xe4nger</h1>".decode)),
     (CATALOG, "being restarted", rest(404, HTML, errors={404: NoSuchTableError})),
     (STORAGE, "may you write there", PermissionError(errno.EACCES, "Permission denied", "/lake/x")),
     (STORAGE, "may you write there", OSError(errno.EROFS, "Read-only file system", "/lake/x")),

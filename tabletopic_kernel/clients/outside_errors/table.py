@@ -448,6 +448,9 @@ _GLUE = (
         r"\[HTTP (408|5\d\d)\]|\[(Internal\w*|ServiceUnavailable\w*|OperationTimeout\w*|RequestTimeout\w*)\]",
     ),
     _act(_CLIENT_ERROR, r"\[HTTP 4\d\d\]", "the same request would be refused again: is [catalog] right?"),
+    # A proxy's page with status 200, and one of an error that is not UTF-8, as PyIceberg and boto3 read them.
+    _wait("builtins.KeyError", r"\] '(Table|Database)'$", who=CATALOG, lead="returned an invalid response"),
+    _wait("builtins.UnicodeDecodeError", lead="returned an invalid response"),
     _wait("botocore. boto3. s3transfer. aiobotocore."),
 )
 
