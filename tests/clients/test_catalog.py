@@ -5,6 +5,8 @@ test_outside_errors.py tests which error becomes which.
 
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,32 @@ def test_the_number_of_tries_of_glue_is_a_number() -> None:
     assert ours.glue.meta.config.retries["total_max_attempts"] == 4  # type: ignore[attr-defined]
     with pytest.raises(SettingsError, match="invalid literal"):
         open_catalog(properties | {"glue.max-retries": "many"})
+
+
+def test_a_database_whose_messages_are_not_utf8_is_waited_for() -> None:
+    """Before the login it writes in its own encoding, which psycopg2 cannot read: no wrong setting."""
+    fields = "SFATAL\0C57P03\0Mdas Datenbanksystem fährt hoch\0\0".encode("latin-1")
+
+    def answer(server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                if len(connection.recv(1_000)) == 8:  # a request for TLS
+                    connection.sendall(b"N")
+                    connection.recv(1_000)
+                connection.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+
+    server = socket.create_server(("127.0.0.1", 0))
+    answering = threading.Thread(target=answer, args=(server,))
+    answering.start()
+    uri = f"postgresql+psycopg2://me:p@127.0.0.1:{server.getsockname()[1]}/lake"
+    try:
+        with pytest.raises(RetryableError, match=r"das Datenbanksystem f.hrt hoch"):
+            open_catalog({"type": "sql", "uri": uri, "warehouse": "file:///nowhere"})
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        answering.join()

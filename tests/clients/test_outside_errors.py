@@ -97,6 +97,12 @@ def postgres(text: str, state: str | None = None, kind: str = "OperationalError"
     return sql.DBAPIError.instance(statement, parameters, original, psycopg2.Error)  # type: ignore[return-value]
 
 
+def of_latin_server(text: str) -> Exception:
+    """psycopg2's error for a server whose messages are in Latin-1, before the login."""
+    said = f'connection to server at "db", port 5432 failed: FATAL:  {text}\n'.encode("latin-1")
+    return raised(said.decode)
+
+
 def refused_login(text: str) -> Exception:
     """libpq's text when a server rejects a login."""
     return postgres(f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  {text}\n')
@@ -204,6 +210,9 @@ WAIT: list[tuple[str, str, Exception]] = [
         "make room",
         OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left"),
     ),
+    (CATALOG, "is it running", of_latin_server("das Datenbanksystem f\u00e4hrt hoch")),
+    (CATALOG, "invalid response", raised(lambda: {}["Table"])),
+    ("?", "invalid response", raised(b"<h1>Wartungsarbeiten l\xe4nger</h1>".decode)),
     (CATALOG, "being restarted", rest(404, HTML, errors={404: NoSuchTableError})),
     (STORAGE, "may you write there", PermissionError(errno.EACCES, "Permission denied", "/lake/x")),
     (STORAGE, "may you write there", OSError(errno.EROFS, "Read-only file system", "/lake/x")),

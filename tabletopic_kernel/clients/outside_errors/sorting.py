@@ -95,6 +95,8 @@ def _said(error: BaseException) -> str:
     """The original message of a wrapped error."""
     if (original := getattr(error, "orig", None)) is not None:  # SQLAlchemy's would have the statement
         return str(original)
+    if isinstance(error, UnicodeDecodeError):  # the text that could not be read as a whole
+        return bytes(error.object).decode(error.encoding, "replace")
     pool = error.args[0] if error.args else None
     if (reason := getattr(pool, "reason", None)) is not None:  # urllib3's, which requests raises
         at = getattr(pool, "pool", None)

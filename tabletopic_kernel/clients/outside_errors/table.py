@@ -266,6 +266,8 @@ _SQLITE = "sqlite3."
 _RIGHTS = "GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, iceberg_namespace_properties TO it"
 _DATABASES = (
     _bug(f"{_SQLITE}ProgrammingError {_SQL}InvalidRequestError"),
+    # Before the login, a server writes in its own language and encoding, and psycopg2 expects UTF-8.
+    _wait("builtins.UnicodeDecodeError", r"connection to server", who=CATALOG),
     _act(
         f"{_SQLITE}DatabaseError",
         r"not a database|malformed",
@@ -446,6 +448,9 @@ _GLUE = (
         r"\[HTTP (408|5\d\d)\]|\[(Internal\w*|ServiceUnavailable\w*|OperationTimeout\w*|RequestTimeout\w*)\]",
     ),
     _act(_CLIENT_ERROR, r"\[HTTP 4\d\d\]", "a retry would be refused as well: is [catalog] right?"),
+    # A proxy's page with status 200, and one of an error that is not UTF-8, as PyIceberg and boto3 read them.
+    _wait("builtins.KeyError", r"\] '(Table|Database)'$", who=CATALOG, lead="returned an invalid response"),
+    _wait("builtins.UnicodeDecodeError", lead="returned an invalid response"),
     _wait("botocore. boto3. s3transfer. aiobotocore."),
 )
 

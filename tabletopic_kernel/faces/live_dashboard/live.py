@@ -260,7 +260,8 @@ class Live:
             over.wait(_TICK_S)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """Show an error and log an unexpected one; it ends no thread, or pages would show the past."""
-        if not isinstance(error, TableTopicError | KafkaException):
+        """Show an error and log an unexpected one, once; it ends no thread, or pages would show the past."""
+        is_expected = isinstance(error, TableTopicError | KafkaException)
+        if not is_expected and words(error) != self.known.troubles.get(what):
             _LOG.error("%s", what, exc_info=error)
         self.known.trouble(what, error)
