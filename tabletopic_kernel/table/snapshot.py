@@ -499,7 +499,8 @@ class TopicTable:
     def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
-            new = schema.model_copy(update={"schema_id": self.next_schema_id})
+            kept = [one for one in self.table.schema().identifier_field_ids if _identifies(schema, one)]
+            new = schema.model_copy(update={"schema_id": self.next_schema_id, "identifier_field_ids": kept})
             add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
             updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
         return (*updates, SetPropertiesUpdate(updates=dict(noted)))
@@ -589,6 +590,18 @@ class TopicTable:
         self._loaded = self.table.metadata
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
+
+
+def _identifies(schema: Schema, field_id: int) -> bool:
+    """Whether a column that others chose to identify rows still may (Iceberg spec, "Identifier Field IDs").
+
+    One that becomes optional may not, and other engines load no table whose schema says so.
+    """
+    try:
+        schema._validate_identifier_field(field_id)
+    except ValueError:
+        return False
+    return True
 
 
 def _producer(
