@@ -43,6 +43,7 @@ from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
+from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     HeadMovedError,
@@ -469,9 +470,13 @@ class TopicTable:
 
     def gone(self) -> ActionNeededError:
         """The error of a table that is no longer in the catalog."""
-        return ActionNeededError(
-            f"the table {self.identifier} no longer exists; resume the topic to fill a new one from the start"
+        has_letters = DEAD_LETTERS_OF_PROPERTY in self.table.properties
+        new = (
+            "begin a new one, without the lost dead letters"
+            if has_letters
+            else "fill a new one from the start"
         )
+        return ActionNeededError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         self._check_not_over(epoch)
