@@ -374,7 +374,8 @@ class Host:
     def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
         """Pass on all new requests (a message may have several); returns whether there was one."""
         before = topic.requests
-        if desired.commit_asked_ms > topic.commit_asked_ms:
+        # Another time, not a later one: clocks of programs differ, and may be set back.
+        if desired.commit_asked_ms not in (0, topic.commit_asked_ms):
             topic.commit_asked_ms = desired.commit_asked_ms
             running.commit_now()
         if desired.replay is not None and desired.replay.id != topic.replay_id:

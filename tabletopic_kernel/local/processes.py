@@ -171,15 +171,12 @@ def tree_memory_bytes(pid: int | None = None) -> int | None:
     """
     try:
         root = psutil.Process(pid)
-        members = [root, *root.children(recursive=True)]
         total = root.memory_info().rss
-    except (psutil.Error, OSError):  # the second: no file handle is left
+        for member in root.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                total += member.memory_info().rss
+    except (psutil.Error, OSError):  # out of file descriptors, for example
         return None
-    for member in members[1:]:
-        try:
-            total += member.memory_info().rss
-        except (psutil.Error, OSError):
-            continue
     return int(total)
 
 

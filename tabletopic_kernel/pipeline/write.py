@@ -74,6 +74,8 @@ class DataFileWriter:
         metadata = TableMetadataUtil.parse_raw(metadata_json)
         folder = f"{epochs_root(metadata)}/{epoch_folder(epoch)}"
         properties = {**metadata.properties, TableProperties.WRITE_DATA_PATH: folder}
+        if codec := properties.get(TableProperties.PARQUET_COMPRESSION):
+            properties[TableProperties.PARQUET_COMPRESSION] = codec.lower()  # Java takes either case
         self.metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties
         self._suffix = suffix

@@ -43,6 +43,7 @@ from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
+from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     HeadMovedError,
@@ -469,9 +470,13 @@ class TopicTable:
 
     def gone(self) -> ActionNeededError:
         """The error of a table that is no longer in the catalog."""
-        return ActionNeededError(
-            f"the table {self.identifier} no longer exists; resume the topic to fill a new one from `start`"
+        has_letters = DEAD_LETTERS_OF_PROPERTY in self.table.properties
+        new = (
+            "begin a new one, without the lost dead letters"
+            if has_letters
+            else "fill a new one from `start`"
         )
+        return ActionNeededError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         self._check_not_over(epoch)
@@ -499,7 +504,8 @@ class TopicTable:
     def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
-            new = schema.model_copy(update={"schema_id": self.next_schema_id})
+            kept = [one for one in self.table.schema().identifier_field_ids if _identifies(schema, one)]
+            new = schema.model_copy(update={"schema_id": self.next_schema_id, "identifier_field_ids": kept})
             add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
             updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
         return (*updates, SetPropertiesUpdate(updates=dict(noted)))
@@ -589,6 +595,18 @@ class TopicTable:
         self._loaded = self.table.metadata
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
+
+
+def _identifies(schema: Schema, field_id: int) -> bool:
+    """Whether a column that others chose to identify rows still may (Iceberg spec, "Identifier Field IDs").
+
+    One that becomes optional may not, and other engines load no table whose schema says so.
+    """
+    try:
+        schema._validate_identifier_field(field_id)
+    except ValueError:
+        return False
+    return True
 
 
 def _producer(

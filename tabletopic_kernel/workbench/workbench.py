@@ -198,19 +198,23 @@ class Workbench(Clients):
             UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
             RetryableError: broker, registry or catalog do not respond.
         """
-        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
-
         if not given:
             raise UsageError("nothing to change: name a setting")
         desired_topics = self.desired_topics()
-        desired = self._desired_of(topic, desired_topics)
-        settings = altered(topic, desired.settings, self._without_default(given))
-        if settings == desired.settings:
-            return desired
+        before = self._desired_of(topic, desired_topics).settings
+        given = self._without_default(given)
+        settings = altered(topic, before, given)
+        if settings == before:
+            return desired_topics[topic]
         self._plan(topic, settings, desired_topics).check()
-        desired = self._make_desired(topic, settings, desired.run)
-        write_desired(self.broker, topic, desired)
-        return desired
+
+        def change(now: DesiredTopic) -> DesiredTopic:
+            found = altered(topic, now.settings, given)
+            if found != settings:  # somebody else changed others meanwhile
+                self._plan(topic, found, desired_topics).check()
+            return self._make_desired(topic, found, now.run)
+
+        return self._change(topic, change)
 
     def disable(self, topic: str) -> None:
         """Disable a topic: its host commits staged files and releases it. The table stays."""
@@ -233,10 +237,7 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled.
         """
-        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
-
-        desired = self.desired_topic(topic)
-        write_desired(self.broker, topic, desired.model_copy(update={"commit_asked_ms": now_ms()}))
+        self._request(topic, {"commit_asked_ms": now_ms()})
 
     def replay(self, topic: str, where: str | None = None, *, timeout_s: float = 120) -> Replayed | None:
         """Replay a topic's dead letters with the current settings; waits for its host to do it.
@@ -271,14 +272,13 @@ class Workbench(Clients):
         Arguments and errors as for ``replay``.
         """
         from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
-        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
-        desired = self.desired_topic(topic)
+        self.desired_topic(topic)
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         dead_letters_where(where, asked.asked_ms)
         if not self.hosts():
             raise UsageError("no host is running to replay them; start one with `tabletopic serve`")
-        write_desired(self.broker, topic, desired.model_copy(update={"replay": asked}))
+        self._request(topic, {"replay": asked})
         return asked
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
@@ -400,15 +400,13 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled, or no host runs.
         """
-        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
-
-        desired = self.desired_topic(topic)
+        self.desired_topic(topic)
         if not self.hosts():
             raise UsageError("no host is running to do it; start one with `tabletopic serve`")
         asked = MaintenanceRequest(
             id=uuid.uuid4().hex, asked_ms=now_ms(), work=work, where=where, orphans=orphans
         )
-        write_desired(self.broker, topic, desired.model_copy(update={"maintenance": asked}))
+        self._request(topic, {"maintenance": asked})
         return asked
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
@@ -622,11 +620,19 @@ class Workbench(Clients):
         return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog_of(catalog))
 
     def _rewrite(self, topic: str, run: str) -> DesiredTopic:
-        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
+        return self._change(topic, lambda now: self._make_desired(topic, now.settings, run))
 
-        desired = self._make_desired(topic, self.desired_topic(topic).settings, run)
-        write_desired(self.broker, topic, desired)
-        return desired
+    def _request(self, topic: str, request: Mapping[str, Any]) -> None:
+        self._change(topic, lambda now: now.model_copy(update=request))
+
+    def _change(self, topic: str, change: Callable[[DesiredTopic], DesiredTopic]) -> DesiredTopic:
+        """Change the desired state, whatever others make of it meanwhile; UsageError if they disabled it."""
+        from tabletopic_kernel.host.topics.settings_topic import change_desired  # noqa: PLC0415
+
+        def of(now: DesiredTopic | None) -> DesiredTopic:
+            return change(now if now is not None else self.desired_topic(topic))
+
+        return change_desired(self.broker, topic, of)
 
     def _make_desired(self, topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
         return DesiredTopic.model_validate(

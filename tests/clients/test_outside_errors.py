@@ -32,6 +32,7 @@ from pyiceberg.exceptions import (
     WaitingForLockException,
 )
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.utils.properties import property_as_int
 from sqlalchemy import create_engine
 from sqlalchemy import exc as sql
 from thrift.protocol.TProtocol import TProtocolException
@@ -225,6 +226,8 @@ WAIT: list[tuple[str, str, Exception]] = [
 ]
 
 ACT: list[tuple[str, str, Exception]] = [
+    ("the table", "TBLPROPERTIES", raised(lambda: property_as_int({"commit.retry.num-retries": "x"}, "commit.retry.num-retries"))),
+    ("the table", "TBLPROPERTIES", ValueError("Unsupported codec: GZIP")),
     (CATALOG, "path in .catalog. uri", rest(404, HTML)),
     (CATALOG, "path in .catalog. uri", rest(405, HTML)),
     (CATALOG, "path in .catalog. uri", pydantic(ConfigResponse)),

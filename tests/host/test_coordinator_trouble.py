@@ -63,6 +63,24 @@ def test_a_change_by_others_that_ends_an_owner_is_counted(rig: Rig) -> None:
     assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 1)
 
 
+def test_a_property_that_cannot_be_is_told_and_not_taken_for_a_bug(rig: Rig) -> None:
+    """Whoever sets it for the table; once it is corrected, the topic goes on where it stopped."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    name = "commit.manifest.min-count-to-merge"
+    for value, state in (("many", State.FAILED), ("100", State.RUNNING)):
+        table = rig.catalog.real.load_table(IDENTIFIER)
+        table.transaction().set_properties({name: value}).commit_transaction()
+        if coordinator.state is State.FAILED:
+            coordinator.order(Event.RESUME)
+            drain(coordinator)
+        rig.stage(0, 4)
+        rig.now_ms += 100
+        drain(coordinator)
+        assert coordinator.state is state
+        assert (name in (coordinator.progress().error or "")) is (state is State.FAILED)
+    assert (rig.rows(), rig.offset()) == (4, 4)
+
+
 def test_changes_by_others_add_up_over_owners() -> None:
     """Each owner's table counts from 0; what the last one found at its end is not lost."""
     found, first, second = report._ForeignChanges(), Mock(foreign_changes=0), Mock(foreign_changes=2)

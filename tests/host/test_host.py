@@ -274,6 +274,14 @@ def test_a_request_is_carried_out_once(host: Host) -> None:
     assert FakeCoordinator.orders == ["replay", "compact", Event.RESUME]
 
 
+def test_a_commit_is_made_whatever_the_clock_of_who_asks(host: Host) -> None:
+    """Another program's clock may be behind, or somebody set it back; other messages keep the request."""
+    asked = [DesiredTopic(topic="clicks", commit_asked_ms=at_ms) for at_ms in (0, 9_000, 7_000)]
+    kept = asked[-1].model_copy(update=_REPLAY)
+    _run(host, *map(Message, (*asked, kept)))
+    assert FakeCoordinator.orders == ["commit", "commit", "replay"]
+
+
 class AwayAtFirst(FakeBroker):
     """Makes topics once it is there."""
 

@@ -139,6 +139,10 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
     [
         ("TopicAuthorizationException: Not authorized to access topics: [t]", "its permissions"),
         ("OSError: [Errno 28] No space left on device", "free disk space"),
+        (
+            "ValueError: Could not parse table property write.parquet.page-row-limit to an integer: x",
+            "correct",
+        ),
         ("SparkException: Python worker exited unexpectedly (crashed)", "memory"),
         (
             "TimeoutException: Timed out waiting for a node assignment. Call: listTopics",

@@ -299,6 +299,23 @@ def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
     assert (rows(rig), dead_letters(rig)) == ([0, 1, 2], [3])
 
 
+def test_letters_whose_table_others_dropped_are_told_as_lost(rig: Rig) -> None:
+    """A new table does not begin at the start: only rows are read again."""
+    coordinator = running(rig)
+    stage(rig, coordinator, 0, 4, {1, 3})
+    commit(rig, coordinator)
+    rig.catalog.real.drop_table(("default", "clicks__dead_letters"))
+    stage(rig, coordinator, 4, 8, {5})
+    commit(rig, coordinator)
+    assert coordinator.state is State.FAILED
+    assert "without the lost dead letters" in str(coordinator.progress().error)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    stage(rig, coordinator, 4, 8, set())
+    commit(rig, coordinator)
+    assert rows(rig) == [0, 2, 4, 5, 6, 7]
+
+
 def test_a_table_that_is_not_this_topics_stops_it(rig: Rig) -> None:
     """Letters of somebody else are neither added to nor removed."""
     coordinator = rig.running()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform, TruncateTransform
@@ -12,7 +13,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.snapshot import TopicTable
 from tests.host.rig import Rig, drain
-from tests.table.samples import IDENTIFIER
+from tests.table.samples import IDENTIFIER, write_rows
 
 
 def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
@@ -126,3 +127,13 @@ def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
     assert second.state is State.FAILED
     assert "no column 'nowhere'" in str(second.progress().error)
     assert rig.table.table.spec().is_unpartitioned()
+
+
+@pytest.mark.parametrize("codec", ["UNCOMPRESSED", "uncompressed", "Gzip"])
+def test_a_codec_is_taken_in_either_case(table: TopicTable, codec: str) -> None:
+    """As by Iceberg's Java library: what Spark writes by a table's properties, we write, too."""
+    table.table.transaction().set_properties({"write.parquet.compression-codec": codec}).commit_transaction()
+    table.reload()
+    (file,) = write_rows(table, 3, epoch=1)
+    written = pq.ParquetFile(file.file_path.removeprefix("file://")).metadata.row_group(0).column(0)
+    assert written.compression == codec.upper()

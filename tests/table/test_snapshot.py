@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataUtil
@@ -490,3 +491,20 @@ def test_sweep_keeps_files_of_older_snapshots(owned: Owned, catalog: Catalog) ->
     table.claim(replace(after, epoch=2, commit_id="second"), after)
     assert sweep(table.table, after_epoch=0, before_epoch=2) == 0
     assert Path(staged.files[0].file_path.removeprefix("file://")).exists()
+
+
+def test_columns_that_others_chose_to_identify_rows_still_do(catalog: Catalog) -> None:
+    """Like Spark's ``SET IDENTIFIER FIELDS``: it outlasts our changes, until a column becomes optional."""
+    columns = [NestedField(at, name, LongType(), required=True) for at, name in enumerate("ab", 1)]
+    table = TopicTable.create(
+        catalog, IDENTIFIER, Schema(*columns), UNPARTITIONED_PARTITION_SPEC, TOPIC, TopicSettings()
+    )
+    with table.table.update_schema() as update:
+        update.set_identifier_fields("a", "b")
+    table.reload()
+    wider = Schema(*columns, NestedField(3, "c", LongType(), required=False))
+    table.evolve(wider, {}, epoch=1)
+    assert table.table.schema().identifier_field_names() == {"a", "b"}
+    relaxed = Schema(columns[0], columns[1].model_copy(update={"required": False}))
+    table.evolve(relaxed, {}, epoch=1)
+    assert table.table.schema().identifier_field_names() == {"a"}

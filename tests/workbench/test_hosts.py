@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+from typing import Any
+
+import psutil
+import pytest
 
 from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.progress import events
@@ -92,3 +97,14 @@ def test_memory_is_that_of_the_whole_tree() -> None:
     assert alone > 150_000_000
     assert tree_memory_bytes(child.pid) is None
     assert tree_memory_bytes(os.getpid()) is not None
+
+
+@pytest.mark.parametrize("name", ["children", "memory_info", "__init__"])
+def test_memory_that_cannot_be_measured_is_unknown(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A host measures it with each heartbeat, and must not end for lack of a file descriptor."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(psutil.Process, name, fail)
+    assert tree_memory_bytes() is None

@@ -135,6 +135,13 @@ _SETTINGS = (
         "begin warehouse with file:, s3:, gs: or abfss:",
         setting=True,
     ),
+    _act(
+        "builtins.ValueError",
+        r"Could not parse table property|^\[[^]]*\] \[HTTP [^]]*\] Unsupported codec: ",
+        "correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES, and resume the topic",
+        who="the table",
+        lead="has a wrong property",
+    ),
     _act("builtins.ValueError", r"Invalid endpoint: ", "correct the endpoint's URL", setting=True),
     _act(
         f"{_ICEBERG}NoSuchPropertyException builtins.ValueError",

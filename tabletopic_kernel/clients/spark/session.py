@@ -28,6 +28,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
     java_properties_of_aws,
     spark_catalog,
 )
+from tabletopic_kernel.clients.spark.callbacks import keep_accepting
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.launch import (
@@ -185,6 +186,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
         with environment(JAVA_HOME=place.java_home, **{_PYTHON_VARIABLE: python}, **loopback):
             try:
                 launch(conf, place.folder)
+                keep_accepting()
                 started.set_result(builder.getOrCreate())
             except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
                 _forget_stopped_context()

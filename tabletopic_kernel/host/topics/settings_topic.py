@@ -3,12 +3,14 @@
 Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
 one twice changes nothing. A topic's messages are in one partition, so all hosts see them in the same order,
 and the host that is assigned the partition runs the topic. Messages are hints, the table decides: two hosts
-that both believe they hold a partition cannot both commit (I5).
+that both believe they hold a partition cannot both commit (I5). Of two programs that change a topic at the
+same time, the second to write applies its change to the first one's message (``change_desired``).
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Message
@@ -16,7 +18,7 @@ from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 SETTINGS_TOPIC = "__tabletopic.settings"
@@ -44,31 +46,82 @@ def partition_of(topic: str, partitions: int) -> int:
 
 
 def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> None:
-    """Send one message and wait until the broker has it; None disables the topic.
+    """Send one message, whatever was before, and wait until the broker has it; None disables the topic.
 
     Raises:
         RetryableError: the broker did not accept it.
     """
+    _send(broker, topic, desired, _ends(broker))
+
+
+def change_desired(
+    broker: Broker, topic: str, change: Callable[[DesiredTopic | None], DesiredTopic]
+) -> DesiredTopic:
+    """Apply ``change`` to the newest desired state of a topic; returns what it became.
+
+    Kafka has no conditional write. If another message came between the state that was read and the one that
+    was written, the change is applied to that message and written again, so that neither is lost. If the
+    change is not possible there, as somebody disabled the topic, their message is written again instead.
+
+    Args:
+        change: of the desired state, None if the topic is disabled; may be called several times.
+
+    Raises: as ``write_desired``, and as ``change``.
+    """
+    ends = _ends(broker)
+    at = partition_of(topic, len(ends))
+    with Reader(broker.properties, "tabletopic-readers") as reader:
+        before = _messages(reader, topic, at, 0, ends[at])
+        wanted, end = change(before[-1].desired if before else None), ends[at]
+        while True:
+            offset = _send(broker, topic, wanted, ends)
+            between = _messages(reader, topic, at, end, offset)
+            if not between:
+                return wanted
+            other, end = between[-1].desired, offset + 1
+            try:
+                wanted = change(other)
+            except TableTopicError:
+                _send(broker, topic, other, ends)
+                raise
+
+
+def _ends(broker: Broker) -> Mapping[int, int]:
     ensure_settings_topic(broker)
-    partitions = len(broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC])
+    return broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
+
+
+def _messages(reader: Reader, topic: str, partition: int, start: int, end: int) -> list[SettingsMessage]:
+    """The messages about one topic in a range of offsets, oldest first."""
+    batches = reader.read_range(SETTINGS_TOPIC, {partition: start}, {partition: end})
+    changes = (parse_desired(message) for messages in batches for message in messages)
+    return [change for change in changes if change is not None and change.topic == topic]
+
+
+def _send(broker: Broker, topic: str, desired: DesiredTopic | None, partitions: Collection[int]) -> int:
+    """Send one message; returns its offset."""
     producer = make_producer(broker.properties, acks="all", message_timeout_ms=10_000)
     failures: list[str] = []
+    offsets: list[int] = []
 
-    def delivered(error: object, _: object) -> None:
+    def delivered(error: object, message: Message) -> None:
         if error is not None:
             failures.append(str(error))
+        else:
+            offsets.append(message.offset() or 0)
 
     producer.produce(
         SETTINGS_TOPIC,
         key=topic,
         value=desired.to_json() if desired else None,
-        partition=partition_of(topic, partitions),
+        partition=partition_of(topic, len(partitions)),
         on_delivery=delivered,
     )
     if producer.flush(15) or failures:
         raise RetryableError(
             f"the broker did not take the settings of {topic}: {failures or 'no response'}; try again"
         )
+    return offsets[0]
 
 
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:

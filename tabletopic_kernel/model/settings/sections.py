@@ -445,7 +445,7 @@ class DesiredTopic(_Model):
     # Who wrote it and when, for people; no rule reads them.
     requested_by: str = ""
     requested_at_ms: int = 0
-    # When a commit was last requested before it was due; a host acts only on a newer request.
+    # When a commit was last requested before it was due; a host acts on each other time once.
     commit_asked_ms: int = 0
     # Hosts remember it until a later message replaces this one; each acts on it once.
     replay: ReplayRequest | None = None

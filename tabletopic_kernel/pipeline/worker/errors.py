@@ -81,6 +81,10 @@ _ADVICE: Final = tuple(
             "check the login in the settings and its permissions",
         ),
         (OTHER_VERSIONS, "install this host's packages there, or ship them (docs/production.md)"),
+        (
+            "table property|metrics mode|Malformed truncate|Truncation length|Unsupported compression",
+            "correct the table's property with --table-property, or ALTER TABLE … SET TBLPROPERTIES",
+        ),
         ("No space left|Disk quota", "free disk space; `tabletopic config` shows where the tables are"),
         (
             "MemoryError|OutOfMemory|Cannot allocate|Python worker (?:exited|crashed)|EOFException",

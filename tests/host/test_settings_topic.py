@@ -1,0 +1,151 @@
+"""Changes of the desired state, with a log in memory for the settings topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tabletopic_kernel.host.topics import settings_topic
+from tabletopic_kernel.host.topics.settings_topic import change_desired, parse_desired
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+
+TOPIC = "clicks"
+
+
+class Record:
+    """A message of the log."""
+
+    def __init__(self, key: str, value: bytes | None, offset: int) -> None:
+        self._key, self._value, self._offset = key, value, offset
+
+    def key(self) -> bytes:
+        """The topic."""
+        return self._key.encode()
+
+    def value(self) -> bytes | None:
+        """The desired state as JSON."""
+        return self._value
+
+    def offset(self) -> int:
+        """The place in the log."""
+        return self._offset
+
+    def error(self) -> None:
+        """None."""
+
+
+@dataclass
+class Log:
+    """Broker, producer and reader of a settings topic of one partition.
+
+    ``meanwhile``: what another program writes just before each of ours arrives.
+    """
+
+    properties: dict[str, str] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    meanwhile: list[Callable[[], None]] = field(default_factory=list)
+
+    def ensure_topic(self, *_: object) -> None:
+        """It is there."""
+
+    def end_offsets(self, topics: list[str]) -> dict[str, dict[int, int]]:
+        """The next offset."""
+        return {topic: {0: len(self.records)} for topic in topics}
+
+    def write(self, desired: DesiredTopic | None, topic: str = TOPIC) -> Record:
+        """Append a message."""
+        record = Record(topic, desired.to_json() if desired else None, len(self.records))
+        self.records.append(record)
+        return record
+
+    def produce(self, _: str, *, key: str, value: bytes | None, on_delivery: Any, **__: object) -> None:
+        """Append ours, after another program's."""
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        record = Record(key, value, len(self.records))
+        self.records.append(record)
+        on_delivery(None, record)
+
+    def flush(self, _: float) -> int:
+        """Nothing waits."""
+        return 0
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read_range(
+        self, _: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[list[Record]]:
+        """The messages of a range."""
+        yield self.records[starts[0] : ends[0]]
+
+    @property
+    def newest(self) -> DesiredTopic | None:
+        """What hosts do now."""
+        change = parse_desired(self.records[-1])  # type: ignore[arg-type]
+        assert change is not None
+        return change.desired
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """A log in which the topic is enabled."""
+    made = Log()
+    made.write(_desired())
+    monkeypatch.setattr(settings_topic, "make_producer", lambda *_, **__: made)
+    monkeypatch.setattr(settings_topic, "Reader", lambda *_, **__: made)
+    return made
+
+
+def _desired(**more: Any) -> DesiredTopic:
+    return DesiredTopic(topic=TOPIC, **more)
+
+
+def _altered(now: DesiredTopic | None) -> DesiredTopic:
+    """Another interval, all else as it is."""
+    if now is None:
+        raise UsageError("not enabled")
+    return now.model_copy(update={"settings": TopicSettings(commit_interval_ms=2_000)})
+
+
+def test_a_change_of_what_nobody_else_changes(log: Log) -> None:
+    """One message, based on the newest of this topic, whatever others say of other topics meanwhile."""
+    log.write(_desired(run="paused"))
+    log.write(DesiredTopic(topic="views"), "views")
+    log.meanwhile = [lambda: log.write(DesiredTopic(topic="views"), "views") and None]
+    assert change_desired(log, TOPIC, _altered) == log.newest  # type: ignore[arg-type]
+    assert log.newest == _altered(_desired(run="paused"))
+    assert len(log.records) == 5
+
+
+def test_of_two_changes_at_once_both_count(log: Log) -> None:
+    """A pause that comes between the question and the answer stays, however often that happens."""
+    log.meanwhile = [
+        lambda: log.write(_desired(run="paused")) and None,
+        lambda: log.write(_desired(run="paused", requested_by="them")) and None,
+    ]
+    change_desired(log, TOPIC, _altered)  # type: ignore[arg-type]
+    assert log.newest == _altered(_desired(run="paused", requested_by="them"))
+
+
+def test_a_topic_that_is_disabled_meanwhile_stays_so(log: Log) -> None:
+    """A change does not enable it again, and whoever asked for the change is told."""
+    log.meanwhile = [lambda: log.write(None) and None]
+    with pytest.raises(UsageError, match="not enabled"):
+        change_desired(log, TOPIC, _altered)  # type: ignore[arg-type]
+    assert log.newest is None
+
+
+def test_a_change_that_is_not_possible_writes_nothing(log: Log) -> None:
+    """Of a topic that is not enabled."""
+    log.write(None)
+    with pytest.raises(UsageError, match="not enabled"):
+        change_desired(log, TOPIC, _altered)  # type: ignore[arg-type]
+    assert len(log.records) == 2
