@@ -472,9 +472,7 @@ class TopicTable:
         """The error of a table that is no longer in the catalog."""
         has_letters = DEAD_LETTERS_OF_PROPERTY in self.table.properties
         new = (
-            "begin a new one, without the lost dead letters"
-            if has_letters
-            else "fill a new one from `start`"
+            "begin a new one, without the lost dead letters" if has_letters else "fill a new one from `start`"
         )
         return ActionNeededError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
 

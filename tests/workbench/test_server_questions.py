@@ -94,7 +94,7 @@ def test_spark_and_duckdb_understand_the_answers() -> None:
         for path in _leaves(way):
             answers = _answers(path)
             if any(name.startswith("adls.") for name in answers):
-                with pytest.raises(SettingsError, match="Azure storage"):
+                with pytest.raises(SettingsError, match="client for Azure storage"):
                     engine_properties.spark_catalog(answers)
             else:
                 assert engine_properties.spark_catalog(answers)
