@@ -36,7 +36,7 @@ def test_enabling_before_the_first_schema(
         ({"partition_by": ["hour(nowhere)"]}, "no column 'nowhere'"),
         ({"commit_interval_ms": "soon"}, "not a duration"),
         ({"commit_interval": "5s"}, "commit_interval"),
-        ({"start": "yesterday"}, "no start"),
+        ({"start": "yesterday"}, "is not a start"),
     ],
 )
 def test_a_wrong_enable_leaves_nothing(
