@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tabletopic_kernel.clients.kafka import broker as kafka
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
 
@@ -54,6 +54,22 @@ def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.Monk
         getattr(broker, ask)("no'such")
     with pytest.raises(UsageError, match="not a valid topic name"):
         broker.ensure_topic("no'such", 1, {})
+
+
+def test_a_topic_is_missing_only_if_it_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new topic reaches the brokers after its creator has its response."""
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    monkeypatch.setattr(kafka, "_ABSENT_S", 0.3)
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    missing: Future[Any] = Future()
+    missing.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    there: Future[Any] = Future()
+    there.set_result(SimpleNamespace(topic_id="an id"))
+    answers = iter([missing, missing, there])
+    monkeypatch.setattr(broker, "_descriptions", lambda topics: {topics[0]: next(answers, missing)})
+    assert broker.topic_id("new") == "an id"
+    with pytest.raises(UnknownTopicError, match="there is no topic 'new'"):
+        broker.topic_id("new")
 
 
 def test_a_connection_that_is_lost_under_way_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,8 @@ from tabletopic_kernel.model.topic_names import check_topic_name
 T = TypeVar("T")
 TIMEOUT_S = 10.0
 _RECONNECT_S = 2.0
+# A topic that the controller has created is unknown to brokers for a moment, as any is to one that starts.
+_ABSENT_S = 1.0
 # A refused login or certificate is known within a second; requests alone would take their whole timeout,
 # while librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
 _FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
@@ -264,14 +266,18 @@ class Broker:
 
     def _describe(self, topic: str) -> Any:
         check_topic_name(topic)  # for a bad name, librdkafka's error is like that of a broker that is down
-        try:
-            return self._description(topic)
-        except KafkaException as error:
-            if error.args[0].code() in _UNKNOWN_TOPIC:
-                raise UnknownTopicError(
-                    f"there is no topic {topic!r} at {self.address}; create it, or check the name"
-                ) from None
-            raise self.explain(error) from error
+        deadline = time.monotonic() + _ABSENT_S
+        while True:
+            try:
+                return self._description(topic)
+            except KafkaException as error:
+                if error.args[0].code() not in _UNKNOWN_TOPIC:
+                    raise self.explain(error) from error
+                if time.monotonic() > deadline:
+                    raise UnknownTopicError(
+                        f"there is no topic {topic!r} at {self.address}; create it, or check the name"
+                    ) from None
+            time.sleep(0.1)
 
     def _description(self, topic: str, under_way: concurrent.futures.Future[Any] | None = None) -> Any:
         return self._asked(lambda: self._descriptions([topic])[topic], under_way)
