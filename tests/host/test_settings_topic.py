@@ -10,6 +10,7 @@ import pytest
 
 from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.host.topics.settings_topic import change_desired, parse_desired
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
 
@@ -21,6 +22,12 @@ class Record:
 
     def __init__(self, key: str, value: bytes | None, offset: int, headers: Any = None) -> None:
         self._key, self._value, self._offset, self._headers = key, value, offset, headers
+
+        self.at_ms = now_ms()
+
+    def timestamp(self) -> tuple[int, int]:
+        """When it was written."""
+        return 1, self.at_ms
 
     def headers(self) -> Any:
         """What it is based on."""
@@ -158,6 +165,15 @@ def test_of_three_changes_at_once_all_count(log: Log) -> None:
     log.meanwhile = [others]
     change_desired(log, TOPIC, by("c"))  # type: ignore[arg-type]
     assert log.newest == _desired(requested_by="abc")
+
+
+@pytest.mark.parametrize(("age_ms", "base"), [(0, "on"), (90_000, "paused")])
+def test_an_old_message_counts_whatever_it_is_based_on(log: Log, age_ms: int, base: str) -> None:
+    """In a copy of the topic, offsets are others; a new one that was overtaken is written again soon."""
+    log.write(_desired())
+    overtaken = log.write(_desired(run="paused"))
+    overtaken._headers, overtaken.at_ms = [("based-on", b"0")], now_ms() - age_ms
+    assert change_desired(log, TOPIC, _altered).run == base  # type: ignore[arg-type]
 
 
 def test_a_topic_that_is_disabled_meanwhile_stays_so(log: Log) -> None:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 
@@ -27,6 +28,7 @@ SETTINGS_TOPIC = "__tabletopic.settings"
 # A host is assigned whole partitions, so this is the largest number of hosts.
 _PARTITIONS = 16
 _BASED_ON = "based-on"  # header: the offset of the message that this one changes, -1 for none
+_AT_ONCE_MS = 60_000  # messages further apart are not written at the same time
 _CONFIG = {"cleanup.policy": "compact"}
 
 
@@ -118,6 +120,9 @@ def _messages(reader: Reader, topic: str, partition: int, start: int, end: int) 
 
 
 def _based_on(message: Message) -> int | None:
+    """What the header says; None if it is old: offsets mean nothing in a copy of the topic."""
+    if now_ms() - message.timestamp()[1] > _AT_ONCE_MS:
+        return None
     headers: Any = message.headers() or ()  # the stubs' type cannot be iterated
     for name, value in headers:
         if name == _BASED_ON:
