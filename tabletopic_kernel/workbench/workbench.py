@@ -630,7 +630,11 @@ class Workbench(Clients):
         from tabletopic_kernel.host.topics.settings_topic import change_desired  # noqa: PLC0415
 
         def of(now: DesiredTopic | None) -> DesiredTopic:
-            return change(now if now is not None else self.desired_topic(topic))
+            if now is None:  # whatever the topic's newest message says: it may be ours, and not count
+                others = self.desired_topics()
+                others.pop(topic, None)
+                return self._desired_of(topic, others)
+            return change(now)
 
         return change_desired(self.broker, topic, of)
 

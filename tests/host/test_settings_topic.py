@@ -10,6 +10,7 @@ import pytest
 
 from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.host.topics.settings_topic import change_desired, parse_desired
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
 
@@ -19,8 +20,18 @@ TOPIC = "clicks"
 class Record:
     """A message of the log."""
 
-    def __init__(self, key: str, value: bytes | None, offset: int) -> None:
-        self._key, self._value, self._offset = key, value, offset
+    def __init__(self, key: str, value: bytes | None, offset: int, headers: Any = None) -> None:
+        self._key, self._value, self._offset, self._headers = key, value, offset, headers
+
+        self.at_ms = now_ms()
+
+    def timestamp(self) -> tuple[int, int]:
+        """When it was written."""
+        return 1, self.at_ms
+
+    def headers(self) -> Any:
+        """What it is based on."""
+        return self._headers
 
     def key(self) -> bytes:
         """The topic."""
@@ -62,11 +73,13 @@ class Log:
         self.records.append(record)
         return record
 
-    def produce(self, _: str, *, key: str, value: bytes | None, on_delivery: Any, **__: object) -> None:
+    def produce(
+        self, _: str, *, key: str, value: bytes | None, headers: Any, on_delivery: Any, **__: object
+    ) -> None:
         """Append ours, after another program's."""
         if self.meanwhile:
             self.meanwhile.pop(0)()
-        record = Record(key, value, len(self.records))
+        record = Record(key, value, len(self.records), headers)
         self.records.append(record)
         on_delivery(None, record)
 
@@ -133,6 +146,34 @@ def test_of_two_changes_at_once_both_count(log: Log) -> None:
     ]
     change_desired(log, TOPIC, _altered)  # type: ignore[arg-type]
     assert log.newest == _altered(_desired(run="paused", requested_by="them"))
+
+
+def test_of_three_changes_at_once_all_count(log: Log) -> None:
+    """Also if the one in between is itself based on a state that is over, and is written again."""
+
+    def by(name: str) -> Callable[[DesiredTopic | None], DesiredTopic]:
+        def change(now: DesiredTopic | None) -> DesiredTopic:
+            assert now is not None
+            return now.model_copy(update={"requested_by": f"{now.requested_by}{name}"})
+
+        return change
+
+    def others() -> None:
+        log.meanwhile = [lambda: change_desired(log, TOPIC, by("a")) and None]  # type: ignore[arg-type]
+        change_desired(log, TOPIC, by("b"))  # type: ignore[arg-type]
+
+    log.meanwhile = [others]
+    change_desired(log, TOPIC, by("c"))  # type: ignore[arg-type]
+    assert log.newest == _desired(requested_by="abc")
+
+
+@pytest.mark.parametrize(("age_ms", "base"), [(0, "on"), (90_000, "paused")])
+def test_an_old_message_counts_whatever_it_is_based_on(log: Log, age_ms: int, base: str) -> None:
+    """In a copy of the topic, offsets are others; a new one that was overtaken is written again soon."""
+    log.write(_desired())
+    overtaken = log.write(_desired(run="paused"))
+    overtaken._headers, overtaken.at_ms = [("based-on", b"0")], now_ms() - age_ms
+    assert change_desired(log, TOPIC, _altered).run == base  # type: ignore[arg-type]
 
 
 def test_a_topic_that_is_disabled_meanwhile_stays_so(log: Log) -> None:

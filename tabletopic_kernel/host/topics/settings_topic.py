@@ -3,27 +3,32 @@
 Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
 one twice changes nothing. A topic's messages are in one partition, so all hosts see them in the same order,
 and the host that is assigned the partition runs the topic. Messages are hints, the table decides: two hosts
-that both believe they hold a partition cannot both commit (I5). Of two programs that change a topic at the
-same time, the second to write applies its change to the first one's message (``change_desired``).
+that both believe they hold a partition cannot both commit (I5). Programs that change a topic
+at the same time do not undo each other's changes (``change_desired``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Message
 from pydantic import ValidationError
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 
 SETTINGS_TOPIC = "__tabletopic.settings"
 # A host is assigned whole partitions, so this is the largest number of hosts.
 _PARTITIONS = 16
+_BASED_ON = "based-on"  # header: the offset of the message that this one changes, -1 for none
+_AT_ONCE_MS = 60_000  # messages further apart are not written at the same time
 _CONFIG = {"cleanup.policy": "compact"}
 
 
@@ -59,9 +64,10 @@ def change_desired(
 ) -> DesiredTopic:
     """Apply ``change`` to the newest desired state of a topic; returns what it became.
 
-    Kafka has no conditional write. If another message came between the state that was read and the one that
-    was written, the change is applied to that message and written again, so that neither is lost. If the
-    change is not possible there, as somebody disabled the topic, their message is written again instead.
+    Kafka has no conditional write. So a message names the one that it is based on, and does not count if
+    another one that counts came in between; then the change is applied to that one and written again. Of
+    several changes at the same time none is lost. If the change is not possible there, as somebody disabled
+    the topic, their message is written again instead.
 
     Args:
         change: of the desired state, None if the topic is disabled; may be called several times.
@@ -70,20 +76,22 @@ def change_desired(
     """
     ends = _ends(broker)
     at = partition_of(topic, len(ends))
+    found: list[_Written] = []
+    start, end, ours = 0, ends[at], -1
     with Reader(broker.properties, "tabletopic-readers") as reader:
-        before = _messages(reader, topic, at, 0, ends[at])
-        wanted, end = change(before[-1].desired if before else None), ends[at]
         while True:
-            offset = _send(broker, topic, wanted, ends)
-            between = _messages(reader, topic, at, end, offset)
-            if not between:
-                return wanted
-            other, end = between[-1].desired, offset + 1
+            found += _messages(reader, topic, at, start, end)
+            last = _newest_that_counts(found)
+            if last.offset == ours and last.desired is not None:
+                return last.desired
             try:
-                wanted = change(other)
+                wanted = change(last.desired)
             except TableTopicError:
-                _send(broker, topic, other, ends)
+                if ours >= 0:
+                    _send(broker, topic, last.desired, ends, last.offset)
                 raise
+            ours = _send(broker, topic, wanted, ends, last.offset)
+            start, end = end, ours + 1
 
 
 def _ends(broker: Broker) -> Mapping[int, int]:
@@ -91,14 +99,54 @@ def _ends(broker: Broker) -> Mapping[int, int]:
     return broker.end_offsets([SETTINGS_TOPIC])[SETTINGS_TOPIC]
 
 
-def _messages(reader: Reader, topic: str, partition: int, start: int, end: int) -> list[SettingsMessage]:
+@dataclass(frozen=True)
+class _Written:
+    """A message, its offset, and that of the message it is based on (None: it counts whatever was before)."""
+
+    desired: DesiredTopic | None
+    offset: int
+    based_on: int | None
+
+
+def _messages(reader: Reader, topic: str, partition: int, start: int, end: int) -> list[_Written]:
     """The messages about one topic in a range of offsets, oldest first."""
-    batches = reader.read_range(SETTINGS_TOPIC, {partition: start}, {partition: end})
-    changes = (parse_desired(message) for messages in batches for message in messages)
-    return [change for change in changes if change is not None and change.topic == topic]
+    found: list[_Written] = []
+    for messages in reader.read_range(SETTINGS_TOPIC, {partition: start}, {partition: end}):
+        for message in messages:
+            change = parse_desired(message)
+            if change is not None and change.topic == topic:
+                found.append(_Written(change.desired, message.offset() or 0, _based_on(message)))
+    return found
 
 
-def _send(broker: Broker, topic: str, desired: DesiredTopic | None, partitions: Collection[int]) -> int:
+def _based_on(message: Message) -> int | None:
+    """What the header says; None if it is old: offsets mean nothing in a copy of the topic."""
+    if now_ms() - message.timestamp()[1] > _AT_ONCE_MS:
+        return None
+    headers: Any = message.headers() or ()  # the stubs' type cannot be iterated
+    for name, value in headers:
+        if name == _BASED_ON:
+            with contextlib.suppress(TypeError, ValueError):  # somebody else's
+                return int(value)
+    return None
+
+
+def _newest_that_counts(messages: Iterable[_Written]) -> _Written:
+    """The newest message without one that counts between it and the one that it is based on."""
+    last = _Written(None, -1, None)
+    for one in messages:
+        if one.based_on is None or one.based_on >= last.offset:
+            last = one
+    return last
+
+
+def _send(
+    broker: Broker,
+    topic: str,
+    desired: DesiredTopic | None,
+    partitions: Collection[int],
+    based_on: int | None = None,
+) -> int:
     """Send one message; returns its offset."""
     producer = make_producer(broker.properties, acks="all", message_timeout_ms=10_000)
     failures: list[str] = []
@@ -115,6 +163,7 @@ def _send(broker: Broker, topic: str, desired: DesiredTopic | None, partitions: 
         key=topic,
         value=desired.to_json() if desired else None,
         partition=partition_of(topic, len(partitions)),
+        headers=[] if based_on is None else [(_BASED_ON, str(based_on))],
         on_delivery=delivered,
     )
     if producer.flush(15) or failures:
