@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -309,13 +309,17 @@ def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
     if normal_location(table.metadata_location) not in set(map(normal_location, versions)):
         return False
     uuid = table.metadata.table_uuid
-    try:
-        with reachable("the storage", lent=lends_keys(table)):
+    with reachable("the storage", lent=lends_keys(table)):
+        try:
             return all(
                 FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions
             )
-    except (FileNotFoundError, ValueError):  # removed meanwhile, or damaged: nobody knows whose it was
-        return False
+        except (
+            FileNotFoundError,
+            ValueError,
+            ValidationError,
+        ):  # removed meanwhile, or damaged: nobody knows whose it was
+            return False
 
 
 def _is_old(info: pafs.FileInfo, now_ms: int) -> bool:
