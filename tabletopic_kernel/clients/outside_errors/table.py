@@ -188,27 +188,30 @@ _TLS = (
     ),
 )
 
+_PATH = "is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config"
+
 _REST = (
-    # Load balancers say 404 while the catalog behind them restarts: that is not the catalog's word.
+    # A load balancer whose catalog restarts sends pages of its own, with 404 or even 200: it is not the
+    # catalog's word, so no topic fails for it.
     _wait(
         f"{_ICEBERG}NoSuchTableError",
         r"\[HTTP 404\].*(unexpected JSON Payload|Could not decode json)",
-        "is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config",
+        _PATH,
         who=CATALOG,
     ),
-    _act(
+    _wait(
         _ICEBERG,
         r"\[HTTP 4(?!01|03|19|29)\d\d\].*(unexpected JSON Payload|Could not decode json|<html)",
-        "is the path in [catalog] uri right? It is everything before /v1/config",
+        _PATH,
         who=CATALOG,
-        lead="is not an Iceberg REST catalog",
+        lead="does not respond as an Iceberg REST catalog",
     ),
-    _act(
+    _wait(
         "pydantic_core._pydantic_core.ValidationError",
         r"for (ConfigResponse|TokenResponse)",
-        "is the path in [catalog] uri right? It is everything before /v1/config",
+        _PATH,
         who=CATALOG,
-        lead="is not an Iceberg REST catalog",
+        lead="does not respond as an Iceberg REST catalog",
     ),
     _wait(
         "pydantic_core._pydantic_core.ValidationError",
