@@ -21,7 +21,7 @@ import requests
 from hive_metastore import ttypes
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import ConfigResponse, TableResponse
-from pyiceberg.catalog.rest.response import _handle_non_200_response
+from pyiceberg.catalog.rest.response import TokenResponse, _handle_non_200_response
 from pyiceberg.exceptions import (
     NoSuchIcebergTableError,
     NoSuchPropertyException,
@@ -213,11 +213,13 @@ WAIT: list[tuple[str, str, Exception]] = [
     ),
     (CATALOG, "is it running", of_latin_server("das Datenbanksystem f\u00e4hrt hoch")),
     (CATALOG, "invalid response", raised(lambda: {}["Table"])),
+    (CATALOG, "invalid response", raised(lambda: {}["access_token"])),
     ("?", "invalid response", raised(b"<h1>Wartungsarbeiten l\xe4nger</h1>".decode)),
     (CATALOG, "being restarted", rest(404, HTML, errors={404: NoSuchTableError})),
     (CATALOG, "path in [catalog] uri", rest(404, HTML)),
     (CATALOG, "path in [catalog] uri", rest(405, HTML)),
     (CATALOG, "path in [catalog] uri", pydantic(ConfigResponse)),
+    (CATALOG, "oauth2-server-uri", pydantic(TokenResponse)),
     (STORAGE, "may you write there", PermissionError(errno.EACCES, "Permission denied", "/lake/x")),
     (STORAGE, "may you write there", OSError(errno.EROFS, "Read-only file system", "/lake/x")),
     (STORAGE, "is its disk mounted", FileNotFoundError("Cannot open file, does not exist: file:///lake/x")),
