@@ -296,7 +296,7 @@ class LocalStack:
                     del pending[name]
                     records = {**records, name: replace(records[name], ready=True)}
                     state.save(self.state_dir, records)
-                    self._report(Step(name, "done", time.monotonic() - began, "answers"))
+                    self._report(Step(name, "done", time.monotonic() - began, "responds"))
             if pending and time.monotonic() - began > _READY_LIMIT_S:
                 late = next(iter(pending))
                 raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))

@@ -314,12 +314,8 @@ def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
             return all(
                 FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions
             )
-        except (
-            FileNotFoundError,
-            ValueError,
-            ValidationError,
-        ):  # removed meanwhile, or damaged: nobody knows whose it was
-            return False
+        except (FileNotFoundError, ValueError, ValidationError):
+            return False  # removed meanwhile, or damaged: nobody knows whose it was
 
 
 def _is_old(info: pafs.FileInfo, now_ms: int) -> bool:

@@ -347,7 +347,7 @@ class TopicTable:
         """Whether the snapshot of a refused commit is really not in the table (I4).
 
         Raises:
-            OutcomeUnknownError: the catalog does not respond that.
+            OutcomeUnknownError: the catalog does not say so.
         """
         try:
             self.reload()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -15,6 +14,7 @@ from tabletopic_kernel.clients.catalog import rest_catalog
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.table.snapshot import TopicTable
+from tests.servers.http_server import Handler, HttpServer
 
 
 def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,70 +26,38 @@ def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             open_catalog({"type": "rest", "uri": uri})
 
 
+CONFIG = '{"defaults": {}, "overrides": {}}'
+
+
 @contextmanager
-def answering(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
-    """The address of a server with these responses, by path."""
+def answering(answers: Mapping[str, tuple[int, str]], silent: threading.Event | None = None) -> Iterator[str]:
+    """The address of a server with these responses, by path; without any once ``silent`` is set."""
+    over = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, text = answers[self.path.partition("?")[0]]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def silent_later() -> Iterator[tuple[str, threading.Event]]:
-    """A server that returns its configuration, and does not respond once the event is set."""
-    silent, over = threading.Event(), threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if silent.is_set():
+    class Answers(Handler):
+        def do_GET(self) -> None:  # noqa: N802
+            if silent is not None and silent.is_set():
                 over.wait(30)
                 return
-            body = json.dumps({"defaults": {}, "overrides": {}}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            status, text = answers[self.path.partition("?")[0]]
+            self.give(status, text.encode())
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", silent
-    over.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with HttpServer(Answers) as server:
+        try:
+            yield server.url
+        finally:
+            over.set()
 
 
-def test_a_server_that_stops_to_answer(
-    monkeypatch: pytest.MonkeyPatch, silent_later: tuple[str, threading.Event]
-) -> None:
+def test_a_server_that_stops_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request has its limit, not the first alone."""
     monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
-    uri, silent = silent_later
-    catalog = open_catalog({"type": "rest", "uri": uri})
-    silent.set()
-    with pytest.raises(OSError, match=r"[Tt]imed out"):
-        catalog.list_namespaces()
+    silent = threading.Event()
+    with answering({"/v1/config": (200, CONFIG)}, silent) as uri:
+        catalog = open_catalog({"type": "rest", "uri": uri})
+        silent.set()
+        with pytest.raises(OSError, match=r"[Tt]imed out"):
+            catalog.list_namespaces()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +65,7 @@ def test_a_server_that_stops_to_answer(
 )
 def test_a_load_balancer_does_not_say_that_a_table_is_gone(body: str) -> None:
     """While the catalog behind it restarts: a topic that took it for the catalog's word would stop."""
-    answers = {"/v1/config": (200, '{"defaults": {}, "overrides": {}}')}
+    answers = {"/v1/config": (200, CONFIG)}
     with answering(answers) as uri:
         catalog = open_catalog({"type": "rest", "uri": uri})
         gone = {"message": "no such table", "type": "NoSuchTableException", "code": 404}

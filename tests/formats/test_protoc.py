@@ -105,7 +105,7 @@ def test_base64_without_its_references() -> None:
     "name", ["../x.proto", "/x.proto", "-Ix.proto", "@x.proto", "", ".", "x" * 300, "value.proto/x"]
 )
 def test_names_that_are_no_names(name: str) -> None:
-    """Nothing is written outside of our folder, and no name is an option; nor is one a full disk."""
+    """Nothing is written outside of our folder, and no name is an option."""
     with pytest.raises(ProtobufSchemaError, match="not the name of a file"):
         compile_schema('syntax = "proto3"; message A {}', {name: DEEP})
 

@@ -3,8 +3,8 @@
 Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
 one twice changes nothing. A topic's messages are in one partition, so all hosts see them in the same order,
 and the host that is assigned the partition runs the topic. Messages are hints, the table decides: two hosts
-that both believe they hold a partition cannot both commit (I5). Programs that change a topic
-at the same time do not undo each other's changes (``change_desired``).
+that both believe they hold a partition cannot both commit (I5). Programs that change a topic at the same
+time do not undo each other's changes (``change_desired``).
 """
 
 from __future__ import annotations
