@@ -181,7 +181,7 @@ def test_one_door_for_deleting_files() -> None:
         if (found := path.read_text(encoding="utf-8"))
     }
     assert {path: found for path, found in named.items() if found} == {
-        "clients/catalog/catalog.py": {"delete_files", "io.delete("},
+        "clients/storage/storage.py": {"delete_files", "io.delete("},
         "table/sweep.py": {"delete_files"},
         "clients/spark/cluster_probe.py": {"io.delete("},  # its own files, as the next
         "clients/storage/probe.py": {"io.delete("},

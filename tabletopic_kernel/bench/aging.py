@@ -36,8 +36,8 @@ from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.compaction.plan import MIN_FILES, plan_compaction
 from tabletopic_kernel.table.expiry import Retention, leavings, to_expire
-from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tabletopic_kernel.table.sweep import remove_expired
+from tabletopic_kernel.table.topic_table import TopicTable, summary
 
 _RETENTION = Retention.of(TopicSettings())
 _HOUR_MS = 3_600_000  # commits follow at once, but should be as old as those of hours
@@ -242,6 +242,7 @@ def age(
             if number % every == 0:
                 samples.append(life.sample(number, spent[sampled:], fresh_spent[sampled:]))
                 sampled = number
+                fresh.append()  # not counted: the first commit after a reader faults its pages in
                 on_progress(number)
     finally:
         gc.unfreeze()

@@ -34,7 +34,7 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
 _RECORDS = 2_000

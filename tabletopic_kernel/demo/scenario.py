@@ -16,7 +16,7 @@ from rich.console import Group
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.clients.catalog.catalog import list_files
+from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.demo import proof, report
 from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.screen import Screen, StreamView
@@ -44,7 +44,7 @@ from tabletopic_kernel.model.errors import InternalError, UsageError
 from tabletopic_kernel.model.settings.sections import Settings, table_identifier
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
 

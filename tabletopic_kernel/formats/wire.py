@@ -1,5 +1,7 @@
 """The Confluent wire format: how a record names its schema; and that schema.
 
+``pipeline/split_by_schema`` splits records by it.
+
 The body is preceded by a magic byte 0 and a schema id in 4 bytes, big-endian. Or a header has them, and the
 body is alone: ``__value_schema_id`` for the value, ``__key_schema_id`` for the key. A header may have the
 schema's GUID instead, with a magic byte 1 and its 16 bytes. Protobuf's message indexes follow the id in

@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from functools import partial
 
+from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, reason_of
 from tabletopic_kernel.host.maintenance.compaction import Compactions, Rewritten
 from tabletopic_kernel.host.maintenance.expiry import Expiries
 from tabletopic_kernel.host.owner import Owner
@@ -64,7 +65,6 @@ from tabletopic_kernel.model.settings.sections import (
 )
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.pipeline.worker.errors import error_of_trouble, reason_of
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)

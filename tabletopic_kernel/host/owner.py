@@ -20,7 +20,7 @@ from itertools import takewhile
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip, next_ledger
+from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import (
     HeadMovedError,
@@ -36,8 +36,8 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Needs, Replaced, StagedBatch, StagePlan
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import remove_unsent, sweep
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Owner:
         else:
             newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
             is_ours = before is not None and before._still_owns(kept, newest)
-            ledger = kept if is_ours else next_ledger(kept, newest)
+            ledger = kept if is_ours else kept.for_next_owner(newest)
         if table is not None and ledger is not kept:
             reach(Step.CLAIM)
             table.claim(ledger, kept)

@@ -29,8 +29,8 @@ from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import Removed
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _RATE_WINDOW_S = 10.0
 _SAMPLES = 5  # refused records that an event shows

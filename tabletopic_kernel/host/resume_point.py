@@ -37,11 +37,6 @@ def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> 
     )
 
 
-def next_ledger(before: Ledger, newest_epoch: int) -> Ledger:
-    """The ledger of the next owner: a new highest epoch, otherwise unchanged (I5)."""
-    return before.claimed(max(before.epoch, newest_epoch) + 1, str(uuid.uuid4()))
-
-
 def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = None) -> None:
     """Check that offsets mean the same as in the ledger (I8); ``cluster_id`` None: not checked.
 

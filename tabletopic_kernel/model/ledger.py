@@ -7,6 +7,7 @@ and the table alone determines where to resume (I6). An offset is always the *ne
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -112,6 +113,10 @@ class Ledger:
         if epoch <= self.epoch:
             raise InternalError(f"epoch {epoch} does not rise above {self.epoch}")
         return replace(self, epoch=epoch, commit_id=commit_id)
+
+    def for_next_owner(self, newest_epoch: int) -> Ledger:
+        """This ledger under the next owner: with a new highest epoch, otherwise unchanged (I5)."""
+        return self.claimed(max(self.epoch, newest_epoch) + 1, str(uuid.uuid4()))
 
     def advanced(
         self,

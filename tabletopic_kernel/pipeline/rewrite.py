@@ -38,8 +38,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
-from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import added

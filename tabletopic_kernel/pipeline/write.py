@@ -23,8 +23,8 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 
+from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
-from tabletopic_kernel.clients.outside_errors.table import STORAGE
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError

@@ -28,7 +28,7 @@ from tabletopic_kernel.table.schemas.fitting import (
 from tabletopic_kernel.table.schemas.lookup import SchemaServices
 from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.schemas.writer_schemas import newest_key_type
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _TRIES = 5  # while other writers change the schema at the same time
 FittedSchemas = dict[SchemaKey, FittedSchema]

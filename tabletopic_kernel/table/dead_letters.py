@@ -31,7 +31,7 @@ from tabletopic_kernel.model.ledger import Ledger, Offsets, is_same_topic
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
-from tabletopic_kernel.table.snapshot import TopicTable, base_properties
+from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 

@@ -24,14 +24,14 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
-from tabletopic_kernel.clients.catalog.catalog import lends_keys, list_infos, reachable
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
-from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
+from tabletopic_kernel.clients.storage.storage import list_infos, live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
 from tabletopic_kernel.pipeline.write import data_root
-from tabletopic_kernel.table.snapshot import ledger_of, summary
+from tabletopic_kernel.table.requirements import removal_of
 from tabletopic_kernel.table.sweep import (
     Leavings,
     Removed,
@@ -41,7 +41,7 @@ from tabletopic_kernel.table.sweep import (
     orphans_of,
     removable,
 )
-from tabletopic_kernel.table.transaction import removal_of
+from tabletopic_kernel.table.topic_table import ledger_of, summary
 
 _OLD_MS = 3 * 86_400_000  # the minimum age of a stray
 _METADATA = (".avro", ".metadata.json", ".stats", ".puffin")

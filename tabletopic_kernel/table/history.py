@@ -18,7 +18,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.fitting import WriterColumns, writer_columns
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer
-from tabletopic_kernel.table.snapshot import TopicTable, ledger_of, live_rows, summary
+from tabletopic_kernel.table.topic_table import TopicTable, ledger_of, live_rows, summary
 
 _MOST_VERSIONS = 100  # that the table does not cover: each costs a request to the registry
 

@@ -25,8 +25,8 @@ from tabletopic_kernel.model.columns.partitions import (
 from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, sort_order, sort_texts
 from tabletopic_kernel.model.errors import HeadMovedError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.snapshot import TopicTable
-from tabletopic_kernel.table.transaction import order_updates, same_sort_orders, same_specs
+from tabletopic_kernel.table.requirements import order_updates, same_sort_orders, same_specs
+from tabletopic_kernel.table.topic_table import TopicTable
 
 
 def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:

@@ -22,18 +22,18 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel.clients.catalog.catalog import (
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
+from tabletopic_kernel.clients.storage.storage import (
     delete_files,
-    lends_keys,
     list_files,
     list_infos,
-    reachable,
+    live_files,
+    manifests_of,
 )
-from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
-from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
-from tabletopic_kernel.table.snapshot import ledger_of, newest_epoch, summary
+from tabletopic_kernel.table.topic_table import ledger_of, newest_epoch, summary
 
 # Schemes of the same kind of storage: a file may be named by any of them.
 _SAME = {

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import redact
@@ -458,9 +458,8 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
 
 
 def _hosts(servers: Servers) -> str:
-    from tabletopic_kernel.host.host import GROUP
+    from tabletopic_kernel.workbench.hosts import live_hosts
 
-    members: list[Any] = _open_broker(servers.kafka).group_members(GROUP)
-    if not members:
+    if not (found := live_hosts(_open_broker(servers.kafka))):
         raise _Trouble("no host runs", "start one with `tabletopic serve`", "warn")
-    return ", ".join(sorted(client for client, _ in members))
+    return ", ".join(found)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.host.host import GROUP
 from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat, HostHeartbeat
@@ -32,7 +33,16 @@ class HostStatus:
         return asdict(self)
 
 
-def host_statuses(broker: Broker, live: Iterable[str]) -> list[HostStatus]:
+def live_hosts(broker: Broker) -> list[str]:
+    """The ids of the live hosts, sorted.
+
+    Raises:
+        RetryableError: the broker does not respond.
+    """
+    return sorted(client for client, _ in broker.group_members(GROUP))
+
+
+def host_statuses(broker: Broker) -> list[HostStatus]:
     """The status of each live host, by id.
 
     Raises:
@@ -41,7 +51,7 @@ def host_statuses(broker: Broker, live: Iterable[str]) -> list[HostStatus]:
     events: Iterator[ControlEvent] = iter(())
     if CONTROL_TOPIC in broker.topics():
         events = read_events(broker.properties, now_ms() - FRESH_MS)
-    return fold_hosts(live, events)
+    return fold_hosts(live_hosts(broker), events)
 
 
 def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[HostStatus]:

@@ -44,7 +44,7 @@ from tabletopic_kernel.table.schemas.writer_schemas import (
     value_writer,
     whole_writer,
 )
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.peek import check_newest
 
 TableName = tuple[str, ...]  # namespace parts and name, in PyIceberg's form

@@ -171,7 +171,7 @@ def progress_of_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
 
 
 def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
-    from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415 - PyIceberg costs a second
+    from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415 - PyIceberg costs a second
 
     identifier = table_identifier(desired.topic, desired.settings)
     bare = _bare_progress(desired)

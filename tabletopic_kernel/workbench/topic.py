@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
-    from tabletopic_kernel.table.snapshot import TopicTable
+    from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
@@ -191,7 +191,7 @@ class TableTopic:
         return desired.settings if desired else self._workbench.settings_for(self.name)
 
     def _table(self) -> TopicTable | None:
-        from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
+        from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
 
         # Opened for each query: catalog objects are not shared between threads.
         settings = self._settings()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.host.host import Host
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
-    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import (
         Compacted,
         ControlEvent,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
     from tabletopic_kernel.table.schemas.writer_schemas import Candidate
-    from tabletopic_kernel.table.snapshot import TopicTable
+    from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
@@ -283,7 +283,7 @@ class Workbench(Clients):
 
     def plan_replay(self, topic: str, where: str | None = None) -> ReplayPlan:
         """What a replay would do; changes nothing. Arguments and errors as for ``replay``."""
-        from tabletopic_kernel.host.replay.plan import plan_replay  # noqa: PLC0415
+        from tabletopic_kernel.host.replay.dry_run import plan_replay  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
         return plan_replay(topic, settings, where, self.registry, self.open_catalog(settings.catalog))
@@ -330,7 +330,7 @@ class Workbench(Clients):
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
 
     def _topic_table(self, topic: str) -> TopicTable:
-        from tabletopic_kernel.table.snapshot import TopicTable  # noqa: PLC0415
+        from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
 
         settings = self.desired_topic(topic).settings
         catalog = self.open_catalog(settings.catalog)
@@ -458,9 +458,9 @@ class Workbench(Clients):
 
     def hosts(self) -> list[str]:
         """Ids of the live hosts."""
-        from tabletopic_kernel.host.host import GROUP  # noqa: PLC0415
+        from tabletopic_kernel.workbench.hosts import live_hosts  # noqa: PLC0415
 
-        return sorted(client for client, _ in self.broker.group_members(GROUP))
+        return live_hosts(self.broker)
 
     def host_statuses(self) -> list[HostStatus]:
         """The live hosts: what each runs, since when, its version and memory; see ``HostStatus``.
@@ -470,7 +470,7 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.workbench.hosts import host_statuses  # noqa: PLC0415
 
-        return host_statuses(self.broker, self.hosts())
+        return host_statuses(self.broker)
 
     def table_of(self, topic: str) -> str:
         """The dotted name of a topic's table, with its catalog unless that is the default one."""

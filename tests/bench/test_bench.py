@@ -16,7 +16,7 @@ from tabletopic_kernel.bench.day import rates
 from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.table.expiry import Retention
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 
 
 @pytest.mark.parametrize("what", FORMATS)

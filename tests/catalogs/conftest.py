@@ -16,7 +16,7 @@ import pytest
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.catalogs.lakes import LAKES, Lake
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.samples import TOPIC, FlakyCatalog

@@ -18,7 +18,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from tabletopic_kernel.clients.catalog.catalog import list_files, open_catalog
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import compaction

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 
 NO_LOCK = "Failed to acquire lock for ('default', 'clicks'), state: 2"
 

@@ -39,8 +39,8 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, ROWS, STORAGE, Row, Verdict
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
-from tabletopic_kernel.clients.outside_errors.table import CATALOG, ROWS, STORAGE, Row, Verdict
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tests.servers.answering_store import AnsweringStore
 

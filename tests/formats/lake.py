@@ -24,7 +24,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.snapshot import base_properties
+from tabletopic_kernel.table.topic_table import base_properties
 from tests.formats.avro_cases import plain_rows
 
 

@@ -27,7 +27,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.formats.avro_cases import plain_rows
 from tests.formats.lake import as_pyiceberg_reads, duckdb_rows
 from tests.pipeline.test_stage import batch

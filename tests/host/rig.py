@@ -14,7 +14,7 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.services import Services, in_a_thread
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import (
     IDENTIFIER,
     TOPIC,

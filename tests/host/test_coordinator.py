@@ -16,7 +16,7 @@ from tabletopic_kernel.model.ledger import NO_TOPIC_ID, StagedOffsets
 from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain
 from tests.table.samples import (
     batch,

@@ -11,7 +11,7 @@ import pytest
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.replay.plan import plan_replay
+from tabletopic_kernel.host.replay.dry_run import plan_replay
 from tabletopic_kernel.host.replay.replay import dead_letters_where
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import UsageError

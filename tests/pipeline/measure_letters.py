@@ -25,7 +25,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan
 from tabletopic_kernel.pipeline.stage import Stage
-from tabletopic_kernel.table.snapshot import TopicTable, base_properties
+from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.formats import measure_avro, measure_json, measure_protobuf
 from tests.pipeline.source import SOURCE
 

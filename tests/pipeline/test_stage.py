@@ -34,7 +34,7 @@ from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.snapshot import TopicTable, base_properties
+from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.pipeline.source import SOURCE
 
 AVRO = {

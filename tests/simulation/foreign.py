@@ -29,7 +29,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.snapshot import TOPIC_PROPERTY
+from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY
 from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt

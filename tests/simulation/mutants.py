@@ -19,9 +19,8 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
-from tabletopic_kernel.clients.catalog.catalog import delete_files, list_files
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
-from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
+from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
 from tabletopic_kernel.host import owner, worker_listener
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
@@ -34,14 +33,14 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline import rewrite, write
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
-from tabletopic_kernel.table import expiry, snapshot
+from tabletopic_kernel.table import expiry, topic_table
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import Leavings, Removed, removable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation import scenes
 from tests.simulation.schedule import Move
 from tests.simulation.store import place
@@ -319,7 +318,7 @@ MUTANTS: dict[str, Patch] = {
         TopicTable, "_check_not_behind_its_ledger", _nothing
     ),
     "a rollback that nobody's snapshots tell of is not noticed": _put(
-        snapshot, "has_newest_rows", lambda *_: True
+        topic_table, "has_newest_rows", lambda *_: True
     ),
     "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
@@ -327,7 +326,7 @@ MUTANTS: dict[str, Patch] = {
 
 MUTANTS |= {
     "a compaction does not look whether its files are still there": _all(
-        _put(snapshot, "check_replaced", _no_changes),
+        _put(topic_table, "check_replaced", _no_changes),
         _put(ReplaceFiles, "_validate_required_deletes", _nothing),
     ),
     "deletes that come while files are put together are forgotten": _put(
@@ -339,7 +338,7 @@ MUTANTS |= {
     ),
     "letters that a replay took away are put together": _all(
         _put(Replays, "is_under_way", False),
-        _put(snapshot, "check_replaced", _no_changes),
+        _put(topic_table, "check_replaced", _no_changes),
         _put(ReplaceFiles, "_validate_required_deletes", _nothing),
     ),
     "files say an order that they are not in": _all(

@@ -17,7 +17,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
-from tabletopic_kernel.host.resume_point import next_ledger
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
@@ -27,8 +26,8 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import sweep
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import (
     SCHEMA,
     FlakyCatalog,
@@ -119,7 +118,7 @@ class TableLife:
         found = table.ledger
         assert found is not None
         self.zombie = Zombie(self.loaded(), self.ledger, self.staged())
-        self.ledger = next_ledger(found, table.newest_epoch)
+        self.ledger = found.for_next_owner(table.newest_epoch)
         try:
             table.claim(self.ledger, found)
         except ActionNeededError:  # rolled back to where the ledger is gone: a person rolls it forward

@@ -23,7 +23,7 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import IDENTIFIER, TOPIC
 
 Rows = Mapping[str, Sequence[Any] | pa.Array]

@@ -39,12 +39,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.faces.live_dashboard.tables import facts_of
+from tabletopic_kernel.faces.live_dashboard.table_facts import facts_of
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write import REWRITTEN
 from tabletopic_kernel.table.history import snapshots
-from tabletopic_kernel.table.snapshot import TopicTable, summary
+from tabletopic_kernel.table.topic_table import TopicTable, summary
 from tests.table.foreign_deletes import delete_rows
 from tests.table.lake import Lake, Rows, read_file
 

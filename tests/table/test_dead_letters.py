@@ -27,7 +27,7 @@ from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, T
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.lineage import has_newest_rows
-from tabletopic_kernel.table.snapshot import summary
+from tabletopic_kernel.table.topic_table import summary
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.samples import answer_lost, never_arrived, refused
 

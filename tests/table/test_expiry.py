@@ -32,8 +32,8 @@ from tabletopic_kernel.table.expiry import (
     to_expire,
     without,
 )
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import Removed, normal_location, remove_expired
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.histories import place_of
 from tests.table.samples import FlakyCatalog, answer_lost, never_arrived, refused, sent_twice, write_rows
 from tests.table.test_sweep import committed
@@ -594,7 +594,7 @@ def test_a_dry_run_tells_the_same(life: Life) -> None:
 
 def test_a_tag_that_went_with_a_snapshot_keeps_the_files(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """A REST catalog cannot be asked to refuse: what came in between is looked up in the log of metadata."""
-    monkeypatch.setattr("tabletopic_kernel.table.snapshot.RestCatalog", FlakyCatalog)
+    monkeypatch.setattr("tabletopic_kernel.table.topic_table.RestCatalog", FlakyCatalog)
     found = life.collect()
 
     def tag_first(commit: Callable[[], Any]) -> Any:
@@ -605,14 +605,14 @@ def test_a_tag_that_went_with_a_snapshot_keeps_the_files(life: Life, monkeypatch
     def lenient(_: TableMetadata, __: Any) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr("tabletopic_kernel.table.snapshot.same_refs", lenient)
+    monkeypatch.setattr("tabletopic_kernel.table.topic_table.same_refs", lenient)
     _flaky(life, tag_first)
     assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, False)
 
 
 def test_without_a_race_files_may_go(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a REST catalog too: properties that changed meanwhile are no reason."""
-    monkeypatch.setattr("tabletopic_kernel.table.snapshot.RestCatalog", FlakyCatalog)
+    monkeypatch.setattr("tabletopic_kernel.table.topic_table.RestCatalog", FlakyCatalog)
     found = life.collect()
 
     def change_first(commit: Callable[[], Any]) -> Any:

@@ -13,7 +13,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import health
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.health import next_work, table_health
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
 

@@ -11,7 +11,7 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import HeadMovedError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain
 from tests.table.samples import IDENTIFIER, write_rows
 

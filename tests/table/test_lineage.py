@@ -23,7 +23,7 @@ from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction.plan import plan_compaction
-from tabletopic_kernel.table.snapshot import TopicTable, summary
+from tabletopic_kernel.table.topic_table import TopicTable, summary
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
 
 Act = Callable[[Table], object]

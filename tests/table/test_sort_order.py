@@ -34,7 +34,7 @@ from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.arrange import permutation
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.table.layout import lay_out
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.lake import Lake, read_file
 from tests.table.samples import IDENTIFIER
 from tests.table.test_compaction import ALL

@@ -28,8 +28,8 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.write import data_root
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import sweep
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.histories import STEPS, TableLife, live, place_of
 from tests.table.samples import SCHEMA, FlakyCatalog, answer_lost, batch, next_commit, write_rows

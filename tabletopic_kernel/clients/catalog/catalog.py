@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -15,18 +13,17 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sqlalchemy.exc import IntegrityError
 
-from tabletopic_kernel.clients.catalog import metadata, rest_answers  # noqa: F401 - change how PyIceberg reads
+from tabletopic_kernel.clients.catalog import metadata, rest_cache  # noqa: F401 - change how PyIceberg reads
 from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type
 from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
-from tabletopic_kernel.clients.outside_errors.table import CATALOG
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     RetryableError,
@@ -34,13 +31,11 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
 )
 from tabletopic_kernel.model.redact import is_secret
-from tabletopic_kernel.model.steps import Step, reach
 
 _TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
 NAME = "name"  # our key next to PyIceberg's: Spark and PyIceberg must use the same name
 _LENT = ("s3.", "gcs.", "adls.", "client.")  # storage properties that come with a table
 _TRIES, _GLUE_TRIES = "glue.max-retries", "3"
-_MOST_UNDELETABLE = 10
 
 
 def catalog_name(properties: Mapping[str, str]) -> str:
@@ -185,79 +180,3 @@ def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
         # The second: a catalog in a database checks and then inserts, as others may at the same time.
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             catalog.create_namespace(namespace[:depth])
-
-
-def delete_files(table: Table, paths: list[str]) -> list[str]:
-    """Delete files; returns the deleted ones. Missing files are fine.
-
-    Only for ``table/sweep.py``, which knows that nobody needs them. A file that cannot be deleted does not
-    stop the others; after several such files, the storage is at fault, and the rest stays, too.
-
-    Raises:
-        RetryableError: some could not be deleted, whatever the storage's library raised.
-    """
-    gone: list[str] = []
-    left, first = [], None
-    for path in paths:
-        try:
-            table.io.delete(path)
-        except FileNotFoundError:
-            continue
-        except Exception as error:  # each storage has its own; they make no difference here
-            first = first or error
-            left.append(path)
-            if len(left) == _MOST_UNDELETABLE:
-                break
-        else:
-            gone.append(path)
-            reach(Step.DELETE)
-    if first is not None:
-        raise RetryableError(
-            f"could not delete {left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)}: "
-            f"{type(first).__name__}: {plain(first)}"
-        ) from first
-    return gone
-
-
-def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
-    """Locations of the entries of ``folder`` (files, or folders when not recursive); see ``list_infos``."""
-    return list(list_infos(table, folder, recursive=recursive))
-
-
-def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
-    """The folders right below ``inside`` that have files; entries elsewhere stay, for the caller to check."""
-    others = [one for one in files if not one.path.startswith(inside)]
-    below = (one.path.removeprefix(inside) for one in files if one.path.startswith(inside))
-    names = dict.fromkeys(path.partition("/")[0] for path in below if "/" in path)
-    return [*others, *(pafs.FileInfo(f"{inside}{name}", pafs.FileType.Directory) for name in names)]
-
-
-def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.FileInfo]:
-    """The entries of ``folder`` (files, or folders when not recursive), by location; empty if it is missing.
-
-    Only storage that PyArrow opens can be listed; for others, the result is empty.
-
-    Raises:
-        RetryableError: the storage does not respond, or lists entries that are outside the folder.
-    """
-    io = table.io
-    if not isinstance(io, PyArrowFileIO):
-        return {}
-    scheme, netloc, path = io.parse_location(folder, io.properties)
-    root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
-    with reachable("the storage", lent=lends_keys(table)):
-        system = io.fs_by_scheme(scheme, netloc)
-        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists only objects there
-        selector = pafs.FileSelector(path, recursive=recursive or has_no_folders, allow_not_found=True)
-        found = system.get_file_info(selector)
-    if has_no_folders:
-        found = _folders(found, inside)
-    wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
-    locations = {}
-    for info in found:
-        place = re.sub("/+", "/", info.path)
-        if not place.startswith(inside):
-            raise RetryableError(f"the storage lists {info.path} in {folder}")
-        if info.type == wanted:
-            locations[f"{root}/{place.removeprefix(inside)}"] = info
-    return locations

@@ -1,4 +1,4 @@
-"""Parses table metadata files once, and copies and writes their history cheaply.
+"""Parses table metadata files once, copies and writes their history cheaply, and changes it once.
 
 Metadata lists every snapshot. For a commit, PyIceberg parses it twice (for the committer and for the
 catalog), copies it four times, and serializes all of it: with a thousand snapshots that was most of a
@@ -19,8 +19,10 @@ from weakref import WeakValueDictionary, ref
 from pydantic import BaseModel
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import TableUpdate
 from pyiceberg.typedef import UTF8
 
 _HISTORY = ("snapshots", "snapshot_log", "metadata_log")
@@ -92,6 +94,27 @@ def _copied(metadata: TableMetadata, memo: dict[int, Any] | None = None) -> Tabl
 def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
     """Like PyIceberg's, but starts at the newest: a commit asks for the head and its parent a dozen times."""
     return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
+class QuickTransaction(Transaction):
+    """A transaction that computes the resulting metadata once per change.
+
+    PyIceberg's copies the whole metadata, with all snapshots, on every access: nineteen times in a commit,
+    which took more than a second of CPU time in a table of two hundred snapshots. Nothing modifies the
+    result: PyIceberg makes new metadata from old.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with the updates so far."""
+        base, updates = self._table.metadata, self._updates
+        if self._known is None or self._known[0] is not base or self._known[1] is not updates:
+            self._known = (base, updates, super().table_metadata)
+        return self._known[2]
 
 
 # PyIceberg's catalogs for SQL, Glue, Hive and DynamoDB read and write through these two.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tabletopic_kernel.clients.outside_errors.table import CATALOG, ROWS, STORAGE, Row, Verdict
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, ROWS, STORAGE, Row, Verdict
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
 
 _MOST: Final = 300  # characters of another program's message

@@ -1,7 +1,7 @@
 """Passes properties to Spark's JVM through files that only their owner can read.
 
 pyspark puts each property on the JVM's command line, which every user of the machine can read. So the JVM is
-started without any, and reads them from a file, which is then removed.
+started without any, and reads them from a file, which is then removed. ``session`` chooses the properties.
 """
 
 from __future__ import annotations

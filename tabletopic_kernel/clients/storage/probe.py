@@ -28,8 +28,8 @@ from sqlalchemy.orm import Session
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, warehouse_location
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
-from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.redact import is_secret
 

@@ -1,18 +1,25 @@
-"""The storage of a table: the files in its manifests, and whether staged files exist in full."""
+"""The storage of a table: the files in its manifests, whether they exist in full, listing and deleting."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow.fs as pafs
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.clients.catalog.catalog import reachable
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.outside_errors.sorting import plain
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.steps import Step, reach
 
 _READERS = 8  # a read mostly waits for the storage
+_MOST_UNDELETABLE = 10
 _AT_ONCE = 16  # requests to an object store; each takes some tens of milliseconds, mostly waiting
 
 
@@ -105,3 +112,79 @@ def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> 
             with ThreadPoolExecutor(_AT_ONCE, "staged files") as pool:
                 found = list(pool.map(look, files))
     return [fault for fault in found if fault is not None]
+
+
+def delete_files(table: Table, paths: list[str]) -> list[str]:
+    """Delete files; returns the deleted ones. Missing files are fine.
+
+    Only for ``table/sweep.py``, which knows that nobody needs them. A file that cannot be deleted does not
+    stop the others; after several such files, the storage is at fault, and the rest stays, too.
+
+    Raises:
+        RetryableError: some could not be deleted, whatever the storage's library raised.
+    """
+    gone: list[str] = []
+    left, first = [], None
+    for path in paths:
+        try:
+            table.io.delete(path)
+        except FileNotFoundError:
+            continue
+        except Exception as error:  # each storage has its own; they make no difference here
+            first = first or error
+            left.append(path)
+            if len(left) == _MOST_UNDELETABLE:
+                break
+        else:
+            gone.append(path)
+            reach(Step.DELETE)
+    if first is not None:
+        raise RetryableError(
+            f"could not delete {left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)}: "
+            f"{type(first).__name__}: {plain(first)}"
+        ) from first
+    return gone
+
+
+def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
+    """Locations of the entries of ``folder`` (files, or folders when not recursive); see ``list_infos``."""
+    return list(list_infos(table, folder, recursive=recursive))
+
+
+def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
+    """The folders right below ``inside`` that have files; entries elsewhere stay, for the caller to check."""
+    others = [one for one in files if not one.path.startswith(inside)]
+    below = (one.path.removeprefix(inside) for one in files if one.path.startswith(inside))
+    names = dict.fromkeys(path.partition("/")[0] for path in below if "/" in path)
+    return [*others, *(pafs.FileInfo(f"{inside}{name}", pafs.FileType.Directory) for name in names)]
+
+
+def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.FileInfo]:
+    """The entries of ``folder`` (files, or folders when not recursive), by location; empty if it is missing.
+
+    Only storage that PyArrow opens can be listed; for others, the result is empty.
+
+    Raises:
+        RetryableError: the storage does not respond, or lists entries that are outside the folder.
+    """
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        return {}
+    scheme, netloc, path = io.parse_location(folder, io.properties)
+    root, inside = folder.rstrip("/"), re.sub("/+", "/", path).rstrip("/") + "/"
+    with reachable("the storage", lent=lends_keys(table)):
+        system = io.fs_by_scheme(scheme, netloc)
+        has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists only objects there
+        selector = pafs.FileSelector(path, recursive=recursive or has_no_folders, allow_not_found=True)
+        found = system.get_file_info(selector)
+    if has_no_folders:
+        found = _folders(found, inside)
+    wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
+    locations = {}
+    for info in found:
+        place = re.sub("/+", "/", info.path)
+        if not place.startswith(inside):
+            raise RetryableError(f"the storage lists {info.path} in {folder}")
+        if info.type == wanted:
+            locations[f"{root}/{place.removeprefix(inside)}"] = info
+    return locations

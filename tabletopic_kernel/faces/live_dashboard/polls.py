@@ -201,7 +201,7 @@ class TablePolls:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
 
         from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - the same
-        from tabletopic_kernel.faces.live_dashboard.tables import commits_of, facts_of  # noqa: PLC0415 - the same
+        from tabletopic_kernel.faces.live_dashboard.table_facts import commits_of, facts_of  # noqa: PLC0415 - the same
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415 - the same
 
         known = self._known

@@ -31,7 +31,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.faces.render.grid import Grid
-    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import Replayed
     from tabletopic_kernel.model.settings.sections import DesiredTopic
     from tabletopic_kernel.workbench.plan import Plan
@@ -108,7 +108,7 @@ def _replay(
 
 def _replay_lines(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]:
     """What a replay did, or would do."""
-    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
 
     if isinstance(outcome, ReplayPlan):
         counts = {"rows": f"{outcome.rows:,}", "letters": f"{outcome.letters:,}"}
@@ -125,7 +125,7 @@ def _replay_lines(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]
 
 
 def _replay_json(outcome: Replayed | ReplayPlan) -> dict[str, Any]:
-    from tabletopic_kernel.host.replay.plan import ReplayPlan
+    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
 
     if isinstance(outcome, ReplayPlan):
         return outcome.to_json()

@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
+from tabletopic_kernel.clients.spark.java_errors import explain_trouble
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import ActionNeededError, StartOverError, TableTopicError
@@ -40,11 +41,10 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
-from tabletopic_kernel.pipeline.worker.errors import explain_trouble
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
-from tabletopic_kernel.table.snapshot import TopicTable, summary
 from tabletopic_kernel.table.sweep import remove_unsent
+from tabletopic_kernel.table.topic_table import TopicTable, summary
 
 _LOG = logging.getLogger(__name__)
 _POOL = "compaction"  # of Spark's scheduler: all topics of a host share it

@@ -27,7 +27,6 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
 from tabletopic_kernel.table.expiry import Retention, leavings, reaches_back_to, strays, to_expire
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import (
     Leavings,
     Removed,
@@ -36,6 +35,7 @@ from tabletopic_kernel.table.sweep import (
     remove_strays,
     sweep_finished,
 )
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership

@@ -1,1 +1,1 @@
-"""The two Kafka topics of the hosts: desired state and events."""
+"""The hosts' two Kafka topics: ``settings_topic`` has the desired state, ``control_topic`` the events."""

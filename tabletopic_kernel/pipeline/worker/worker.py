@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch, processors_to_come
+from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.clients.spark.session import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
@@ -28,14 +29,13 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
-from tabletopic_kernel.pipeline.worker.errors import (
+from tabletopic_kernel.pipeline.worker.librdkafka_source import is_overflow, staged_by_librdkafka
+from tabletopic_kernel.pipeline.worker.refused import (
     RefusedShare,
-    error_of_trouble,
     explain_alike,
     explain_no_table,
     explain_refused,
 )
-from tabletopic_kernel.pipeline.worker.librdkafka_source import is_overflow, staged_by_librdkafka
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)

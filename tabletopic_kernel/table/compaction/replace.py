@@ -14,10 +14,13 @@ The snapshot removes a delete file if all data files that it names are removed, 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from pyiceberg.expressions.visitors import manifest_evaluator
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -29,6 +32,7 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import snapshot as pyiceberg_snapshot
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
@@ -225,3 +229,17 @@ class ReplaceFiles(_OverwriteFiles):
         finally:
             self._added_data_files, self._deleted_data_files = added, deleted
         return summary.model_copy(update={"operation": Operation.REPLACE})
+
+
+def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
+    """PyIceberg's check whether a manifest may have files of the partitions to remove, but thread-safe.
+
+    PyIceberg's own keeps a manifest's bounds in itself while it compares them. A commit that removes files
+    checks many manifests concurrently, so one was judged by another's bounds, skipped, and its files reported
+    as missing.
+    """
+    visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
+    return lambda manifest: bool(copy(visitor).eval(manifest))
+
+
+pyiceberg_snapshot.manifest_evaluator = _thread_safe_evaluator  # type: ignore[assignment,attr-defined]

@@ -31,7 +31,7 @@ from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, value_columns
 from tabletopic_kernel.pipeline.transform.projection.child import planned_columns
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from tabletopic_kernel.table.schemas.lookup import (
 )
 from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer, whole_writer
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
 # Formats whose values name no schema: the kind of their one writer schema, by value_format.

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.faces.cli import main
-from tabletopic_kernel.host.replay.plan import ReplayPlan
+from tabletopic_kernel.host.replay.dry_run import ReplayPlan
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead

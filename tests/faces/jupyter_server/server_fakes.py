@@ -13,7 +13,7 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.host.replay.plan import ReplayPlan
+from tabletopic_kernel.host.replay.dry_run import ReplayPlan
 from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress

@@ -1,4 +1,4 @@
-"""The plan of a replay: stages dead letters without files, on a draft of the table.
+"""The dry run of a replay: stages dead letters without files, on a draft of the table.
 
 Why nothing changes: this module has neither an owner nor a worker. The draft keeps its changes to itself and
 accepts no commits, staging writes no files, and the draft's events are collected instead of sent.
@@ -26,7 +26,7 @@ from tabletopic_kernel.pipeline.plan import Needs, Replaced
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.schemas.lookup import EventWriter
-from tabletopic_kernel.table.snapshot import TopicTable
+from tabletopic_kernel.table.topic_table import TopicTable
 
 
 class TableDraft(TopicTable):

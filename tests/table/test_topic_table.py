@@ -26,10 +26,10 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table import snapshot
+from tabletopic_kernel.table import topic_table
 from tabletopic_kernel.table.schemas.registered import FittedSchema
-from tabletopic_kernel.table.snapshot import TopicTable
 from tabletopic_kernel.table.sweep import sweep
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import (
     IDENTIFIER,
     SCHEMA,
@@ -88,8 +88,8 @@ def test_a_commit_reads_nothing_of_the_commits_before(
     table, ledger = owned
     staged = [batch(table, number, number + 1) for number in range(4)]
     asked, parsed = list[int](), list[str]()
-    mark, parse = snapshot._mark, TableMetadataUtil.parse_raw
-    monkeypatch.setattr(snapshot, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
+    mark, parse = topic_table._mark, TableMetadataUtil.parse_raw
+    monkeypatch.setattr(topic_table, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
     monkeypatch.setattr(TableMetadataUtil, "parse_raw", lambda text: parsed.append(text) or parse(text))
     for one in staged:
         after = next_commit(ledger, one)

@@ -1,4 +1,4 @@
-"""A change of a table: computed once, with its requirements on the table it is applied to.
+"""What a change requires of the table that it is applied to.
 
 A REST catalog assigns the ids of new schemas and specs itself. PyIceberg's own catalogs take those of the
 request, and Iceberg's requirements compare only the current schema, spec and sort order: if another writer
@@ -8,16 +8,12 @@ the same id would result. The requirements here check that, too; a REST catalog 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from copy import copy
-from typing import Any
+from collections.abc import Collection
 
 from pydantic import PrivateAttr
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions.visitors import manifest_evaluator
-from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
@@ -35,7 +31,6 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.table.update import snapshot as pyiceberg_snapshot
 
 
 class _SameSchemas(AssertCurrentSchemaId):
@@ -164,38 +159,3 @@ def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) 
     between = log[log.index(before.metadata_location) + 1 :]
     found = (FromInputFile.table_metadata(before.io.new_input(path)) for path in between)
     return any(ref.snapshot_id in snapshots for one in found for ref in one.refs.values())
-
-
-class QuickTransaction(Transaction):
-    """A transaction that computes the resulting metadata once per change.
-
-    PyIceberg's copies the whole metadata, with all snapshots, on every access: nineteen times in a commit,
-    which took more than a second of CPU time in a table of two hundred snapshots. Nothing modifies the
-    result: PyIceberg makes new metadata from old.
-    """
-
-    def __init__(self, table: Table) -> None:
-        super().__init__(table)
-        self._known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The table's metadata with the updates so far."""
-        base, updates = self._table.metadata, self._updates
-        if self._known is None or self._known[0] is not base or self._known[1] is not updates:
-            self._known = (base, updates, super().table_metadata)
-        return self._known[2]
-
-
-def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
-    """PyIceberg's check whether a manifest may have files of the partitions to remove, but thread-safe.
-
-    PyIceberg's own keeps a manifest's bounds in itself while it compares them. A commit that removes files
-    checks many manifests concurrently, so one was judged by another's bounds, skipped, and its files reported
-    as missing.
-    """
-    visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
-    return lambda manifest: bool(copy(visitor).eval(manifest))
-
-
-pyiceberg_snapshot.manifest_evaluator = _thread_safe_evaluator  # type: ignore[assignment,attr-defined]

@@ -38,8 +38,9 @@ from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
+from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
-from tabletopic_kernel.clients.outside_errors.table import CATALOG, STORAGE
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
@@ -61,6 +62,14 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles, check_replaced
 from tabletopic_kernel.table.lineage import has_newest_rows
+from tabletopic_kernel.table.requirements import (
+    lost_a_ref,
+    order_updates,
+    removal_of,
+    same_refs,
+    same_schemas,
+    same_sort_orders,
+)
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
     FittedSchema,
@@ -68,15 +77,6 @@ from tabletopic_kernel.table.schemas.registered import (
     former_names_property,
     registered_schemas_of,
     registered_schemas_property,
-)
-from tabletopic_kernel.table.transaction import (
-    QuickTransaction,
-    lost_a_ref,
-    order_updates,
-    removal_of,
-    same_refs,
-    same_schemas,
-    same_sort_orders,
 )
 
 TOPIC_PROPERTY = f"{PREFIX}topic"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tabletopic_kernel.faces.live_dashboard.tables import commits_of, facts_of
+from tabletopic_kernel.faces.live_dashboard.table_facts import commits_of, facts_of
 from tabletopic_kernel.model.ledger import Ledger
 
 

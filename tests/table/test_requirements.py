@@ -24,7 +24,8 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.table.transaction import QuickTransaction, same_specs
+from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
+from tabletopic_kernel.table.requirements import same_specs
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

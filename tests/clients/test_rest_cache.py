@@ -14,7 +14,7 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from tabletopic_kernel.clients.catalog import rest_answers
+from tabletopic_kernel.clients.catalog import rest_cache
 
 LOCATION = "s3://lake/t/metadata/00001-x.metadata.json"
 
@@ -92,7 +92,7 @@ def test_nothing_piles_up() -> None:
     assert TableResponse.model_validate_json(answer(second.metadata)).metadata is second.metadata
     del second
     gc.collect()
-    assert LOCATION not in rest_answers._known
+    assert LOCATION not in rest_cache._known
 
 
 def test_an_answer_that_is_none_raises_as_before() -> None:

@@ -1,0 +1,91 @@
+"""Refused records: how many are too many, and what a topic says of them.
+
+A wrong setting must not pour a whole topic into dead letters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from tabletopic_kernel.pipeline.plan import StageResult
+
+# Fewer say nothing about a topic: dead letters are for a handful of bad records in a row.
+MIN_RECORDS: Final = 1_000
+# Unless none of the records since the start became a row: that is not bad luck.
+MIN_IF_ALL: Final = 100
+
+
+class RefusedShare:
+    """Watches the newest batches that together have at least ``MIN_RECORDS`` records.
+
+    Before that, ``MIN_IF_ALL`` are enough if all of them were refused.
+
+    >>> watch = RefusedShare(limit=0.5)
+    >>> watch.is_over(records=900, refused=850)
+    False
+    >>> watch.is_over(records=100, refused=0), watch.share
+    (True, 0.85)
+    >>> RefusedShare(limit=0.5).is_over(records=100, refused=100)
+    True
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._batches: deque[tuple[int, int]] = deque()
+
+    @property
+    def records(self) -> int:
+        """The number of records watched now."""
+        return sum(records for records, _ in self._batches)
+
+    @property
+    def share(self) -> float:
+        """The share of them that was refused, 0 to 1."""
+        return sum(refused for _, refused in self._batches) / max(1, self.records)
+
+    def is_over(self, records: int, refused: int) -> bool:
+        """Add a batch; returns whether more than ``limit`` of the newest records were refused."""
+        self._batches.append((records, refused))
+        while self.records - self._batches[0][0] >= MIN_RECORDS:
+            self._batches.popleft()
+        enough = MIN_IF_ALL if self.share == 1 else MIN_RECORDS
+        return self.records >= enough and self.share > self._limit
+
+
+def explain_refused(topic: str, result: StageResult) -> str:
+    """The first refused record, and how many more there are."""
+    first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))
+    more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
+    schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
+    return (
+        f"{topic} partition {first.partition} offset {first.offset}{schema}: "
+        f"{first.reason}: {first.message}{more}"
+    )
+
+
+def explain_alike(topic: str, result: StageResult) -> str:
+    """Why a batch was not staged whose records all caused the same exception."""
+    count = sum(result.failed.values())
+    lines = "; ".join(result.traces) or ", ".join(result.failed)
+    return (
+        f"all {count:,} records of a batch of {topic} fail alike, which points to a bug or a wrong "
+        f"setting; the batch was not staged: {lines}. The log has the full trace. Correct the setting or "
+        "update the program and resume the topic, or accept such records with max_refused_share = 1"
+    )
+
+
+def explain_no_table(topic: str, result: StageResult) -> str:
+    """Why these records did not create a table, and what would."""
+    passed = sum(result.passed_over.values())
+    without = result.records - result.refused_count - passed
+    found = [f"{without:,} without a field (no value, or an empty object)"] if without else []
+    if passed:
+        found.append(f"{passed:,} that were skipped ({', '.join(sorted(result.passed_over))})")
+    if result.refused_count:
+        why = f": {explain_refused(topic, result)}" if result.samples else ""
+        found.append(f"{result.refused_count:,} that cannot be rows{why}")
+    return (
+        f"{topic} has no table yet, since its first {result.records:,} records define no columns: "
+        f"{'; '.join(found)}. They wait; the first record with a field creates the table"
+    )
