@@ -1,6 +1,7 @@
 """``make bench``: CPU per record of the whole path and of its lower bound, and freshness at a low rate.
 
-Instead, with and without maintenance: ``--commits``: how a table ages; ``--day``: what a record costs.
+Instead, with and without maintenance: ``--commits``: how a table ages (``--calls``: counted, not timed);
+``--day``: what a record costs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Screen
 
-from tabletopic_kernel.bench.aging import Age, age
+from tabletopic_kernel.bench.aging import Age, age, calls
 from tabletopic_kernel.bench.day import WARM_UP_S, day
 from tabletopic_kernel.bench.load import FORMATS, Format, make_load
 from tabletopic_kernel.bench.measure import (
@@ -63,7 +64,11 @@ class Result:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the requested benchmark; returns the exit code."""
-    given = _parser().parse_args(arguments)
+    given = (parser := _parser()).parse_args(arguments)
+    if given.calls and not given.commits:
+        parser.error("--calls needs --commits")
+    if given.calls:
+        return _calls(given.commits, as_json=given.json)
     if given.commits:
         return _aging(given.commits, as_json=given.json)
     if given.day:
@@ -113,6 +118,11 @@ def _parser() -> argparse.ArgumentParser:
         help="measure how a table ages over this many commits, with and without maintenance",
     )
     parser.add_argument(
+        "--calls",
+        action="store_true",
+        help="with --commits: count the function calls of each commit, with maintenance, instead of CPU time",
+    )
+    parser.add_argument(
         "--day",
         type=int,
         metavar="SECONDS",
@@ -138,6 +148,22 @@ def _aging(commits: int, *, as_json: bool) -> int:
         sys.stdout.write(json.dumps(told, indent=1) + "\n")
     else:
         Console().print(_ages(ages))
+    return 0
+
+
+def _calls(commits: int, *, as_json: bool) -> int:
+    with (
+        tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder,
+        CountBar(commits, "counting calls", "commits") as bar,
+    ):
+        found = calls(Path(folder), commits, bar.to)
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(found)) + "\n")
+    else:
+        sys.stdout.write(
+            f"function calls of a commit, as multiples of the first hundred's median: median {found.median}, "
+            f"99 of 100 at most {found.p99}, most {found.slowest}\n"
+        )
     return 0
 
 

@@ -8,6 +8,7 @@ minutes, so each commit is followed by one to a fresh table, and compared with t
 from __future__ import annotations
 
 import gc
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ _ROWS = 200  # of a commit
 _FRESH = 100  # commits of a fresh table before the next one takes its place
 _SAMPLES = 50
 _TRIES = 3
+Measure = Callable[[Callable[[], object]], float]
 QUERY = "SELECT sum(duration_ms) AS total, count(*) AS rows FROM load"
 
 
@@ -97,9 +99,15 @@ class Age:
 
 
 class Life:
-    """A table, its ledger, and the ``rows`` that each commit adds ``times`` times."""
+    """A table, its ledger, and the ``rows`` that each commit adds ``times`` times.
 
-    def __init__(self, folder: Path, rows: int = _ROWS, times: int = 1) -> None:
+    ``measure`` is the measure of a commit: it does the work and returns a number.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int = _ROWS, times: int = 1, measure: Measure | None = None
+    ) -> None:
+        self._measure = measure or _cpu_s
         uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
         self.catalog = open_catalog({"type": "sql", "uri": uri, "warehouse": warehouse})
         encode = encoder("avro", 7)
@@ -121,17 +129,16 @@ class Life:
         self.maintenance_s = 0.0
 
     def append(self) -> float:
-        """Commit rows once more; returns its CPU seconds."""
+        """Commit rows once more; returns the commit's measure, CPU seconds by default."""
         files = self._writer.write(self._rows)
         start = self.ledger.next_offsets[0]
         staged = StagedOffsets({0: start}, {0: start + len(self._rows)})
         return self._commit(files, self.ledger.advanced(staged, str(uuid.uuid4())))
 
     def _commit(self, files: list[DataFile], after: Ledger, replaced: Replaced | None = None) -> float:
-        began = time.process_time()
-        self.table.commit(files, self.ledger, after, replaced=replaced)
+        spent = self._measure(lambda: self.table.commit(files, self.ledger, after, replaced=replaced))
         self.ledger = after
-        return time.process_time() - began
+        return spent
 
     def maintain(self) -> None:
         """Compact and expire what is due, as the owner would."""
@@ -185,14 +192,15 @@ class Life:
         return Sample(commits, *times_ms, metadata_bytes, self.data_files, self.snapshots)
 
 
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def _cpu_ms(work: Callable[[], object]) -> float:
     """The minimum of some tries, in ms of CPU."""
-    found = []
-    for _ in range(_TRIES):
-        began = time.process_time()
-        work()
-        found.append(1e3 * (time.process_time() - began))
-    return round(min(found), 1)
+    return round(1e3 * min(_cpu_s(work) for _ in range(_TRIES)), 1)
 
 
 class FreshTables:
@@ -258,6 +266,36 @@ def age(
         maintenance_us=round(1e6 * life.maintenance_s / rows, 2),
         rows=rows,
     )
+
+
+def calls(folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None) -> Spread:
+    """Function calls in each commit, with maintenance, as multiples of the first hundred's median.
+
+    Unlike CPU time, they do not depend on the machine or on what else runs there.
+    """
+    life, found = Life(folder, measure=_calls_in), list[float]()
+    for number in range(1, commits + 1):
+        found.append(life.append())
+        life.maintain()
+        on_progress(number)
+    usual = median(found[:_FRESH])
+    return Spread.of([one / usual for one in found])
+
+
+def _calls_in(work: Callable[[], object]) -> float:
+    """Calls of functions, Python's and C's, in this thread."""
+    count = 0
+
+    def seen(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def _times(spent: Sequence[float], fresh: Sequence[float]) -> list[float]:

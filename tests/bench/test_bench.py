@@ -79,6 +79,16 @@ def test_a_table_that_is_maintained_stays_small(tmp_path: Path, monkeypatch: pyt
     assert found[True].snapshots < 30
 
 
+def test_the_work_of_a_commit_is_counted(tmp_path: Path) -> None:
+    """The same number each time, whatever the machine does meanwhile."""
+    found = []
+    for name in ("one", "other"):
+        (folder := tmp_path / name).mkdir()
+        found.append(aging.calls(folder, 8))
+    assert found[0].slowest == pytest.approx(found[1].slowest, abs=0.02)
+    assert 1 <= found[0].median <= found[0].p99 <= found[0].slowest < 2
+
+
 def test_a_day_rises_and_falls_once() -> None:
     """From a tenth of the rate at noon and back to it."""
     day = rates(101, 1000)
