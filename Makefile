@@ -45,7 +45,7 @@ test: $(INSTALLED) $(SIDEBAR) ## all tests, including those with real servers
 	exit $$failed
 
 test-servers: $(INSTALLED) ## production catalogs, object stores and brokers; downloads 1.3 GB the first time
-	@$(RUN) pytest -m servers --durations=15 $(ARGS)
+	@$(RUN) pytest -m servers $(PAIR) --durations=15 $(ARGS)
 
 lint: $(INSTALLED) ## lint, format, types, import rules
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .

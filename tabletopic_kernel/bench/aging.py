@@ -99,10 +99,7 @@ class Age:
 
 
 class Life:
-    """A table, its ledger, and the ``rows`` that each commit adds ``times`` times.
-
-    ``measure`` is the measure of a commit: it does the work and returns a number.
-    """
+    """A table, its ledger, and the ``rows`` that each commit adds ``times`` times; ``measure`` does one."""
 
     def __init__(
         self, folder: Path, rows: int = _ROWS, times: int = 1, measure: Measure | None = None
@@ -269,10 +266,7 @@ def age(
 
 
 def calls(folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None) -> Spread:
-    """Function calls in each commit, with maintenance, as multiples of the first hundred's median.
-
-    Unlike CPU time, they do not depend on the machine or on what else runs there.
-    """
+    """Function calls in each commit, with maintenance, as multiples of the first hundred's median."""
     life, found = Life(folder, measure=_calls_in), list[float]()
     for number in range(1, commits + 1):
         found.append(life.append())

@@ -267,12 +267,15 @@ def _unpack(installed: jars.Jars, into: Path) -> None:
 
 
 def _once(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """The folder, filled on first use, completely or not at all."""
-    if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as work:
-            fresh = Path(work, "fresh")
-            fresh.mkdir()
-            fill(fresh)
-            if not folder.exists():
+    """The folder, filled on first use, completely or not at all.
+
+    With the lock of the jars' folder: whoever has it removes what a killed process left there.
+    """
+    with machine.file_lock(folder.with_name("lock"), lambda: None):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as work:
+                fresh = Path(work, "fresh")
+                fresh.mkdir()
+                fill(fresh)
                 os.rename(fresh, folder)
     return folder

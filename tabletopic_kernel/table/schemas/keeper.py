@@ -1,6 +1,6 @@
 """Keeps a table's columns ahead of its records: finds their schemas, and plans the staging.
 
-Longer than other modules, as a schema changes its state (unknown, candidate, covered, refused) only here.
+Longer than other modules, as what a topic's schemas do to its table is only here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError, find_schema
-from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.decoder import BadSchemaError
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.table_columns import clashing_names
@@ -21,7 +21,6 @@ from tabletopic_kernel.model.dead_letter import (
     BAD_SCHEMA,
     NOT_AN_ENVELOPE,
     PROJECTION_FAILED,
-    UNKNOWN_SCHEMA,
 )
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
@@ -40,14 +39,10 @@ from tabletopic_kernel.pipeline.transform.columns import (
     value_columns,
 )
 from tabletopic_kernel.table.columns import TableColumns
+from tabletopic_kernel.table.schemas.candidates import Candidates
 from tabletopic_kernel.table.schemas.fitting import WriterColumns, batch_columns, writer_columns
 from tabletopic_kernel.table.schemas.key_schemas import KeySchemas
-from tabletopic_kernel.table.schemas.lookup import (
-    SchemaServices,
-    check_same,
-    look_up,
-    why_foreign,
-)
+from tabletopic_kernel.table.schemas.lookup import SchemaServices, why_foreign
 from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer, whole_writer
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -87,7 +82,14 @@ class SchemaKeeper:
         self._refused = RefusedSchemas(
             topic, settings, f"a record of {topic} cannot become a row", services.now_ms
         )
-        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no record was decoded with them yet
+        self._candidates = Candidates(
+            find=self._find,
+            writer=self._writer,
+            why_foreign=lambda found: why_foreign(services.registry, found, topic, settings),
+            covered=lambda: self.table.registered_schemas() if self.table else (),
+            cover=self._cover_id,
+            refused=self._refused,
+        )
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         self._whole: WriterSchema | None = None  # of a topic whose values name none
         self._no_table = ""  # why the newest schema cannot be one
@@ -189,7 +191,7 @@ class SchemaKeeper:
             schemas=known,
             refused_schemas=self._refused.reasons,
             unknown_schemas=self._refused.unknown,
-            candidates={one: self._writer(found) for one, found in self._candidates.items()},
+            candidates=self._candidates.writers,
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
             projection=self._projection(),
@@ -213,11 +215,8 @@ class SchemaKeeper:
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
         ids = frozenset(one for one in needed if one is not None and one != WHOLE_TOPIC)
-        for schema_id, found in look_up(self._find, self._refused.due(ids) if recheck else ids):
-            self._meet(schema_id, found)
-        for schema_id in sorted(needs.proved, key=age):
-            is_kept = schema_id in self._candidates
-            self._cover_id(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
+        self._candidates.meet(self._refused.due(ids) if recheck else ids)
+        self._candidates.prove(needs.proved)
         if needs.columns:
             self._cover_inferred(needs.columns)
         if None in needed and (self.table is not None or not ids):  # else one of ids may create the table
@@ -229,27 +228,6 @@ class SchemaKeeper:
         """Ask the registry again for unknown schemas when a record needs them, due or not."""
         self._refused.forget_unknown()
         self._keys.forget_unknown()
-
-    def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
-        """Handle a schema that a record names: it becomes a candidate, is covered again, or is refused."""
-        if isinstance(found, UnknownSchemaError):
-            self._refused.refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
-            return
-        if self.table is not None and schema_id in self.table.registered_schemas():
-            self._cover_id(found)
-            self._refused.clear(schema_id)
-            return
-        if why := why_foreign(self._services.registry, found, self._topic, self._settings):
-            self._refused.refuse_for_now(schema_id, BAD_SCHEMA, why)
-            return
-        try:
-            make_decoder(schema_id, self._writer(found))
-        except BadSchemaError as error:
-            check_same(self._find, found)
-            self._refused.refuse(schema_id, BAD_SCHEMA, str(error))
-        else:
-            self._candidates[schema_id] = found
-        self._refused.clear(schema_id)
 
     def _cover_id(self, registered: RegisteredSchema) -> None:
         """Cover the schema, or record it as refused."""

@@ -10,17 +10,13 @@ from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.table_columns import key_type
-from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, UNKNOWN_SCHEMA
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import KeyPlan
 from tabletopic_kernel.table.columns import TableColumns
-from tabletopic_kernel.table.schemas.lookup import (
-    SchemaServices,
-    check_same,
-    look_up,
-    why_foreign,
-)
+from tabletopic_kernel.table.schemas.candidates import Candidates
+from tabletopic_kernel.table.schemas.lookup import SchemaServices, why_foreign
 from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer
 
@@ -41,7 +37,14 @@ class KeySchemas:
         self._services = services
         self._known: dict[SchemaKey, WriterSchema] = {}
         self._refused = RefusedSchemas(topic, settings, f"a key of {topic} cannot be read", services.now_ms)
-        self._candidates: dict[SchemaKey, RegisteredSchema] = {}  # no key was decoded with them yet
+        self._candidates = Candidates(
+            find=self._find,
+            writer=lambda found: key_writer(found, settings),
+            why_foreign=lambda found: why_foreign(services.registry, found, topic, settings, of_keys=True),
+            covered=lambda: columns.table.registered_key_schemas() if columns.table else (),
+            cover=self._cover_one,
+            refused=self._refused,
+        )
 
     def adopt(self) -> None:
         """Take over the schemas that the table covers, as far as the registry answers."""
@@ -66,40 +69,12 @@ class KeySchemas:
         table = self._columns.table
         registered_schemas = table.registered_key_schemas() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in registered_schemas}
-        candidates = {one: key_writer(found, self._settings) for one, found in self._candidates.items()}
-        return KeyPlan(known, self._refused.reasons, self._refused.unknown, candidates)
+        return KeyPlan(known, self._refused.reasons, self._refused.unknown, self._candidates.writers)
 
     def cover(self, needed: frozenset[SchemaKey], proved: frozenset[SchemaKey], *, recheck: bool) -> None:
         """Look up ``needed`` schemas, fit the column to ``proved`` ones; as ``SchemaKeeper.cover``."""
-        asked = self._refused.due(needed) if recheck else needed
-        for schema_id, found in look_up(self._find, asked):
-            self._meet(schema_id, found)
-        for schema_id in sorted(proved, key=age):
-            is_kept = schema_id in self._candidates
-            self._cover_one(self._candidates.pop(schema_id) if is_kept else self._find(schema_id))
-
-    def _meet(self, schema_id: SchemaKey, found: RegisteredSchema | UnknownSchemaError) -> None:
-        """Handle a schema that a key names: it becomes a candidate, is covered again, or is refused."""
-        if isinstance(found, UnknownSchemaError):
-            self._refused.refuse_for_now(schema_id, UNKNOWN_SCHEMA, str(found))
-            return
-        table = self._columns.table
-        if table is not None and schema_id in table.registered_key_schemas():
-            self._cover_one(found)
-            self._refused.clear(schema_id)
-            return
-        registry, settings = self._services.registry, self._settings
-        if why := why_foreign(registry, found, self._topic, settings, of_keys=True):
-            self._refused.refuse_for_now(schema_id, BAD_SCHEMA, why)
-            return
-        try:
-            make_decoder(schema_id, key_writer(found, settings))
-        except BadSchemaError as error:
-            check_same(self._find, found)
-            self._refused.refuse(schema_id, BAD_SCHEMA, str(error))
-        else:
-            self._candidates[schema_id] = found
-        self._refused.clear(schema_id)
+        self._candidates.meet(self._refused.due(needed) if recheck else needed)
+        self._candidates.prove(proved)
 
     def forget_unknown(self) -> None:
         """Ask the registry again for unknown schemas."""
