@@ -45,7 +45,7 @@ class Sorted:
     def error(self) -> TableTopicError:
         """The error for users."""
         if self.verdict is Verdict.WAIT:
-            return RetryableError(f"{self.who} {self.row.lead} ({self.text}), retrying: {self.remedy}")
+            return RetryableError(self.reason)
         if self.row.setting:
             return SettingsError(f"[catalog] {self.text}: {self.remedy}")
         return ActionNeededError(self.reason)

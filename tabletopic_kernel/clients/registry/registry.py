@@ -145,7 +145,7 @@ class Registry:
                 self._odd[found.id] = (time.monotonic(), found.text)
             raise RetryableError(
                 f"the registry at {self.url} returned something other than a schema for id {found.id}: "
-                f"{found.text[:80]!r}; retrying"
+                f"{found.text[:80]!r}"
             )
 
     def _is_same(self, found: RegisteredSchema) -> bool | None:
@@ -227,7 +227,7 @@ class Registry:
         try:
             return self._newest(subject, found)
         except UnknownSchemaError as error:  # of a reference
-            raise RetryableError(f"the newest schema of {subject} is not whole: {error}; retrying") from error
+            raise RetryableError(f"the newest schema of {subject} is not whole: {error}") from error
 
     def _newest(self, subject: str, found: Any) -> RegisteredSchema:
         newest = self._resolved(found.schema_id, found.schema, subject, found.version)
@@ -237,7 +237,7 @@ class Registry:
             if again.text != newest.text:
                 raise RetryableError(
                     f"the registry at {self.url} returned something other than the newest schema of "
-                    f"{subject}: {newest.text[:80]!r}; retrying"
+                    f"{subject}: {newest.text[:80]!r}"
                 )
         return newest
 
@@ -354,7 +354,7 @@ class Registry:
             return call()
         except OddAnswerError as error:
             raise RetryableError(
-                f"the registry at {self.url} returned something other than {what}: {error}; retrying"
+                f"the registry at {self.url} returned something other than {what}: {error}"
             ) from error
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:
