@@ -46,7 +46,7 @@ _EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check; ``remedy`` is what to do unless it succeeded."""
+    """The result of one check; ``remedy`` is what to do, unless it succeeded or ``detail`` says that."""
 
     name: str
     status: Status
@@ -138,9 +138,9 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
             name, "fail", _first_line(error), "correct it; `tabletopic config` shows where it is set"
         )
     except TableTopicError as error:
-        return Check(name, "fail", _first_line(error), "see the message")
+        return Check(name, "fail", _first_line(error))
     except Exception as error:
-        return Check(name, "fail", f"{type(error).__name__}: {_first_line(error)}", "see the message")
+        return Check(name, "fail", f"{type(error).__name__}: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:
@@ -441,7 +441,7 @@ def _spark(loaded: LoadedSettings, servers: Servers) -> str:
     spark = loaded.settings.spark
     found = (reason for one in servers.all_catalogs for reason in out_of_reach(spark, servers.kafka, one))
     if reasons := list(dict.fromkeys(found)):
-        raise _Trouble("; ".join(reasons), "see the message; table topics cannot run with these settings")
+        raise _Trouble("; ".join(reasons), "table topics cannot run with these settings")
     if spark.is_local:
         return f"{spark.effective_master}: executors on this machine"
     from tabletopic_kernel.clients.spark.cluster_probe import check_executors
