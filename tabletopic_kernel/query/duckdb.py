@@ -25,6 +25,7 @@ from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
+    BROKEN,
     connect,
     folders_of,
     give_secret,
@@ -120,7 +121,7 @@ class DuckLake:
         limit: int | None = None,
     ) -> Answer:
         """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows."""
-        with self._lock, sql_errors():
+        with self._lock, sql_errors(), self._started_again_if_broken():
             if wants_table_list(sql):
                 return Answer(self._table_list())
             connection = self._open()
@@ -152,9 +153,21 @@ class DuckLake:
     def close(self) -> None:
         """Close DuckDB; the next query starts a new one."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._close()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _started_again_if_broken(self) -> Iterator[None]:
+        try:
+            yield
+        except BROKEN:
+            self._close()
+            self._parser = duckdb.connect()
+            raise
 
     # -- views
 

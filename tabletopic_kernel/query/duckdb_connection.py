@@ -22,6 +22,7 @@ from tabletopic_kernel.query.answer import result_of
 
 T = TypeVar("T")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
+BROKEN = (duckdb.FatalException, duckdb.InternalError)  # after these, a DuckDB refuses every statement
 _SECRET = "tabletopic_storage"
 _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
@@ -140,8 +141,13 @@ def sql_errors() -> Iterator[None]:
         duckdb.IntegrityError,
     ) as error:
         raise UsageError(str(error)) from error
-    except (duckdb.OutOfMemoryException, duckdb.InternalError) as error:
+    except duckdb.OutOfMemoryException as error:
         raise ActionNeededError(f"DuckDB failed: {error}") from error
+    except BROKEN as error:
+        why = str(error).partition("\n")[0]
+        raise ActionNeededError(
+            f"DuckDB failed ({why}); it is started again. If this query fails again, use the engine spark"
+        ) from error
     except duckdb.OperationalError as error:
         raise RetryableError(f"DuckDB could not read the table: {error}") from error
     except duckdb.Error as error:  # errors without their own class

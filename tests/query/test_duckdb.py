@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.duckdb_connection import connect, folders_of, give_secret
 
@@ -354,6 +355,26 @@ def test_a_query_can_be_interrupted(lake: DuckLake) -> None:
             interrupted(limit)
     signal.siginterrupt(signal.SIGINT, True)
     assert one(lake, "SELECT count(*) FROM clicks") == 3
+
+
+@pytest.mark.parametrize("error", [duckdb.FatalException, duckdb.InternalException])
+def test_duckdb_starts_again_after_a_fault_of_its_own(
+    own: DuckLake, monkeypatch: pytest.MonkeyPatch, error: type[duckdb.Error]
+) -> None:
+    """It refuses every statement after one; a view and the parser are new, too."""
+    own.sql("SELECT * FROM clicks")
+    broken = own._connection
+
+    def fails(*_: object) -> None:
+        raise error("INTERNAL Error: a bug\n\nStack Trace:\n 1. frame")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tabletopic_kernel.query.duckdb._run", fails)
+        with pytest.raises(ActionNeededError) as told:
+            own.sql("SELECT * FROM clicks")
+    assert "(INTERNAL Error: a bug); it is started again" in str(told.value)
+    assert own.sql("SELECT count(*) AS n FROM clicks").to_pylist() == [{"n": 3}]
+    assert own._connection is not broken
 
 
 def test_nothing_is_downloaded_and_times_are_utc() -> None:
