@@ -294,7 +294,7 @@ _DATABASES = (
     _wait(
         f"{_SQLITE}OperationalError",
         r"unable to open",
-        "does the folder of [catalog] uri exist, and may you write to it?",
+        "does the folder of [catalog] uri exist, may you write to it, and are file handles free (ulimit -n)?",
         who=CATALOG,
     ),
     _wait(
