@@ -15,8 +15,7 @@ def run(
     Args:
         events: the number of click events to send.
         state_dir: folder for servers, tables and logs; it must not contain a topic ``clicks`` yet. Without
-            it,
-            a temporary folder that is deleted at the end.
+            it, a temporary folder that is deleted at the end.
         keep: keep the temporary folder, to continue with it.
         as_json: print one JSON summary on stdout at the end; text for people goes to stderr.
 

@@ -1,6 +1,6 @@
 """Every error this package raises, sorted by remedy.
 
-``TableTopicError`` is the base; the four branches say who has to act. A message names what is wrong and what
+``TableTopicError`` is the base; its branches say who has to act. A message names what is wrong and what
 to do next; faces print it unchanged, without a traceback. It contains no secrets, whatever other programs put
 into their messages: they are masked when the error is created.
 """

@@ -39,7 +39,7 @@ class Ledger:
     looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition; ``commits`` counts
     the commits of records since the table was created; epochs up to ``swept_epoch`` were swept (I10).
     ``refused`` counts the records rejected since the table was created, by reason, and ``passed_over`` those
-    skipped because they ask for no row (I1). ``replay_id`` names the newest replay whose rows are in the
+    skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
     table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
     deleted (I8).
     """

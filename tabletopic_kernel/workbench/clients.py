@@ -215,8 +215,8 @@ class Clients:
         """The broker's client, for queries that fail fast.
 
         Raises:
-                StackError: the embedded broker has ended: waiting for a response would report less, later.
-                RetryableError: the embedded broker is just starting.
+            StackError: the embedded broker has ended: waiting for a response would report less, later.
+            RetryableError: the embedded broker is just starting.
         """
         self.servers.away().check("kafka")
         return self.patient_broker
@@ -263,8 +263,8 @@ class Clients:
         """A new catalog object, as they are not shared between threads; None for the default one.
 
         Raises:
-                SettingsError: there is no such catalog, or its properties are wrong.
-                RetryableError: it does not respond.
+            SettingsError: there is no such catalog, or its properties are wrong.
+            RetryableError: it does not respond.
         """
         from tabletopic_kernel.clients.catalog.catalog import in_section, open_catalog  # noqa: PLC0415
 

@@ -71,7 +71,7 @@ class PartitionExpression:
 def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
     """Parse one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are equivalent.
 
-    Errors begin with ``use``, also those of ``source``.
+    Errors begin with ``use``, also those of ``source_of``.
 
     Raises:
         UsageError: unknown transform, wrong arguments.

@@ -54,7 +54,7 @@ class Progress(_Model):
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Records that ask for no row: tombstones of change events, and those a projection's WHERE leaves out.
+    # Records that describe no row: tombstones of change events, and those that a projection's WHERE excludes.
     passed_over: dict[str, int] = Field(default_factory=dict)
     # Offsets skipped since the table was created, as retention deleted their records, by partition.
     lost: dict[int, int] = Field(default_factory=dict)
@@ -161,9 +161,9 @@ class Replayed(_Event):
 class Compacted(_Event):
     """Small files of the table were merged; the rows are the same.
 
-    ``dead_letters``: those of the dead-letter table. ``rows`` are in the new files; ``deleted_rows`` were
-    deleted by others, and are in none of them; ``delete_files`` went, as they name no file of the table any
-    more. ``request_id``: of who asked for it, None where it was due; ``error`` says why it ended early.
+    ``dead_letters``: they are files of the dead-letter table. ``rows`` are in the new files; ``deleted_rows``
+    had been deleted by others and were dropped; ``delete_files`` were removed, as they no longer name a file
+    of the table. ``request_id``: None if the compaction was due; ``error`` says why it ended early.
     """
 
     type: Literal["Compacted"] = "Compacted"
@@ -183,9 +183,9 @@ class Compacted(_Event):
 class Expired(_Event):
     """Snapshots older than the settings keep were removed, and the files that only they needed.
 
-    ``dead_letters``: those of the dead-letter table. Other fields as ``Compacted``; ``files`` and ``bytes``
-    are what was removed from the storage. ``outside``: files that stay, as they lie in no folder of the
-    table's own. ``reaches_back_to_ms``: when the oldest snapshot was made that time travel reaches now.
+    ``dead_letters``: they are those of the dead-letter table. ``files`` and ``bytes`` were removed from the
+    storage; ``outside``: files that stay, as they are outside the table's own folders.
+    ``reaches_back_to_ms``: the earliest time that time travel reaches now. Other fields as ``Compacted``.
     """
 
     type: Literal["Expired"] = "Expired"
@@ -213,7 +213,7 @@ class OrphansRemoved(_Event):
 class GapDetected(_Event):
     """Records were deleted before they were read (I8): by partition, the next and the first available offset.
 
-    ``skipped``: the topic goes on behind them, as ``on_gap`` says; else a Failed follows.
+    ``skipped``: the topic continues after them, as ``on_gap`` says; otherwise a Failed follows.
     """
 
     type: Literal["GapDetected"] = "GapDetected"
