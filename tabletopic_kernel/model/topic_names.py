@@ -7,7 +7,8 @@ from typing import Final
 
 from tabletopic_kernel.model.errors import UsageError
 
-OWN_TOPICS: Final = ("__tabletopic.settings", "__tabletopic.control")
+SETTINGS_TOPIC: Final = "__tabletopic.settings"
+CONTROL_TOPIC: Final = "__tabletopic.control"
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _STREAMS: Final = (
@@ -54,7 +55,7 @@ def internal_owner(name: str) -> str | None:
     >>> internal_owner("__consumer_offsets"), internal_owner("clicks")
     ("Kafka's own", None)
     """
-    if name in OWN_TOPICS:
+    if name in (SETTINGS_TOPIC, CONTROL_TOPIC):
         return "the workbench's own"
     return next((owner for owner, pattern in _PATTERNS.items() if pattern.fullmatch(name)), None)
 

@@ -130,9 +130,14 @@ def embedded_servers(settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in ("kafka", "registry") if name not in own)
 
 
+def names_all_servers(settings: Settings) -> bool:
+    """Whether the settings name broker, registry and catalog, so that no local stack is needed."""
+    return len(own_servers(settings)) == len(SECTIONS)
+
+
 def check_something_to_start(settings: Settings) -> None:
     """Check that the local stack has servers to start; raises UsageError if the settings name them all."""
-    if len(own_servers(settings)) == len(SECTIONS):
+    if names_all_servers(settings):
         raise UsageError(
             f"there is nothing to start: the settings name servers for [{'], ['.join(SECTIONS)}]; "
             "`tabletopic doctor` checks them"
@@ -158,14 +163,14 @@ def describe(loaded: LoadedSettings) -> list[Row]:
     for path, value in _in_force(loaded.settings):
         key = dotted(path)
         rows[path[0]].append(Row(key, _shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
-    kafka, registry, catalog = loaded.settings.kafka, loaded.settings.registry, loaded.settings.catalog
-    if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
+    own = own_servers(loaded.settings)
+    if "kafka" not in own:
         rows["kafka"].insert(0, Row("kafka.bootstrap.servers", EMBEDDED, DEFAULT))
-    if "url" not in registry:
+    if "registry" not in own:
         rows["registry"].insert(0, Row("registry.url", EMBEDDED, DEFAULT))
-    if not catalog.keys() - {"name"}:
+    if "catalog" not in own:
         rows["catalog"].append(Row("catalog.uri", EMBEDDED, DEFAULT))
-    if "name" not in catalog:
+    if "name" not in loaded.settings.catalog:
         rows["catalog"].insert(0, Row("catalog.name", DEFAULT_CATALOG_NAME, DEFAULT))
     return [row for section in rows.values() for row in section]
 

@@ -45,6 +45,8 @@ def test_absent_servers_read_as_embedded(load) -> None:
         load(overrides={"kafka.metadata.broker.list": "x:1", "registry.url": "x", "catalog.type": "glue"})
     )
     assert EMBEDDED not in [row.value for row in rows]
+    rows = describe(load(overrides={"registry.type": "glue"}))
+    assert "registry.url" not in [row.key for row in rows], "AWS Glue's registry has no URL"
 
 
 def test_describe_of_a_named_catalog(load) -> None:

@@ -20,6 +20,7 @@ from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.local import watchers
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.workbench.config import behind_hub
 from tabletopic_kernel.workbench.logs import without_secrets
 
 _STILL_HERE_MS = 60_000
@@ -106,7 +107,7 @@ class TableTopicApp(ExtensionApp):
 
     def _keep_stack(self) -> None:
         """If configured, make the stack end with this process, even if it is killed."""
-        if self.stop_stack if self.stop_stack is not None else "JUPYTERHUB_API_TOKEN" in os.environ:
+        if behind_hub() if self.stop_stack is None else self.stop_stack:
             try:
                 watchers.start_keeper(Path(self.backend.in_force.settings().state_dir))
             except (OSError, SettingsError) as error:

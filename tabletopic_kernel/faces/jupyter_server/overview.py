@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
-from tabletopic_kernel.faces.jupyter_server.settings_in_force import (
-    NoServersError,
-    SettingsInForce,
-    names_all_servers,
-)
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.redact import mask, redact
 from tabletopic_kernel.model.settings.sections import DesiredTopic, registry_place, table_name
+from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client
     from tabletopic_kernel.workbench.clients import Away

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
-from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce, names_all_servers
+from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import embedded_servers, wants_login
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
+from tabletopic_kernel.workbench.config import embedded_servers, names_all_servers, wants_login
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -254,8 +255,6 @@ class HeadlessHost:
 
 def live_hosts(workbench: Workbench) -> list[str]:
     """Ids of the live hosts; none while the broker, having just started, does not know its groups yet."""
-    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC  # noqa: PLC0415 - loads the Kafka client
-
     try:
         # Every host creates it. Without it none has ever run, and a new broker takes up to 10 s to say so.
         if SETTINGS_TOPIC not in workbench.broker.topics():

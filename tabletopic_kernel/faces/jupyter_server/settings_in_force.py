@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import SECTIONS, LoadedSettings, load_settings, own_servers
+from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -91,8 +91,3 @@ class SettingsInForce:
                 except SettingsError as error:  # the stack was stopped at this moment
                     raise NoServersError(str(error)) from error
             return held
-
-
-def names_all_servers(settings: Settings) -> bool:
-    """Whether the settings name broker, registry and catalog, so that no local stack is needed."""
-    return len(own_servers(settings)) == len(SECTIONS)
