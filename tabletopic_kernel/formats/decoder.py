@@ -25,6 +25,8 @@ from tabletopic_kernel.formats.wire import PREFIX_BYTES, SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
+_LOG = logging.getLogger(__name__)
+
 
 class WholeValueDecoder:
     """Values without a schema: one column of text, or of bytes."""
@@ -58,9 +60,6 @@ class WrittenBytesDecoder:
     def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``; nothing is refused."""
         return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class Decoder(Protocol):

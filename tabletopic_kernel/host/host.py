@@ -24,7 +24,6 @@ from tabletopic_kernel.host.report import HostReporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
 from tabletopic_kernel.host.topics.settings_topic import (
-    SETTINGS_TOPIC,
     SettingsMessage,
     ensure_settings_topic,
     parse_desired,
@@ -33,6 +32,7 @@ from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)
 GROUP = "tabletopic-hosts"

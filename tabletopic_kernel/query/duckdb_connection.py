@@ -21,7 +21,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Se
 from tabletopic_kernel.query.answer import result_of
 
 T = TypeVar("T")
-_EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
+EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
 BROKEN = (duckdb.FatalException, duckdb.InternalError)  # after these, a DuckDB refuses every statement
 _SECRET = "tabletopic_storage"
 _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
@@ -41,7 +41,7 @@ def connect() -> duckdb.DuckDBPyConnection:
             "temp_directory": str(spill),  # DuckDB's own choice is the current folder
         }
     )
-    for name in _EXTENSIONS:
+    for name in EXTENSIONS:
         connection.execute(f"LOAD '{_extension(name)}'")
     connection.execute("SET TimeZone = 'UTC'")
     # A table that is not in the catalog is a mistake, not a variable of the caller's.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.model.topic_names import internal_owner
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC, internal_owner
 from tabletopic_kernel.workbench.config import LoadedSettings, embedded_servers
 from tabletopic_kernel.workbench.workbench import Servers, find_servers
 
@@ -41,7 +41,6 @@ Status = Literal["ok", "warn", "fail"]
 _LEAST_BYTES, _ENOUGH_BYTES = 1024**3, 5 * 1024**3
 _START = "start the local stack with `tabletopic up`, or name your servers in tabletopic.toml"
 _COUNTING_S = 4.0
-_EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 
 @dataclass(frozen=True)
@@ -187,10 +186,10 @@ def _jars() -> str:
 def _extensions() -> str:
     import duckdb
 
-    from tabletopic_kernel.query.duckdb_connection import connect
+    from tabletopic_kernel.query.duckdb_connection import EXTENSIONS, connect
 
     connect().close()
-    return f"DuckDB {duckdb.__version__} with {', '.join(_EXTENSIONS)}"
+    return f"DuckDB {duckdb.__version__} with {', '.join(EXTENSIONS)}"
 
 
 def _disk(state_dir: Path) -> str:
@@ -301,8 +300,7 @@ def _rights(properties: Mapping[str, str]) -> str:
     """Whether the user has the permissions on the broker that hosts and faces need."""
     from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
     from tabletopic_kernel.host.host import GROUP
-    from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
-    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
+    from tabletopic_kernel.host.topics.settings_topic import read_desired
 
     broker = _open_broker(properties)
     there = set(broker.topics())
@@ -416,7 +414,7 @@ def _place(servers: Servers, name: str | None) -> Place | None:
 
 def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ...]]:
     """A catalog's tables that may already exist."""
-    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, read_desired
+    from tabletopic_kernel.host.topics.settings_topic import read_desired
     from tabletopic_kernel.model.settings.sections import table_identifier
 
     if not servers.kafka:

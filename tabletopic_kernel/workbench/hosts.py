@@ -8,10 +8,11 @@ from typing import Any
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.host.host import GROUP
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events
+from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat, HostHeartbeat
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 
 @dataclass(frozen=True)

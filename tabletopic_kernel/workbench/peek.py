@@ -40,6 +40,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
+from tabletopic_kernel.pipeline.stage import SOURCE_HEADERS
 from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write import Refusals
 from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
@@ -238,7 +239,7 @@ def _headers(messages: Sequence[Message]) -> pa.Array:
         [{"key": str(header[0]), "value": _bytes(header[1])} for header in message.headers() or ()]
         for message in messages
     ]
-    return pa.array(rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    return pa.array(rows, SOURCE_HEADERS)
 
 
 def _bytes(value: object) -> bytes | None:

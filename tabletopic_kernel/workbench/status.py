@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.reader import Reader
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events
+from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
@@ -22,6 +22,7 @@ from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, HostReport
 from tabletopic_kernel.model.settings.sections import DesiredTopic, in_sql, table_identifier, table_name
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
@@ -61,7 +62,7 @@ class TopicStatus:
     refused: dict[str, int] = field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Records that ask for no row, by reason.
+    # Records that describe no row, by reason.
     passed_over: dict[str, int] = field(default_factory=dict)
     # Offsets skipped because retention deleted their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)

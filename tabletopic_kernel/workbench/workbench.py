@@ -29,7 +29,7 @@ from tabletopic_kernel.model.settings.sections import (
     table_name,
 )
 from tabletopic_kernel.model.topic_names import (
-    OWN_TOPICS,
+    CONTROL_TOPIC,
     check_table_topic,
     check_topic_name,
     internal_owner,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
 
-__all__ = ["OWN_TOPICS", "Servers", "TableTopic", "Workbench", "find_servers"]
+__all__ = ["Servers", "TableTopic", "Workbench", "find_servers"]
 
 
 class Workbench(Clients):
@@ -432,7 +432,7 @@ class Workbench(Clients):
         self, topic: str | None = None, since_ms: int | None = None, follow: Callable[[], bool] | None = None
     ) -> Iterator[ControlEvent]:
         """Events of the control topic, oldest first; with ``follow`` continues while it is true."""
-        from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, read_events  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.control_topic import read_events  # noqa: PLC0415
 
         while CONTROL_TOPIC not in self.broker.topics():  # no host has ever run here
             if follow is None or not follow():
@@ -444,7 +444,7 @@ class Workbench(Clients):
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
         """The last events, newest first, without heartbeats; empty if no host has ever run."""
-        from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, newest_events  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.control_topic import newest_events  # noqa: PLC0415
 
         if CONTROL_TOPIC not in self.broker.topics():
             return []

@@ -15,11 +15,12 @@ from confluent_kafka.admin import AclOperation
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
 from tabletopic_kernel.host.host import GROUP
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, ensure_control_topic
-from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC, ensure_settings_topic
+from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
+from tabletopic_kernel.host.topics.settings_topic import ensure_settings_topic
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.rows import ANY_TIME, NANOSECONDS
 from tests.servers.certificates import Authority

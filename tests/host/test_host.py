@@ -13,7 +13,6 @@ from confluent_kafka import KafkaError
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
 from tabletopic_kernel.host.topics.settings_topic import parse_desired
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
@@ -23,6 +22,7 @@ from tabletopic_kernel.model.settings.sections import (
     ReplayRequest,
     TopicSettings,
 )
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3

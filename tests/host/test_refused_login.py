@@ -16,9 +16,10 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC, ControlLog
+from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.errors import LoginRefusedError
 from tabletopic_kernel.model.progress.events import HostHeartbeat
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tests.recovery.waiting import wait_until
 from tests.servers.refusing_kafka import RefusingKafka
 from tests.table.samples import FakeRegistry

@@ -31,9 +31,8 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from tabletopic_kernel.clients.kafka.broker import make_consumer
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
-from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
 from tests.faces.jupyter_server.test_server_processes import jupyter_process
 from tests.faces.notebook.kernels import KERNELSPECS
 from tests.integration.rows import field, record

@@ -165,7 +165,7 @@ class Hosts:
     def share(self) -> dict[int, set[int]] | None:
         """Settings partitions by pid, once only the live hosts hold them and each has some."""
         from tabletopic_kernel.host.host import GROUP
-        from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
+        from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
         try:
             members = self._bench.broker.group_members(GROUP)

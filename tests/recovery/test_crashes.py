@@ -14,9 +14,8 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tabletopic_kernel.host.host import GROUP
-from tabletopic_kernel.host.topics.control_topic import CONTROL_TOPIC
-from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.stack import StackInfo
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (
     check_exact,

@@ -20,7 +20,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sqlalchemy.exc import IntegrityError
 
 from tabletopic_kernel.clients.catalog import metadata, rest_cache  # noqa: F401 - change how PyIceberg reads
-from tabletopic_kernel.clients.catalog.engine_properties import DEFAULT_NAME, catalog_type
+from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
@@ -31,16 +31,18 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
 )
 from tabletopic_kernel.model.redact import is_secret
+from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME
 
 _TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
 NAME = "name"  # our key next to PyIceberg's: Spark and PyIceberg must use the same name
-_LENT = ("s3.", "gcs.", "adls.", "client.")  # storage properties that come with a table
+# Of the storage's properties, which a catalog may lend with a table.
+STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "client.")
 _TRIES, _GLUE_TRIES = "glue.max-retries", "3"
 
 
 def catalog_name(properties: Mapping[str, str]) -> str:
     """The catalog's name in SQL: ``lake`` unless set."""
-    return properties.get(NAME, DEFAULT_NAME)
+    return properties.get(NAME, DEFAULT_CATALOG_NAME)
 
 
 def of_section(text: str, catalog: str | None) -> str:
@@ -135,7 +137,7 @@ def lends_keys(table: Table) -> bool:
     return any(
         is_secret(name) and own.get(name) != value
         for name, value in table.io.properties.items()
-        if name.startswith(_LENT)
+        if name.startswith(STORAGE_PREFIXES)
     )
 
 

@@ -16,8 +16,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME
 
-DEFAULT_NAME = "lake"
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _S3_FILES = "org.apache.iceberg.aws.s3.S3FileIO"
 _GCS_FILES = "org.apache.iceberg.gcp.gcs.GCSFileIO"
@@ -165,7 +165,7 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
         catalog |= {"io-impl": _S3_FILES, "s3.path-style-access": _path_style(properties)}
     elif is_on_gcs(properties):
         catalog["io-impl"] = _GCS_FILES
-    prefix = f"spark.sql.catalog.{properties.get('name', DEFAULT_NAME)}"
+    prefix = f"spark.sql.catalog.{properties.get('name', DEFAULT_CATALOG_NAME)}"
     conf = {f"{prefix}.{key}": value for key, value in catalog.items()}
     return {"spark.sql.extensions": _EXTENSIONS, prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
 

@@ -119,9 +119,8 @@ def _tls(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _client_certificate(properties: Mapping[str, str]) -> dict[str, str]:
     if "ssl.keystore.location" in properties:
-        store = {name: properties[name] for name in _names("ssl.keystore") if name in properties}
-        if "ssl.key.password" in properties:
-            store["ssl.key.password"] = properties["ssl.key.password"]
+        names = ("ssl.keystore.location", "ssl.keystore.password", "ssl.key.password")
+        store = {name: properties[name] for name in names if name in properties}
         return {"ssl.keystore.type": "PKCS12", **store}
     certificate, key = _pem(properties, "ssl.certificate"), _pem(properties, "ssl.key")
     if certificate is None and key is None:
@@ -144,10 +143,6 @@ def _client_certificate(properties: Mapping[str, str]) -> dict[str, str]:
     if "ssl.key.password" in properties and "BEGIN ENCRYPTED PRIVATE KEY" in key:
         java["ssl.key.password"] = properties["ssl.key.password"]
     return java
-
-
-def _names(prefix: str) -> tuple[str, str]:
-    return f"{prefix}.location", f"{prefix}.password"
 
 
 def _pem(properties: Mapping[str, str], prefix: str) -> str | None:

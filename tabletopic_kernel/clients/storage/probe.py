@@ -26,7 +26,12 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
-from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, warehouse_location
+from tabletopic_kernel.clients.catalog.catalog import (
+    STORAGE_PREFIXES,
+    open_catalog,
+    reachable,
+    warehouse_location,
+)
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
@@ -38,7 +43,6 @@ LIMIT_S: Final = 10.0
 _FILE: Final = ".tabletopic-probe-"
 # By default, clients retry for longer than anybody waits for a trial; user settings win.
 _IMPATIENT: Final = {"glue.max-retries": "1", "s3.connect-timeout": "3"}
-_KEYS: Final = ("s3.", "gcs.", "adls.", "client.")
 
 
 class Place(NamedTuple):
@@ -213,7 +217,7 @@ def _rest_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
 def _has_keys(catalog: Catalog, location: str) -> bool:
     """Whether the storage's keys are known: a REST catalog may lend them with each table."""
     is_here = urlparse(location).scheme in ("", "file")
-    return is_here or any(is_secret(name) for name in catalog.properties if name.startswith(_KEYS))
+    return is_here or any(is_secret(name) for name in catalog.properties if name.startswith(STORAGE_PREFIXES))
 
 
 def _existing(location: str) -> str:

@@ -64,7 +64,7 @@ class BrokerPolls:
             if self._cluster not in (None, found):
                 return False
             self._cluster = found
-        if self._every.due("wishes", _DESIRED_S, now):
+        if self._every.due("desired state", _DESIRED_S, now):
             desired_topics = self._workbench.desired_topics()
             with known.lock:
                 known.desired_topics = desired_topics

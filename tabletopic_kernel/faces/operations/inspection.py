@@ -85,7 +85,7 @@ def _schema(
 ) -> TopicSchema | dict[str, Any]:
     handle = workbench.topic(topic)
     if diff is None:
-        return handle.schema(version) if version is not None else handle.schema()
+        return handle.schema(version)
     if version is not None:
         raise UsageError("--version and --diff cannot be combined")
     before, after = diff

@@ -12,10 +12,10 @@ from tabletopic_kernel.host.metrics.lags import Lags
 from tabletopic_kernel.host.metrics.questions import CatalogQuestions, Question
 from tabletopic_kernel.host.metrics.server import Address, MetricsServer, Pages
 from tabletopic_kernel.host.metrics.text import exposition
-from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LAG_EVERY_S = 3.0
 _SERVERS_EVERY_S = 20.0

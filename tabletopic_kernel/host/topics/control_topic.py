@@ -14,9 +14,9 @@ from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, 
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json, is_heartbeat
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 _LOG = logging.getLogger(__name__)
-CONTROL_TOPIC = "__tabletopic.control"
 # One partition: events of all topics in one order, and one seek finds the last minute of all of them.
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
 

@@ -23,8 +23,8 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
-SETTINGS_TOPIC = "__tabletopic.settings"
 # A host is assigned whole partitions, so this is the largest number of hosts.
 _PARTITIONS = 16
 _BASED_ON = "based-on"  # header: the offset of the message that this one changes, -1 for none

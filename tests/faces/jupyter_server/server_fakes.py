@@ -14,7 +14,6 @@ from typing import Any
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.host.replay.dry_run import ReplayPlan
-from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress
 from tabletopic_kernel.model.settings.sections import (
@@ -24,6 +23,7 @@ from tabletopic_kernel.model.settings.sections import (
     Settings,
     TopicSettings,
 )
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
@@ -92,7 +92,7 @@ class FakeWorkbench:
             raise self.trouble
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
-        self._check("wishes")
+        self._check("desired_topics")
         return dict(self.on)
 
     def desired_topic(self, topic: str) -> DesiredTopic:
@@ -202,7 +202,7 @@ class FakeTopic:
         )
         return [committed, Enabled(topic=self.name, at_ms=1, epoch=1, next_offsets={0: 0})][:limit]
 
-    def schema(self) -> TopicSchema:
+    def schema(self, version: int | None) -> TopicSchema:
         columns = [SchemaColumn("id", "long", True, None)]
         versions = [SchemaVersionInfo(f"{self.name}-value", 1, 1, 0)]
         return TopicSchema(self.name, f"default.{self.name}", None, columns, versions)

@@ -95,7 +95,7 @@ class FakeWorkbench(AskedWorkbench, Workbench):
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """One is enabled."""
-        self._ask("wishes")
+        self._ask("desired_topics")
         return {"clicks": DesiredTopic(topic="clicks")}
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[events.ControlEvent]:

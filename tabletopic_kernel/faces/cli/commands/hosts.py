@@ -23,6 +23,7 @@ from tabletopic_kernel.faces.cli.commands.servers import stop_event
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import HEARTBEATS, ControlEvent, Failed
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.host import Host
@@ -189,7 +190,6 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
     """Start Spark early, while joining the group; topics report errors when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark.session import warm_up
-    from tabletopic_kernel.host.topics.settings_topic import SETTINGS_TOPIC
     from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
     from tabletopic_kernel.pipeline import source
@@ -217,8 +217,6 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
 
 def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
     """Print this host's events until the end, across broker outages."""
-    from tabletopic_kernel.faces.cli.screen import event_line
-
     out = screen.console()
     ends_at = float("inf")
 
@@ -235,7 +233,7 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
             for event in call.workbench.events(None, since_ms, going):
                 since_ms = max(since_ms, event.at_ms + 1)
                 if event.host == host.id and event.type not in _DULL:
-                    out.print(event_line(event))
+                    out.print(screen.event_line(event))
         except BrokenPipeError:  # nobody listens any more; the work continues
             return
         except Exception as error:  # the broker is unavailable; events are only news

@@ -201,7 +201,6 @@ def _versions(status: TopicStatus) -> str:
 
 def detail(status: TopicStatus) -> RenderableType:
     """Everything about one topic, including the offsets of each partition."""
-    from tabletopic_kernel.faces.cli.screen import cell_text
     from tabletopic_kernel.faces.render.topics import not_rows
 
     table = screen.facts({})
@@ -221,7 +220,7 @@ def detail(status: TopicStatus) -> RenderableType:
         ("last commit", Text(_last_commit(status))),
         ("schemas", Text(_schemas(status))),
         ("epoch", Text(str(status.epoch))),
-        *((name, cell_text(cell)) for name, cell in not_rows(status).items()),
+        *((name, screen.cell_text(cell)) for name, cell in not_rows(status).items()),
     ):
         table.add_row(name, value)
     offsets = screen.grid(
@@ -269,8 +268,6 @@ _COLUMNS: dict[str, Callable[[TopicStatus], Text]] = {
 
 def events(call: Call, topic: str | None, follow: bool, since: str, everything: bool, as_json: bool) -> None:
     """Print events, oldest first; heartbeats only on request."""
-    from tabletopic_kernel.faces.cli.screen import event_line
-
     going = (lambda: True) if follow else None
     out = screen.console()
     seen = False
@@ -281,7 +278,7 @@ def events(call: Call, topic: str | None, follow: bool, since: str, everything: 
         if as_json:
             screen.show_json_line(event.model_dump(mode="json"))
         else:
-            out.print(event_line(event))
+            out.print(screen.event_line(event))
     if not seen and not as_json:
         screen.note(f"no events in the last {since}" if since != "all" else "no events yet")
 
