@@ -36,7 +36,7 @@ from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.compaction.plan import MIN_FILES, plan_compaction
-from tabletopic_kernel.table.expiry import Retention, leavings, to_expire
+from tabletopic_kernel.table.expiry import Retention, only_reached_by, to_expire
 from tabletopic_kernel.table.sweep import remove_expired
 from tabletopic_kernel.table.topic_table import TopicTable, summary
 
@@ -160,7 +160,7 @@ class Life:
     def expire(self, retention: Retention | None = None) -> None:
         """Expire what is due in an hour, as the owner would, or with another ``retention``."""
         table, at_ms = self.table.table, now_ms() + _HOUR_MS
-        found = leavings(table, to_expire(table.metadata, retention or _RETENTION, at_ms))
+        found = only_reached_by(table, to_expire(table.metadata, retention or _RETENTION, at_ms))
         if found.ids:
             self.table.expire(self.ledger, lambda _: sorted(found.ids))
             remove_expired(self.table.table, found)

@@ -21,8 +21,8 @@ from tabletopic_kernel.demo.script import (
 )
 from tabletopic_kernel.demo.servers import Monitor
 from tabletopic_kernel.local.hosts import HostProcess
-from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.progress.delay import AT_WORK
 from tabletopic_kernel.model.progress.events import (
     CommitFailed,
     Committed,
@@ -34,8 +34,6 @@ from tabletopic_kernel.model.progress.events import (
 from tabletopic_kernel.workbench.workbench import Servers
 
 _LOOK_EVERY_S = 0.1
-# States that alternate with every commit.
-_WORKING = frozenset({State.RUNNING, State.STAGED, State.COMMITTING})
 
 
 class StreamScene:
@@ -202,7 +200,7 @@ class StreamScene:
             return f"{name} killed"
         if status is None or (self.story.killed_s is not None and self.story.takeover_s is None):
             return f"{name} starting"
-        return f"{name} {'running' if status.state in _WORKING else status.state}"
+        return f"{name} {'running' if status.state in AT_WORK else status.state}"
 
     def _too_late(self) -> str:
         status = self._monitor.status

@@ -27,7 +27,7 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.replay.replay import Replays
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import source_spec
-from tabletopic_kernel.host.schedule import Schedule
+from tabletopic_kernel.host.schedule import BETWEEN_COMMITS, Schedule
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.worker_listener import (
     CommitRequest,
@@ -408,8 +408,8 @@ class Coordinator:
 
     def _can_compact(self) -> bool:
         """Whether to compact now: only while nothing else has to be done, as it may wait."""
-        at_work = self.state in (State.RUNNING, State.STAGED)
-        return at_work and not self._ending and self._compactions.is_due(self._owner)
+        between_commits = self.state in BETWEEN_COMMITS
+        return between_commits and not self._ending and self._compactions.is_due(self._owner)
 
     def _hear(self, done: Rewritten) -> None:
         """Take a result from any thread, even after this one has ended."""
@@ -424,8 +424,9 @@ class Coordinator:
         if done.batch is None:
             return
         files = done.batch.files
+        data, letters = ((), files) if done.dead_letters else (files, ())
         try:
-            done.owner.discard(*(((), files) if done.dead_letters else (files, ())))
+            done.owner.discard(data, letters)
         except RetryableError as error:
             _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
 
@@ -433,7 +434,7 @@ class Coordinator:
         """Handle a compaction thread's result: chosen or rewritten files."""
         batch = self._compactions.take(done) if done.owner is self._owner else None
         if batch is not None and done.dead_letters:
-            self._put_letters_together(done, batch)
+            self._commit_letters_compaction(done, batch)
         elif batch is not None and self.state in (State.RUNNING, State.STAGED, State.SETTLING):
             if done.batch is not None and self._compactions.is_awaited:
                 self._schedule.ask_commit()
@@ -441,17 +442,17 @@ class Coordinator:
         else:
             self._drop(done)
 
-    def _put_letters_together(self, done: Rewritten, batch: StagedBatch) -> None:
+    def _commit_letters_compaction(self, done: Rewritten, batch: StagedBatch) -> None:
         """Commit a compaction of dead letters, unless a commit or a replay has letters on their way (I7)."""
         owner = self._owner
         assert owner is not None
-        at_work = self.state in (State.RUNNING, State.STAGED)
-        if not at_work or owner.pending is not None or self._replays.is_under_way:
+        is_free = self.state in BETWEEN_COMMITS and owner.pending is None
+        if not is_free or self._replays.is_under_way:
             self._compactions.gave_up("dead letters were pending at the same time")
             self._drop(done)
             return
         try:
-            owner.put_letters_together(batch)
+            owner.commit_letters_compaction(batch)
         except (HeadMovedError, OutcomeUnknownError) as error:  # the next owner's sweep has the proof
             self._compactions.gave_up(str(error))
         except TableTopicError as error:
@@ -465,7 +466,7 @@ class Coordinator:
         # A pending commit's letters may be in their table: a round would reset its ledger (I7).
         if self._owner is not None and self._owner.pending is not None:
             return False
-        return self._replays.has_work and self.state in (State.RUNNING, State.STAGED)
+        return self._replays.has_work and self.state in BETWEEN_COMMITS
 
     def _read_and_commit(self) -> None:
         """Commit what is staged now, and the rest of the topic's current records once they are staged."""
@@ -493,7 +494,7 @@ class Coordinator:
         owner = self._owner
         if owner is None or owner.pending is not None or self._ending or self._replays.is_in_round:
             return False
-        return self.state in (State.RUNNING, State.STAGED) and self._expiries.has_work(owner)
+        return self.state in BETWEEN_COMMITS and self._expiries.has_work(owner)
 
     def _replay_some(self) -> None:
         assert self._owner is not None

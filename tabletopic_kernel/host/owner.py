@@ -272,14 +272,14 @@ class Owner:
             self.dead_letters.unsettle()
             raise
 
-    def put_letters_together(self, batch: StagedBatch) -> None:
+    def commit_letters_compaction(self, batch: StagedBatch) -> None:
         """Commit a compaction of the dead letters.
 
-        Raises: as ``DeadLetters.put_together``; after HeadMovedError and OutcomeUnknownError a request may
-            still name the files, otherwise ``discard`` them.
+        Raises: as ``DeadLetters.commit_compaction``; after HeadMovedError and OutcomeUnknownError a request
+            may still name the files, otherwise ``discard`` them.
         """
         assert batch.replaced is not None
-        self.dead_letters.put_together(batch.files, batch.replaced, self.ledger)
+        self.dead_letters.commit_compaction(batch.files, batch.replaced, self.ledger)
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.

@@ -9,6 +9,8 @@ from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms, commi
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
+# A worker runs and no commit is under way: the table may be swept, compacted or replayed into.
+BETWEEN_COMMITS = frozenset({State.RUNNING, State.STAGED})
 # After losing the table to another host: longer than a consumer group takes to notice a dead member, or two
 # hosts would keep taking it from each other.
 _LOST_WAIT_MS = 10_000
@@ -78,8 +80,9 @@ class Schedule:
 
     def is_time_to_sweep(self, state: State) -> bool:
         """Whether to remove earlier owners' leftovers now."""
-        at_work = state in (State.RUNNING, State.STAGED)
-        return at_work and self._sweep_at_ms is not None and self._clock() >= self._sweep_at_ms
+        if self._sweep_at_ms is None or state not in BETWEEN_COMMITS:
+            return False
+        return self._clock() >= self._sweep_at_ms
 
     def swept(self) -> None:
         """Note that the sweep is under way."""

@@ -28,6 +28,8 @@ from tabletopic_kernel.model.settings.sections import MaintenanceRequest, Replay
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
+_LOG = logging.getLogger(__name__)
+
 # Limits of what is staged: beyond them the worker waits, so a catalog's outage fills no disk.
 _MAX_BATCHES = 64
 _MAX_COMMITS = 4  # times commit_bytes
@@ -76,9 +78,6 @@ class StagedBatches:
                 len(self._batches) > _MAX_BATCHES or sum(one.bytes for one in self._batches) > limit
             ):
                 self._room.wait(0.5)
-
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -182,13 +182,13 @@ class _Rewrite:
             elif len(files) == 1 and not files[0].deletes:
                 self._leave("the only file of its schema", files)
             else:
-                self._put_together(self._writer(schema_id), files)
+                self._merge(self._writer(schema_id), files)
         return self._result
 
     def _leave(self, why: str, files: Sequence[SmallFile]) -> None:
         self._result.left = added(self._result.left, {why: len(files)})
 
-    def _put_together(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
+    def _merge(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
         dropped = _deleted(self._io, files)
         kept = [file.rows - int(dropped[file.path].sum()) for file in files]
         wanted, made, places, is_known = sum(kept), list[DataFile](), None, True

@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabletopic_kernel.formats import wire
-from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.arrays import Mask, Positions
 from tabletopic_kernel.formats.glue_frames import split_glue
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.write import Refusals
-
-_Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Group:
         values = self.values.slice(start, stop - start)
         return replace(self, positions=self.positions[start:stop], values=values)
 
-    def only(self, chosen: _Mask) -> Group:
+    def only(self, chosen: Mask) -> Group:
         """Those of these records that ``chosen`` selects."""
         return replace(self, positions=self.positions[chosen], values=self.values.filter(pa.array(chosen)))
 
@@ -141,7 +139,7 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
         if values.null_count == 0
         else values.is_valid().to_numpy(zero_copy_only=False)
     )
-    framed: _Mask = present & (lengths >= wire.PREFIX_BYTES)
+    framed: Mask = present & (lengths >= wire.PREFIX_BYTES)
     if len(data):
         framed &= data[np.where(framed, starts, 0)] == wire.MAGIC
     ids = _ids(data, starts[framed])

@@ -35,6 +35,7 @@ from tabletopic_kernel.pipeline.write import Held, Refusals, dead_letters_of
 
 RESULT_SCHEMA = "result binary"
 SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
+SOURCE_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 # Records decoded together: enough to make the fast engine's fixed cost per call (about 2 ms) small, few
 # enough that a group of long records fits into memory.
 _GROUP_RECORDS = 65_536

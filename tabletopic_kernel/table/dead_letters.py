@@ -21,19 +21,13 @@ from pyiceberg.table import FileScanTask
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY, SCHEMA, dead_letter_identifier
-from tabletopic_kernel.model.errors import (
-    ActionNeededError,
-    LostOwnershipError,
-    OutdatedError,
-    TableTopicError,
-)
+from tabletopic_kernel.model.errors import ActionNeededError, OutdatedError, TableTopicError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, is_same_topic
+from tabletopic_kernel.model.moved_rows import Mask
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
-
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 class DeadLetters:
@@ -131,10 +125,7 @@ class DeadLetters:
         self.settle(owned)
         # The new owner's claim did not fence a host that lost the topic before it made this table.
         main.reload()
-        if main.newest_epoch > owned.epoch:
-            raise LostOwnershipError(
-                f"{main.identifier} has epoch {main.newest_epoch}, ours is {owned.epoch}"
-            )
+        main.check_not_over(owned.epoch)
 
     def settle(self, owned: Ledger) -> None:
         """Make the letters consistent with the table's ledger, and claim them for its epoch (I5, I7).
@@ -151,7 +142,8 @@ class DeadLetters:
             table.reload()
         ledger = table.ledger
         if ledger is not None:
-            self._check(owned)
+            table.check_not_over(owned.epoch)
+            self.check_same_topic(owned.topic_id, owned.cluster_id)
             settled = ledger.replay_id is None and not ledger.is_ahead_of(owned)
             if settled and ledger.epoch == owned.epoch and ledger == self._ledger:
                 return
@@ -175,7 +167,7 @@ class DeadLetters:
         self.table.commit(files, self._ledger, after)
         self._ledger = after
 
-    def put_together(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
+    def commit_compaction(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
         """Replace the files of ``replaced`` by ``files`` with the same letters; offsets stay.
 
         Why this is safe: a letter is settled, marked and replayed by its content, whichever file it is in. So
@@ -267,11 +259,6 @@ class DeadLetters:
         assert plan is not None
         writer = DataFileWriter(plan.metadata, plan.io_properties, epoch, suffix=REWRITTEN)
         return writer.write(dead_letters)
-
-    def _check(self, owned: Ledger) -> None:
-        if self.epoch > owned.epoch:
-            raise LostOwnershipError(f"{self.name} has epoch {self.epoch}, ours is {owned.epoch}")
-        self.check_same_topic(owned.topic_id, owned.cluster_id)
 
 
 def _above(next_offsets: Offsets) -> BooleanExpression:

@@ -33,8 +33,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.table.requirements import removal_of
 from tabletopic_kernel.table.sweep import (
-    Leavings,
     Removed,
+    UnreachableFiles,
     is_collected,
     metadata_root,
     normal_location,
@@ -43,7 +43,7 @@ from tabletopic_kernel.table.sweep import (
 )
 from tabletopic_kernel.table.topic_table import ledger_of, summary
 
-_OLD_MS = 3 * 86_400_000  # the minimum age of a stray
+_OLD_MS = 3 * 86_400_000  # the minimum age of an orphan
 _METADATA = (".avro", ".metadata.json", ".stats", ".puffin")
 _DATA = (".parquet", ".orc", ".avro", ".puffin")
 _IS_METADATA = re.compile(r"\.metadata\.json(?:\.gz)?$")
@@ -175,7 +175,7 @@ def without(table: Table, ids: Collection[int]) -> Table:
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
-def leavings(table: Table, ids: Collection[int]) -> Leavings:
+def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
     """What only the snapshots ``ids`` reach, going by this metadata.
 
     Manifests that another snapshot has are not read. Other snapshots may still reach files in the rest: the
@@ -206,7 +206,7 @@ def leavings(table: Table, ids: Collection[int]) -> Leavings:
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         if statistics.snapshot_id in ids:
             files[statistics.statistics_path] = statistics.file_size_in_bytes
-    return Leavings(frozenset(ids), data, files)
+    return UnreachableFiles(frozenset(ids), data, files)
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def plan_expiry(
 ) -> ExpiryPlan | None:
     """What an expiry would do to a table now; reads only. None without a table.
 
-    Raises: as ``leavings``, and as ``strays`` if ``orphans`` are requested.
+    Raises: as ``only_reached_by``, and as ``orphan_candidates`` if ``orphans`` are requested.
     """
     try:
         with reachable("the catalog"):
@@ -244,7 +244,7 @@ def plan_expiry(
         return None
     metadata = table.metadata
     ids = to_expire(metadata, Retention.of(settings), now_ms)
-    unreachable = leavings(table, ids)
+    unreachable = only_reached_by(table, ids)
     after = without(table, ids)
     gone = removable(after, unreachable) if ids else Removed()
     sizes = {**unreachable.data, **unreachable.metadata}
@@ -259,11 +259,11 @@ def plan_expiry(
         reaches_back_to(after.metadata),
         {path: sizes[path] for path in gone.paths},
         gone.outside,
-        orphans_of(table, strays(table, now_ms)) if orphans else {},
+        orphans_of(table, orphan_candidates(table, now_ms)) if orphans else {},
     )
 
 
-def strays(table: Table, now_ms: int) -> Leavings:
+def orphan_candidates(table: Table, now_ms: int) -> UnreachableFiles:
     """Files in the table's folders, older than three days, that possibly nothing refers to.
 
     Only files that are certainly this table's, and not of a writer still at work:
@@ -281,7 +281,7 @@ def strays(table: Table, now_ms: int) -> Leavings:
         RetryableError, ActionNeededError: as ``reachable``.
     """
     metadata, root = table.metadata, metadata_root(table.metadata)
-    nothing = Leavings(frozenset())
+    nothing = UnreachableFiles(frozenset())
     there = list_infos(table, root, recursive=True)
     if keeps_versions(table.catalog.properties) or not is_collected(metadata) or not _is_alone(table, there):
         return nothing
@@ -291,16 +291,16 @@ def strays(table: Table, now_ms: int) -> Leavings:
     folder, location = data_root(metadata), normal_location(metadata.location)
     is_below = normal_location(folder).startswith(f"{location}/")
     if not is_below or normal_location(root) != f"{location}/metadata":
-        return Leavings(frozenset(), {}, named)
+        return UnreachableFiles(frozenset(), {}, named)
     files = list_infos(table, folder, recursive=True)
     if any(_IS_METADATA.search(path) for path in files):
-        return Leavings(frozenset(), {}, named)
+        return UnreachableFiles(frozenset(), {}, named)
     data = {
         path: info.size or 0
         for path, info in files.items()
         if path.endswith(_DATA) and not _EPOCHS.search(path) and _is_old(info, now_ms)
     }
-    return Leavings(frozenset(), data, named)
+    return UnreachableFiles(frozenset(), data, named)
 
 
 def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:

@@ -7,17 +7,18 @@ depends on which rows are deleted, so ``next_work`` also reads delete files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
+from tabletopic_kernel.table.compaction.deleted_rows import Head
 from tabletopic_kernel.table.compaction.plan import (
     DELETED_SHARE,
     MAX_DELETE_FILES,
@@ -115,10 +116,9 @@ def table_health(
     head = metadata.current_snapshot()
     with reachable("the storage", lent=lends_keys(table)):
         manifests = head.manifests(table.io) if head else []
-        files = list(_files(table))
+        head_files = Head(table)
         metadata_bytes = len(table.io.new_input(table.metadata_location))
-    data = [file for file in files if file.content is DataFileContent.DATA]
-    deletes = [file for file in files if file.content is not DataFileContent.DATA]
+    data, deletes = ([entry.data_file for entry in of] for of in (head_files.data, head_files.deletes))
     return TableHealth(
         topic=topic,
         table=in_sql(table.name(), catalog),
@@ -192,16 +192,6 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
     elif there > _MANY_SNAPSHOTS:
         why += "; every commit writes a list of them, so a smaller max_snapshots makes commits faster"
     return NextWork("expire", due=False, why=why)
-
-
-def _files(table: Table) -> Iterator[DataFile]:
-    """The head's data files and delete files."""
-    head = table.metadata.current_snapshot()
-    for manifest in head.manifests(table.io) if head else ():
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            file = entry.data_file
-            file.spec_id = manifest.partition_spec_id
-            yield file
 
 
 def _sizes(files: Iterable[DataFile]) -> list[FileSizes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -14,8 +13,6 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from tabletopic_kernel.clients.catalog.catalog import reachable
-from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.model.columns.partitions import (
     next_spec,
     partition_spec,
@@ -23,7 +20,7 @@ from tabletopic_kernel.model.columns.partitions import (
     same_partitions,
 )
 from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, sort_order, sort_texts
-from tabletopic_kernel.model.errors import HeadMovedError, UsageError
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.requirements import order_updates, same_sort_orders, same_specs
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -47,8 +44,9 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     wanted |= settings.table_properties
     if changed := {key: one for key, one in wanted.items() if metadata.properties.get(key) != one}:
         updates.append(SetPropertiesUpdate(updates=changed))
-    changes = [change for of in (partition_change, order_change) if (change := of(table, settings))]
-    if partition_change(table, settings):
+    changes = []
+    if change := partition_change(table, settings):
+        changes.append(change)
         spec = partition_spec(settings.partition_by, metadata.schema(), names_before(table))
         last_id = metadata.last_partition_id or PARTITION_FIELD_ID_START - 1
         new = next_spec(spec, metadata.partition_specs, last_id)
@@ -56,20 +54,12 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
             updates.append(SetDefaultSpecUpdate(spec_id=new.spec_id))
         else:
             updates += [AddPartitionSpecUpdate(spec=new), SetDefaultSpecUpdate(spec_id=-1)]
-    if (order := wanted_order(table, settings)) is not None and order_change(table, settings):
+    order = wanted_order(table, settings)
+    if order is not None and (change := order_change(table, settings)):
+        changes.append(change)
         updates += order_updates(next_order(order, metadata.sort_orders), metadata)
-    if not updates:
-        return []
-    try:
-        with reachable("the catalog"):
-            same = (*same_specs(metadata), *same_sort_orders(metadata))
-            table.table.catalog.commit_table(table.table, same, tuple(updates))
-    except CommitFailedException as error:
-        locked = lock_trouble(error, table.table.catalog, table.table.name())
-        raise locked or HeadMovedError(str(error)) from error
-    except NoSuchTableError as error:  # dropped since it was created or loaded
-        raise table.gone() from error
-    table.reload()
+    if updates:
+        table.commit_updates(tuple(updates), (*same_specs(metadata), *same_sort_orders(metadata)))
     return changes
 
 

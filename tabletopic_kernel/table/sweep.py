@@ -5,8 +5,9 @@ a table's files. ADR 0015 has the proof and its cost. In short: an epoch that ha
 so nobody ever needs a file of it that no snapshot of newer metadata reaches; and nobody can bring back a
 removed snapshot. Locations are compared in a normal form, however tables, catalogs and listings spell them.
 
-Entry points: ``sweep`` for what finished epochs left, ``remove_expired`` for what expired snapshots reached,
-``remove_unsent`` for what its own writer gives up. They are stateless, and work for any history of a table.
+Entry points: ``sweep`` and ``sweep_finished`` for what finished epochs left, ``remove_expired`` for what
+expired snapshots reached, ``remove_orphans`` for old files that nothing names, ``remove_unsent`` for what its
+own writer gives up. They are stateless, and work for any history of a table.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from tabletopic_kernel.clients.storage.storage import (
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table.topic_table import ledger_of, newest_epoch, summary
+
+_LOG = logging.getLogger(__name__)
 
 # Schemes of the same kind of storage: a file may be named by any of them.
 _SAME = {
@@ -100,7 +103,6 @@ def file_name(location: str) -> str:
     return location.rstrip("/").rpartition("/")[2]
 
 
-_LOG = logging.getLogger(__name__)
 _EPOCH = re.compile(r"/epoch-(\d+)$")
 _OTHERS = re.compile(r"/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/epoch-\d+/")
 _GC = "gc.enabled"
@@ -109,7 +111,7 @@ _TRIES = 3  # to read metadata while somebody expires its snapshots
 
 
 @dataclass(frozen=True)
-class Leavings:
+class UnreachableFiles:
     """What only the snapshots ``ids`` of a table reached, by location: ``data`` has data and delete files.
 
     ``metadata``: their manifests, manifest lists, and statistics. The values are bytes.
@@ -216,7 +218,7 @@ def _swept(table: Table, after_epoch: int, before_epoch: int, newest: Callable[[
     return _remove(table, candidates, sizes, newest)
 
 
-def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None = None) -> Removed:
+def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog | None = None) -> Removed:
     """Delete data and metadata that only expired snapshots reached; returns what was removed.
 
     Args:
@@ -248,18 +250,19 @@ def remove_expired(table: Table, expired: Leavings, *, catalog: Catalog | None =
     return replace(_remove(table, candidates, own, newest), outside=outside)
 
 
-def remove_strays(table: Table, strays: Leavings, *, catalog: Catalog | None = None) -> Removed:
+def remove_orphans(table: Table, old: UnreachableFiles, *, catalog: Catalog | None = None) -> Removed:
     """Delete files among this table's that nothing in it refers to; returns what was removed.
 
     Args:
         table: as in ``remove_expired``.
-        strays: from ``expiry.strays``; see there why they are this table's and nobody is about to use them.
+        old: from ``expiry.orphan_candidates``; see there why they are this table's, and why nobody is about
+            to use them.
         catalog: as in ``remove_expired``.
 
     Raises: as ``sweep``.
     """
 
-    own, _ = own_files(table.metadata, strays)
+    own, _ = own_files(table.metadata, old)
     candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     return _remove(table, candidates, own, lambda: _collected(table, catalog or table.catalog))
 
@@ -272,7 +275,7 @@ def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Remo
     return _swept(fresh, 0, before_epoch, lambda: _ended(table, catalog, before_epoch))
 
 
-def removable(table: Table, expired: Leavings) -> Removed:
+def removable(table: Table, expired: UnreachableFiles) -> Removed:
     """What ``remove_expired`` would remove from a ``table`` without these snapshots; removes nothing."""
     own, outside = own_files(table.metadata, expired)
     candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
@@ -281,19 +284,19 @@ def removable(table: Table, expired: Leavings) -> Removed:
     return Removed(len(left), sum(left.values()), outside, tuple(left))
 
 
-def orphans_of(table: Table, strays: Leavings) -> dict[str, int]:
-    """What ``sweep_finished`` and ``remove_strays`` would remove, with bytes; removes nothing."""
+def orphans_of(table: Table, old: UnreachableFiles) -> dict[str, int]:
+    """What ``sweep_finished`` and ``remove_orphans`` would remove, with bytes; removes nothing."""
     epochs, sizes = _listed(table, 0, newest_epoch(table.metadata))
     candidates = _Candidates(str(table.metadata.table_uuid), epochs)
     if epochs:
         candidates.keep_reached(lambda: table)
         candidates.keep_doubtful(".".join(table.name()))
-    others = {**strays.data, **strays.metadata}
-    gone = removable(table, strays).paths
+    others = {**old.data, **old.metadata}
+    gone = removable(table, old).paths
     return {path: sizes[path] for path in candidates.epochs} | {path: others[path] for path in gone}
 
 
-def own_files(metadata: TableMetadata, expired: Leavings) -> tuple[dict[str, int], int]:
+def own_files(metadata: TableMetadata, expired: UnreachableFiles) -> tuple[dict[str, int], int]:
     """The files in the table's own folders, with their bytes, and how many are elsewhere.
 
     Epochs' folders below another uuid belong to another table topic with the same ``write.data.path``. Data

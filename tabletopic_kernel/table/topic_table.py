@@ -279,7 +279,7 @@ class TopicTable:
         metadata = self.table.metadata
         order = order_without_lost(metadata.sort_order(), metadata.sort_orders, metadata.schema())
         if order is not None:
-            self._check_not_over(epoch)
+            self.check_not_over(epoch)
             self._send(order_updates(order, metadata), same_sort_orders(metadata))
 
     def _storage_trouble(self, error: Exception) -> Sorted | None:
@@ -477,26 +477,37 @@ class TopicTable:
         return ActionNeededError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
 
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
-        self._check_not_over(epoch)
+        self.check_not_over(epoch)
         self.mend_order(epoch)
         self._send(updates)
 
-    def _check_not_over(self, epoch: int) -> None:
+    def check_not_over(self, epoch: int) -> None:
+        """Raise LostOwnershipError if a higher epoch is in the table (I5)."""
         if self.newest_epoch > epoch:
             raise LostOwnershipError(f"{self.identifier} has epoch {self.newest_epoch}, ours is {epoch}")
 
     def _send(self, updates: tuple[TableUpdate, ...], same: tuple[TableRequirement, ...] = ()) -> None:
         reach(Step.EVOLVE)
-        same = (*same_schemas(self.table.metadata), *same)
+        self.commit_updates(updates, (*same_schemas(self.table.metadata), *same))
+        reach(Step.EVOLVED)
+
+    def commit_updates(
+        self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
+    ) -> None:
+        """Commit changes of the metadata, without rows.
+
+        Raises:
+            HeadMovedError: another writer was first.
+            RetryableError, ActionNeededError: as ``reachable``.
+        """
         try:
             with reachable("the catalog"):
-                self.table.catalog.commit_table(self.table, same, updates)
+                self.table.catalog.commit_table(self.table, requirements, updates)
         except CommitFailedException as error:
             locked = lock_trouble(error, self.table.catalog, self.table.name())
             raise locked or HeadMovedError(str(error)) from error
         except NoSuchTableError as error:  # since it was created or loaded
             raise self.gone() from error
-        reach(Step.EVOLVED)
         self.reload()
 
     def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:

@@ -177,7 +177,7 @@ def test_letters_that_are_marked_stay_as_they_are(rig: Rig, threads: Threads) ->
     batch = coordinator._replays.step(owner)
     assert batch is not None
     with pytest.raises(OutdatedError, match="being replayed"):
-        owner.put_letters_together(done.batch)
+        owner.commit_letters_compaction(done.batch)
     coordinator._take_rewritten(done)
     assert owner.dead_letters.ledger is not None
     assert owner.dead_letters.ledger.replay_id is not None

@@ -39,7 +39,7 @@ from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFil
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import Leavings, Removed, removable
+from tabletopic_kernel.table.sweep import Removed, UnreachableFiles, removable
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation import scenes
 from tests.simulation.schedule import Move
@@ -119,20 +119,20 @@ def _ignores_refs(metadata: TableMetadata, retention: Any, now_ms: int) -> tuple
     return _to_expire(metadata.model_copy(update={"refs": main}), retention, now_ms)
 
 
-def _removes_unseen(table: Table, expired: Leavings, *, catalog: Catalog) -> Removed:
+def _removes_unseen(table: Table, expired: UnreachableFiles, *, catalog: Catalog) -> Removed:
     gone = [one for one in table.metadata.snapshots if one.snapshot_id in expired.ids]
     for _, files in live_files(table.io, manifests_of(table.io, gone).values()):
         delete_files(table, sorted(files))
     return Removed()
 
 
-def _removes_as_planned(table: Table, expired: Leavings, *, catalog: Catalog) -> Removed:
+def _removes_as_planned(table: Table, expired: UnreachableFiles, *, catalog: Catalog) -> Removed:
     planned = {one.snapshot_id for one in table.metadata.snapshots if one.manifest_list in expired.metadata}
     found = removable(without(table, planned), expired)
     return Removed(len(delete_files(table, list(found.paths))))
 
 
-def _removes_staged(table: Table, expired: Leavings, *, catalog: Catalog) -> Removed:
+def _removes_staged(table: Table, expired: UnreachableFiles, *, catalog: Catalog) -> Removed:
     staged = dict.fromkeys(list_files(table, epochs_root(table.metadata), recursive=True), 0)
     return _remove_expired(table, replace(expired, data={**expired.data, **staged}), catalog=catalog)
 
@@ -229,13 +229,13 @@ def _takes_unsettled(self: Replay) -> StagedBatch | None:
     return None
 
 
-_put_together = DeadLetters.put_together
+_commit_compaction = DeadLetters.commit_compaction
 
 
 def _settles_marked(self: DeadLetters, files: Any, replaced: Any, owned: Ledger) -> None:
     assert self._ledger is not None
     self._ledger = replace(self._ledger, replay_id=None)
-    _put_together(self, files, replaced, owned)
+    _commit_compaction(self, files, replaced, owned)
 
 
 _replace_files = ReplaceFiles.of
@@ -334,7 +334,7 @@ MUTANTS |= {
     ),
     "deleted rows are put together with the others": _put(rewrite, "mark_deleted", _nothing),
     "letters are put together while they are replayed": _all(
-        _put(Replays, "is_under_way", False), _put(DeadLetters, "put_together", _settles_marked)
+        _put(Replays, "is_under_way", False), _put(DeadLetters, "commit_compaction", _settles_marked)
     ),
     "letters that a replay took away are put together": _all(
         _put(Replays, "is_under_way", False),

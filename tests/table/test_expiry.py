@@ -26,7 +26,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import sweep as door
 from tabletopic_kernel.table.expiry import (
     Retention,
-    leavings,
+    only_reached_by,
     plan_expiry,
     reaches_back_to,
     to_expire,
@@ -74,10 +74,10 @@ class Life:
         self.table.expire(self.ledger, lambda _: sorted(found.ids))
         return remove_expired(self.table.table, found)
 
-    def collect(self, retention: Retention = _NONE) -> door.Leavings:
+    def collect(self, retention: Retention = _NONE) -> door.UnreachableFiles:
         """What would go."""
         fresh = self.foreign()
-        return leavings(fresh, to_expire(fresh.metadata, retention, _LATER))
+        return only_reached_by(fresh, to_expire(fresh.metadata, retention, _LATER))
 
     def judge(self) -> None:
         """Every file that any snapshot reaches is there, with its lists and manifests."""

@@ -9,7 +9,7 @@ other writers overtook is given up, and chosen again later.
 
 Dead letters are compacted the same way, in rounds of their own. Their commit is not queued with the batches:
 the coordinator makes it as soon as the files exist, as it does when it settles letters, and gives it up while
-letters of a commit or of a replay are in flight (``Coordinator._put_letters_together``).
+letters of a commit or of a replay are in flight (``Coordinator._commit_letters_compaction``).
 
 One topic of a host rewrites at a time, and then rests, which keeps the average at a fifth of a core. A
 compaction that somebody requested does not wait for the rest.

@@ -16,6 +16,7 @@ import queue
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyiceberg.table import Table
@@ -26,16 +27,21 @@ from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
-from tabletopic_kernel.table.expiry import Retention, leavings, reaches_back_to, strays, to_expire
+from tabletopic_kernel.table.expiry import (
+    Retention,
+    only_reached_by,
+    orphan_candidates,
+    reaches_back_to,
+    to_expire,
+)
 from tabletopic_kernel.table.sweep import (
-    Leavings,
     Removed,
+    UnreachableFiles,
     load_same,
     remove_expired,
-    remove_strays,
+    remove_orphans,
     sweep_finished,
 )
-from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership
@@ -52,7 +58,7 @@ class _Part:
 
     table: Table
     dead_letters: bool
-    left: Leavings
+    left: UnreachableFiles
     kept: int = 0  # snapshots that stay
     reaches_back_to_ms: int | None = None  # the earliest time that they cover
     may_go: bool = True  # whether the files may be removed
@@ -132,14 +138,13 @@ class Expiries:
         if orphans:
             self._orphans_due_ms = self._services.elapsed_ms() + _ORPHANS_EVERY_MS
         epoch = owner.ledger.epoch
-        self._services.spawn("expired files", lambda: self._remove(done, epoch, sweeps=orphans))
+        self._services.spawn("expired files", partial(self._remove, done, epoch, sweeps=orphans))
 
     def _begin(self, owner: Owner) -> None:
         self._due_ms, self._commits = self._services.elapsed_ms() + _EVERY_MS, 0
         request = self._asked.popleft() if self._asked else None
-        tables = [(one.table, which) for which, one in _tables(owner)]
         self._at_work = True
-        self._services.spawn("expiry", lambda: self._look(_Round(request), tables))
+        self._services.spawn("expiry", partial(self._look, _Round(request), _tables(owner)))
 
     # -- in a thread of its own
 
@@ -149,11 +154,11 @@ class Expiries:
 
     def _found(self, table: Table, dead_letters: bool) -> _Part:
         """Find what expires in a table; nothing if that cannot be determined."""
-        part = _Part(table, dead_letters, Leavings(frozenset()))
+        part = _Part(table, dead_letters, UnreachableFiles(frozenset()))
         try:
             fresh = load_same(table, self._services.catalog())
             ids = to_expire(fresh.metadata, self._retention, self._services.now_ms())[:_MOST]
-            return replace(part, table=fresh, left=leavings(fresh, ids))
+            return replace(part, table=fresh, left=only_reached_by(fresh, ids))
         except TableTopicError as error:
             return replace(part, error=str(error))
         except Exception as error:
@@ -208,7 +213,7 @@ class Expiries:
                 removed += sweep_finished(table, before_epoch=epoch, catalog=catalog)
                 if everywhere:
                     fresh = load_same(table, catalog)
-                    removed += remove_strays(fresh, strays(fresh, now_ms), catalog=catalog)
+                    removed += remove_orphans(fresh, orphan_candidates(fresh, now_ms), catalog=catalog)
         except TableTopicError as found:
             error = str(found)
         except Exception as found:
@@ -252,7 +257,7 @@ class Expiries:
 
 
 def _failed(part: _Part, error: str) -> _Part:
-    return replace(part, left=Leavings(frozenset()), error=error, **_kept(part.table))
+    return replace(part, left=UnreachableFiles(frozenset()), error=error, **_kept(part.table))
 
 
 def _kept(table: Table) -> dict[str, Any]:
@@ -261,7 +266,7 @@ def _kept(table: Table) -> dict[str, Any]:
     return {"kept": len(metadata.snapshots), "reaches_back_to_ms": reaches_back_to(metadata)}
 
 
-def _tables(owner: Owner) -> list[tuple[bool, TopicTable]]:
+def _tables(owner: Owner) -> list[tuple[Table, bool]]:
     """The topic's table (False) and its dead-letter table (True), as far as they exist."""
-    found = ((False, owner.table), (True, owner.dead_letters.table))
-    return [(which, one) for which, one in found if one is not None]
+    found = ((owner.table, False), (owner.dead_letters.table, True))
+    return [(one.table, which) for one, which in found if one is not None]

@@ -35,7 +35,7 @@ from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan, StageResult
-from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, Stage
+from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, SOURCE_HEADERS, Stage
 from tabletopic_kernel.pipeline.write import Refusals
 
 # Letters per round: a round is one commit, decoded by the coordinator's own thread between its other work.
@@ -180,10 +180,10 @@ class Replays:
             self._current = self._current or Replay(request, owner)
             batch = self._current.round()
         except TableTopicError as error:
-            self.interrupt(str(error), request)
+            self._end(str(error), request)
             return None
         if batch is None:
-            self.interrupt(None, request)
+            self._end(None, request)
         else:
             self._staged = batch
         return batch
@@ -194,12 +194,14 @@ class Replays:
             self._current.rows += self._staged.rows
         self._staged = None
 
-    def interrupt(self, error: str | None, request: ReplayRequest | None = None) -> None:
-        """End the current replay early; ``error`` is the reason."""
+    def interrupt(self, error: str) -> None:
+        """End the current replay early, if there is one; ``error`` is the reason."""
+        if self._current is not None:
+            self._end(error, self._current.request)
+
+    def _end(self, error: str | None, request: ReplayRequest) -> None:
         current, self._current, self._staged = self._current, None, None
-        request = current.request if current else request
-        if request is not None:
-            self._report(request, current.rows if current else 0, current.stayed if current else {}, error)
+        self._report(request, current.rows if current else 0, current.stayed if current else {}, error)
 
 
 def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
@@ -237,9 +239,9 @@ def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool 
 def source_batches(dead_letters: pa.Table) -> Iterator[pa.RecordBatch]:
     """Dead letters as records in the source's format."""
     chosen = dead_letters.select(list(SOURCE_COLUMNS))
-    kinds = {"headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))}
-    fields = [pa.field(one.name, kinds.get(one.name, one.type)) for one in chosen.schema]
-    yield from chosen.cast(pa.schema(fields)).combine_chunks().to_batches(_TAKE_RECORDS)
+    at = chosen.schema.get_field_index("headers")
+    target = chosen.schema.set(at, pa.field("headers", SOURCE_HEADERS))
+    yield from chosen.cast(target).combine_chunks().to_batches(_TAKE_RECORDS)
 
 
 def _places(dead_letters: pa.Table) -> list[Place]:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from tabletopic_kernel.model.commit_cycle import State
 
+# The states that alternate with every commit.
 AT_WORK = frozenset({State.RUNNING, State.STAGED, State.COMMITTING})
 # A table is one interval behind by design, plus a little while a batch is staged and committed.
 _INTERVALS = 3

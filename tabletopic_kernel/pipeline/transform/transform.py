@@ -52,7 +52,7 @@ _OPS_ARRAY = pa.array(_OPS, pa.large_string())
 _WORDS = pa.array([word for word, _ in ROW_OPS.values()], pa.large_string())
 _IS_BEFORE = np.array([image == BEFORE for _, image in ROW_OPS.values()] + [False] * len(ROWLESS_OPS))
 _CDC_TYPE = arrow_schema_of(Schema(*CDC_STRUCT.fields))
-_NANS = {AFTER: "a change without a row", BEFORE: "a delete without the row's data"}
+_WHY_NO_ROW = {AFTER: "a change without a row", BEFORE: "a delete without the row's data"}
 _MIN_MS, _MAX_MS = MIN_DAY * MILLIS_PER_DAY, (MAX_DAY + 1) * MILLIS_PER_DAY - 1
 
 
@@ -98,7 +98,9 @@ class Unwrap:
     def _images(self, batch: pa.RecordBatch, kept: Positions, wants_before: np.ndarray) -> pa.StructArray:
         """The rows of the events ``kept``: their ``before`` if that is wanted, else their ``after``."""
         befores = wants_before[kept]
-        fitted = {name: fit(batch.column(name), self._row) for name in batch.schema.names if name in _NANS}
+        fitted = {
+            name: fit(batch.column(name), self._row) for name in batch.schema.names if name in _WHY_NO_ROW
+        }
         if not befores.any():
             return _taken(fitted[AFTER], kept) if AFTER in fitted else pa.array([], self._row)
         if befores.all():
@@ -121,7 +123,7 @@ def _explain(op: str | None, bad_time: bool) -> str:
         return f"not a change event of Debezium: its op is {op[:20]!r}"
     if bad_time:
         return "the time of the change is not in the years 0001 to 9999"
-    why = _NANS[ROW_OPS[op][1]]
+    why = _WHY_NO_ROW[ROW_OPS[op][1]]
     hint = "; give the source's table a REPLICA IDENTITY" if ROW_OPS[op][1] == BEFORE else ""
     return f"{why}: op is {op}, and {ROW_OPS[op][1]} is null{hint}"
 

@@ -20,17 +20,16 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.source import SourceSpec
-from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
+from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_HEADERS
 
 # Java's error when it multiplies milliseconds to microseconds.
 _OVERFLOW: Final = re.compile(r"java\.lang\.ArithmeticException: long overflow")
 _LONGEST_MS: Final = (2**63 - 1) // 1000
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _SCHEMA = pa.schema(
     [
         ("value", pa.binary()),
         ("key", pa.binary()),
-        ("headers", _HEADERS),
+        ("headers", SOURCE_HEADERS),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),

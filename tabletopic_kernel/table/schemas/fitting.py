@@ -80,7 +80,7 @@ def fitting(
 ) -> Fitting:
     """What fitting ``columns``, the value's after the transform, would do to a table.
 
-    ``by_value``: as ``writers.WriterColumns``.
+    ``by_value``: as in ``WriterColumns``.
 
     Raises:
         ProjectionError: as ``first_fitting``.
@@ -99,9 +99,9 @@ def fitting(
         partition_names={one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields},
     )
     is_new = bool(wider.changes) or table.batch_columns is None
-    fitting = Fitting.of(outcome, wider.schema if is_new else None)
+    found = Fitting.of(outcome, wider.schema if is_new else None)
     # Rows fit the batch by the writer's names, and the table by the names of the outputs.
-    return replace(fitting, renames=wider.renames, partly=wider.partly)
+    return replace(found, renames=wider.renames, partly=wider.partly)
 
 
 def _projected(batch: Schema, settings: TopicSettings) -> Schema:
@@ -115,7 +115,7 @@ def _projected(batch: Schema, settings: TopicSettings) -> Schema:
 
 @dataclass(frozen=True)
 class WriterColumns:
-    """Columns as ``transform_columns.value_columns``; ``aliases`` of their fields by dotted path.
+    """Columns as from ``value_columns``; ``aliases`` of their fields by dotted path.
 
     ``by_value``: JSON numbers, each of which fits a column or not by itself.
     """
@@ -189,10 +189,10 @@ def outcome(
         return fitting(table, columns.schema, settings, by_value=columns.by_value)
     metadata = table.table.metadata
     known = None
-    if schema_id is not None and (registered_schemas := table.registered_schemas().get(schema_id)):
+    if schema_id is not None and (registered := table.registered_schemas().get(schema_id)):
         schemas = {one.schema_id: one for one in metadata.schemas}
-        if then := schemas.get(registered_schemas.table_schema_id):
-            known = known_by(then, dict(registered_schemas.renames))
+        if then := schemas.get(registered.table_schema_id):
+            known = known_by(then, dict(registered.renames))
     found = evolve(
         metadata.schema(),
         columns.schema,

@@ -41,7 +41,7 @@ from tabletopic_kernel.pipeline.transform.columns import (
 from tabletopic_kernel.table.columns import TableColumns
 from tabletopic_kernel.table.schemas.candidates import Candidates
 from tabletopic_kernel.table.schemas.fitting import WriterColumns, batch_columns, writer_columns
-from tabletopic_kernel.table.schemas.key_schemas import KeySchemas
+from tabletopic_kernel.table.schemas.key_schemas import ADOPTED, KeySchemas
 from tabletopic_kernel.table.schemas.lookup import SchemaServices, why_foreign
 from tabletopic_kernel.table.schemas.refused import RefusedSchemas
 from tabletopic_kernel.table.schemas.writer_schemas import value_writer, whole_writer
@@ -149,7 +149,7 @@ class SchemaKeeper:
             return
         if self._follows_latest:
             return  # each batch asks
-        for schema_id in sorted(table.registered_schemas() if table else (), key=age)[-8:]:
+        for schema_id in sorted(table.registered_schemas() if table else (), key=age)[-ADOPTED:]:
             try:
                 registered = self._find(schema_id)
                 writer = self._writer(registered)

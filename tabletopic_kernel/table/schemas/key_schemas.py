@@ -22,7 +22,7 @@ from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writ
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner gets from the registry before records need them.
-_ADOPTED = 8
+ADOPTED = 8
 
 
 class KeySchemas:
@@ -51,7 +51,7 @@ class KeySchemas:
         table = self._columns.table
         if table is None or not self._settings.has_typed_keys:
             return
-        for schema_id in sorted(table.registered_key_schemas(), key=age)[-_ADOPTED:]:
+        for schema_id in sorted(table.registered_key_schemas(), key=age)[-ADOPTED:]:
             try:
                 writer = key_writer(self._find(schema_id), self._settings)
                 kind = key_type(make_decoder(schema_id, writer).iceberg_schema)

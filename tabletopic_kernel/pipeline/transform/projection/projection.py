@@ -103,11 +103,7 @@ class SqlProjection:
         """Failing rows, with the failing output; empty if it is unknown."""
         try:
             found = _run(self._statement.probe, table)
-        except (
-            *_OF_VALUES,
-            duckdb.BinderException,
-            LimitError,
-        ):  # outputs made of other outputs make no sense alone
+        except (*_OF_VALUES, LimitError, duckdb.BinderException):  # the last: an output uses another one
             return {}
         found = found.filter(pc.is_valid(found["failed"]))
         return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))

@@ -68,7 +68,6 @@ class Statement:
 
     query: str
     probe: str
-    alias: str
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -108,14 +107,14 @@ def statement(text: str) -> Statement:
     outputs: list[_Node] = node["select_list"]
     for output in outputs:
         _check_output(output, alias)
-    if node["where_clause"] is not None:
-        _check_expressions(node["where_clause"], alias)
     where = node["where_clause"]
+    if where is not None:
+        _check_expressions(where, alias)
     parts = {name: _text(connection, tree, part) for name, part in _may_fail(outputs)}
     probe = _probe(None if where is None else _text(connection, tree, where), parts, alias)
     row = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "query_location": 0}
     outputs.append({**row, "column_names": [ROW]})
-    return Statement(_sql(connection, tree), probe, alias)
+    return Statement(_sql(connection, tree), probe)
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, text: str) -> _Node:
