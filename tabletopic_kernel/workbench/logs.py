@@ -34,10 +34,9 @@ def log_to(state_dir: Path, file: str, level: int = logging.WARNING) -> logging.
     return handler
 
 
-def log_json_to(stream: TextIO, level: int = logging.NOTSET) -> logging.Handler:
+def log_json_to(stream: TextIO) -> logging.Handler:
     """Log to ``stream``, each record as a line of JSON without secrets."""
     handler = logging.StreamHandler(stream)
-    handler.setLevel(level)
     handler.addFilter(without_secrets)
     handler.setFormatter(_JsonLines())
     logging.getLogger().addHandler(handler)

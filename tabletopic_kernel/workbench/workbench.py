@@ -108,10 +108,6 @@ class Workbench(Clients):
         check_topic_name(name)
         return TableTopic(name, self)
 
-    def topics(self) -> list[TopicStatus]:
-        """The status of all table topics, like ``status()``."""
-        return self.status()
-
     def kafka_topics(self) -> dict[str, int]:
         """All regular topics, enabled or not: their numbers of partitions, by name."""
         counts = self.broker.partition_counts()

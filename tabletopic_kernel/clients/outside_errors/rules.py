@@ -70,8 +70,8 @@ def _act(
     return _row(Verdict.ACT, kinds, says, lead, remedy, who=who, setting=setting, keys=keys)
 
 
-def _bug(kinds: str, says: str = "") -> Row:
-    return _row(Verdict.BUG, kinds, says)
+def _bug(kinds: str) -> Row:
+    return _row(Verdict.BUG, kinds)
 
 
 # --- names of kinds ---------------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ _MANY_SMALL = 32  # the number at which a compaction begins
 _NAMED = 3  # topics that are late for the same reason; the others are counted
 
 
-def facts(title: str, pairs: Mapping[str, str | Cell], notes: Sequence[str] = ()) -> Grid:
+def facts(title: str, pairs: Mapping[str, str | Cell]) -> Grid:
     """Names and values, one pair per line."""
-    return Grid(("name", "value"), list(pairs.items()), title, notes, headed=False)
+    return Grid(("name", "value"), list(pairs.items()), title, headed=False)
 
 
 def state_cell(state: str, delay: str | None = None) -> Cell:
@@ -75,7 +75,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def status_facts(status: TopicStatus, notes: Sequence[str] = ()) -> Grid:
+def status_facts(status: TopicStatus) -> Grid:
     """Everything about one table topic."""
     committed = "none yet"
     if status.last_commit_ms is not None:
@@ -97,7 +97,7 @@ def status_facts(status: TopicStatus, notes: Sequence[str] = ()) -> Grid:
     pairs |= not_rows(status)
     if reason := status.error or status.delay_reason:
         pairs["reason"] = Cell(reason, "bad" if status.state == "failed" else "warn")
-    return facts(status.topic, pairs, notes)
+    return facts(status.topic, pairs)
 
 
 def _partitions(status: TopicStatus) -> str:

@@ -153,18 +153,18 @@ _DELAY_S = 120.0
 _LOOK_EVERY_S = 1.0
 
 
-def make_later(delay_s: float = _DELAY_S) -> None:
-    """Make the archive in ``delay_s`` seconds, if it was never attempted and this process still runs."""
-    threading.Thread(target=_wait_and_make, args=(delay_s,), name="class archive", daemon=True).start()
+def make_later() -> None:
+    """Make the archive in two minutes, if it was never attempted and this process still runs."""
+    threading.Thread(target=_wait_and_make, name="class archive", daemon=True).start()
 
 
-def _wait_and_make(delay_s: float) -> None:
+def _wait_and_make() -> None:
     try:
         due = class_archive.is_due(java(), spark_jars())
     except StackError:  # Spark could not start either
         return
     if due:
-        time.sleep(delay_s)
+        time.sleep(_DELAY_S)
         command = [sys.executable, "-m", __name__, str(os.getpid())]
         subprocess.run(
             command,
