@@ -133,9 +133,8 @@ class Sampler:
         self._catalog = catalog
         self._topics = {name: topic for topic, name in tables.items()}
         self._ends = ends
-        self._known: dict[
-            str, tuple[str, Ledger | None]
-        ] = {}  # table → its metadata's file, the ledger there
+        # Table → its metadata's file, the ledger there.
+        self._known: dict[str, tuple[str, Ledger | None]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="drill sampler", daemon=True)
 

@@ -52,5 +52,5 @@ def test_doctor_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     settings.write_text("\n".join(lines))
     loaded = load_settings(environ={}, cwd=tmp_path)
     monkeypatch.setattr(doctor, "_checked", lambda name, look: look() if name == "Spark" else None)
-    with pytest.raises(Exception, match="shared_files"):
+    with pytest.raises(doctor._Trouble, match="shared_files"):
         list(doctor.run_checks(loaded))

@@ -18,7 +18,7 @@ from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel.clients.kafka import broker as kafka
 from tabletopic_kernel.formats import wire
-from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 
 MOCK_REGISTRY = {"url": "mock://clickstream"}
 # Each client of the mock registry has one of its own, and counts ids from 1.
@@ -205,7 +205,7 @@ def test_a_lost_record_is_an_error() -> None:
 def test_a_refused_record_is_an_error(bootstrap: dict[str, str], topic: str) -> None:
     """A record that the client refuses is not waited for."""
     sender = module._Sender({**bootstrap, "message.max.bytes": "1000"}, topic)
-    with pytest.raises(Exception, match="refuses"):
+    with pytest.raises(ActionNeededError, match="refuses"):
         sender.send(b"key", b"x" * 2_000, 0)
 
 

@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.model.errors import OutcomeUnknownError
 from tests.host.rig import Rig, drain
 from tests.table.samples import answer_lost
 from tests.table.test_dead_letters import commit, dead_letters, rows, running, stage
@@ -122,7 +123,7 @@ def test_a_commit_that_landed_is_not_looked_at_again(rig: Rig) -> None:
     pending = owner.plan_commit(coordinator._staged.now())
     assert pending is not None
     rig.catalog.faults = [answer_lost]
-    with pytest.raises(Exception, match="did not confirm"):
+    with pytest.raises(OutcomeUnknownError, match="did not confirm"):
         owner.send()
     table = rig.catalog.real.load_table(rig.table.table.name())
     table.overwrite(table.scan().to_arrow())

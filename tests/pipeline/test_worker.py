@@ -471,7 +471,7 @@ def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.M
 
     monkeypatch.setattr(rig.worker, "_stage_batch", refuse)
     query = rig.spark.query(0)
-    with pytest.raises(Exception, match="the registry refuses") as caught:
+    with pytest.raises(module._RedactedError, match="the registry refuses") as caught:
         query.on_batch({0: 8}, 0)
     told = "".join(traceback.format_exception(caught.value))
     assert "no entry for ***" in told
@@ -495,7 +495,7 @@ def test_spark_looks_for_an_interrupt_in_few_characters(
         raise RuntimeError(f"{trace}{trace}")
 
     monkeypatch.setattr(rig.worker, "_stage_batch", fail)
-    with pytest.raises(Exception, match="InterruptedException") as caught:
+    with pytest.raises(module._RedactedError, match="InterruptedException") as caught:
         rig.spark.query(0).on_batch({0: 8}, 0)
     _, found, behind = str(caught.value).partition(words)
     assert bool(found) is stops

@@ -149,7 +149,7 @@ def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: 
     assert "[catalog]" not in (theirs.error or "")
     assert (running.state, running.host) == ("waiting", "h")
     del topics["a"]
-    with pytest.raises(Exception, match=r"\[catalogs.lab\]"):
+    with pytest.raises(RetryableError, match=r"\[catalogs.lab\]"):
         status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
 
 
