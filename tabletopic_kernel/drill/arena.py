@@ -255,7 +255,7 @@ class Arena:
             return
         self._closed = True
         for stream in self.streams.values():
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # raised by `end` before, or another ended the drill
                 stream.end()
         for host in self.alive:
             signal_tree(host.pid, signal.SIGCONT)

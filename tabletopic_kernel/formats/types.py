@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 MIN_DAY: Final = -719_162
 MAX_DAY: Final = 2_932_896
 MILLIS_PER_DAY: Final = 86_400_000
+MICROS_PER_DAY: Final = 1000 * MILLIS_PER_DAY
 
 
 def arrow_schema_of(schema: Schema) -> pa.Schema:

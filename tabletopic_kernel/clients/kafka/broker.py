@@ -57,7 +57,7 @@ _NO_LEADER = {
     KafkaError.OFFSET_NOT_AVAILABLE,
 }
 _MAY_NOT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-_UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Broker:
             try:
                 description = self._description(topic, future)
             except KafkaException as error:
-                if error.args[0].code() in _UNKNOWN_TOPIC:
+                if error.args[0].code() in UNKNOWN_TOPIC:
                     continue
                 raise self.explain(error) from error
             for partition in description.partitions:
@@ -271,7 +271,7 @@ class Broker:
             try:
                 return self._description(topic)
             except KafkaException as error:
-                if error.args[0].code() not in _UNKNOWN_TOPIC:
+                if error.args[0].code() not in UNKNOWN_TOPIC:
                     raise self.explain(error) from error
                 if time.monotonic() > deadline:
                     raise UnknownTopicError(

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, Broker
+from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, UNKNOWN_TOPIC, Broker
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask_property
@@ -85,7 +85,6 @@ def _without_secrets(text: str, kafka: Mapping[str, str]) -> str:
 
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
-_NOT_THERE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -132,7 +131,7 @@ def _of_topic(broker: Broker, topic: str) -> set[AclOperation] | None:
     try:
         return _operations(described[topic].result())
     except KafkaException as error:
-        if error.args[0].code() in _NOT_THERE:
+        if error.args[0].code() in UNKNOWN_TOPIC:
             return None  # only creating it shows whether that is allowed
         return _refused(broker, error)
 

@@ -323,7 +323,7 @@ def _forget_dead_jvm() -> None:
     gateway: Any = SparkContext._gateway
     if gateway is None or _runs(gateway):
         return
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # it has no process, or its pipe is broken
         gateway.proc.stdin.close()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None

@@ -17,7 +17,7 @@ from tabletopic_kernel.formats.arrays import Mask, without_nulls
 from tabletopic_kernel.formats.avro.schema import Decimal
 from tabletopic_kernel.formats.avro.values import decimal_reader
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -79,7 +79,7 @@ def _times_of_millis(array: pa.Array) -> pa.Array:
 
 
 def _times_of_micros(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MILLIS_PER_DAY * 1000 - 1).view(pa.time64("us"))
+    return _within(array, 0, MICROS_PER_DAY - 1).view(pa.time64("us"))
 
 
 def _dates(array: pa.Array) -> pa.Array:

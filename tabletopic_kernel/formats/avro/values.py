@@ -23,7 +23,7 @@ from typing import Any, Final
 from tabletopic_kernel.formats.avro.schema import Decimal
 from tabletopic_kernel.formats.avro.types import DURATION_FIELDS, is_text_decimal
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -33,7 +33,6 @@ _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
 _DURATION = struct.Struct("<III")
 _DECIMALS = decimal.Context(prec=100)
-_MICROS_PER_DAY = MILLIS_PER_DAY * 1000
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
@@ -172,7 +171,7 @@ def _micros_of_millis(value: int) -> int:
 
 
 def _timestamp(micros: int) -> int:
-    if not MIN_DAY <= micros // _MICROS_PER_DAY <= MAX_DAY:
+    if not MIN_DAY <= micros // MICROS_PER_DAY <= MAX_DAY:
         raise _out_of_range(f"timestamp {micros} µs is not within the years 1 to 9999")
     return micros
 
@@ -184,7 +183,7 @@ def _time_of_millis(value: int) -> int:
 
 
 def _time_of_micros(value: int) -> int:
-    if not 0 <= value < _MICROS_PER_DAY:
+    if not 0 <= value < MICROS_PER_DAY:
         raise _out_of_range(f"time {value} µs is not within a day")
     return value
 

@@ -19,7 +19,7 @@ from tabletopic_kernel.formats.avro.columns import spread, uuids
 from tabletopic_kernel.formats.json.text import EXACT_DOUBLE, MAX_INT, MAX_LONG
 from tabletopic_kernel.formats.json.types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
-from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -38,7 +38,6 @@ _SHAPES: Final = {
 _FINER: Final = r"(\.[0-9]{6})[0-9]+"
 _1970: Final = pa.scalar("1970-01-01T", pa.large_string())
 _NO_TEXT: Final = pa.scalar("", pa.large_string())
-_DAY_US: Final = MILLIS_PER_DAY * 1000
 
 
 def readable(node: JsonType) -> JsonType:
@@ -200,9 +199,8 @@ class Columns:
             raise NotRows(str(error)) from None
         if kind.startswith(("date", "timestamp")):
             ticks = cast.view(pa.int32() if kind == "date" else pa.int64())
-            low, high = (
-                (MIN_DAY, MAX_DAY + 1) if kind == "date" else (MIN_DAY * _DAY_US, (MAX_DAY + 1) * _DAY_US)
-            )
+            per_day = 1 if kind == "date" else MICROS_PER_DAY
+            low, high = MIN_DAY * per_day, (MAX_DAY + 1) * per_day
             ends = pc.min_max(ticks)
             if ends["min"].is_valid and not (low <= ends["min"].as_py() and ends["max"].as_py() < high):
                 raise NotRows("a day that is not in the years 0001 to 9999")

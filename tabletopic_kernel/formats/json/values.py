@@ -30,7 +30,7 @@ from tabletopic_kernel.formats.json.text import (
 )
 from tabletopic_kernel.formats.json.types import Scalar
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 
 Read = Callable[[Any], Any]
 
@@ -44,7 +44,6 @@ _UUIDS: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12
 _DECIMALS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SINGLE: Final = struct.Struct("<f")
 _CONTEXT: Final = Context(prec=1000)  # more digits than decimal_of() accepts: nothing is rounded
-_DAY_US: Final = MILLIS_PER_DAY * 1000
 _ORDINAL_OF_1970: Final = 719_163
 
 
@@ -154,7 +153,7 @@ def _time(floor: bool) -> Read:
     def read(value: Any) -> int:
         match = _match(_TIMES, "time", "12:30:00Z", value)
         micros, offset = _clock(match.groups(), value, floor)
-        return (micros - (offset or 0)) % _DAY_US
+        return (micros - (offset or 0)) % MICROS_PER_DAY
 
     return read
 
@@ -168,8 +167,8 @@ def _timestamp(with_zone: bool, floor: bool) -> Read:
                 "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
             )
             raise Refusal("json_format", f"the timestamp {shortened(value)} {problem}")
-        micros = _day(match, value) * _DAY_US + clock - (offset or 0)
-        if not MIN_DAY * _DAY_US <= micros < (MAX_DAY + 1) * _DAY_US:
+        micros = _day(match, value) * MICROS_PER_DAY + clock - (offset or 0)
+        if not MIN_DAY * MICROS_PER_DAY <= micros < (MAX_DAY + 1) * MICROS_PER_DAY:
             raise Refusal("json_out_of_range", f"{shortened(value)} is not in the years 0001 to 9999")
         return micros
 

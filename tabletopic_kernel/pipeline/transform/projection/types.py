@@ -31,7 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY
+from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 from tabletopic_kernel.model.errors import ProjectionError
 
 _TYPES: Final[dict[str, IcebergType]] = {
@@ -59,7 +59,6 @@ _INSTEAD: Final = {
     "interval": "VARCHAR, or count it in a number",
     "bit": "VARCHAR",
 }
-_DAY_US: Final = MILLIS_PER_DAY * 1000
 
 
 def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
@@ -120,9 +119,9 @@ def _beyond(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if pa.types.is_date32(kind):
         return _outside(array.cast(pa.int32()), MIN_DAY, MAX_DAY)
     if pa.types.is_time64(kind):
-        return _outside(array.cast(pa.int64()), 0, _DAY_US - 1)
+        return _outside(array.cast(pa.int64()), 0, MICROS_PER_DAY - 1)
     if pa.types.is_timestamp(kind):
-        per_day = _DAY_US // {"s": 1_000_000, "ms": 1000, "us": 1}[kind.unit]
+        per_day = MICROS_PER_DAY // {"s": 1_000_000, "ms": 1000, "us": 1}[kind.unit]
         return _outside(array.cast(pa.int64()), MIN_DAY * per_day, (MAX_DAY + 1) * per_day - 1)
     if pa.types.is_struct(kind):
         for child in array.flatten():
