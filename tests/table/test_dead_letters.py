@@ -466,3 +466,19 @@ def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
 
 def _letters_in(snapshot: Snapshot) -> int:
     return int(summary(snapshot).get("total-records", 0))
+
+
+def test_letters_are_kept_whole(rig: Rig) -> None:
+    """Without a column of theirs, the topic stops; nothing of a record is left out."""
+    coordinator = running(rig)
+    stage(rig, coordinator, 0, 2, {1})
+    commit(rig, coordinator)
+    with rig.catalog.real.load_table(LETTERS).update_schema() as update:
+        update.rename_column("value", "payload")
+        update.rename_column("headers.element.key", "name")
+    coordinator.order(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "headers.element.key, value of default.clicks__dead_letters" in str(coordinator.progress().error)
