@@ -111,7 +111,7 @@ class Owner:
         facts = services.broker.facts(topic)
         dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
         dead_letters.load()
-        kept = table.ledger if table else None
+        kept = table.ledger_of_rows() if table else None
         gap = gap_to_skip(kept, facts, settings) if kept else {}
         dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)

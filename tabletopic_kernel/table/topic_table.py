@@ -177,6 +177,23 @@ class TopicTable:
         newest = self.ledger_snapshot()
         return newest[0] if newest else None
 
+    def ledger_of_rows(self) -> Ledger | None:
+        """The newest ledger; None only if the table has no rows.
+
+        Raises:
+            ActionNeededError: others have expired it and removed its tag, and from `start` each record would
+                become a row again (I8).
+        """
+        head = self.table.metadata.current_snapshot()
+        ledger = self.ledger
+        if head is None or ledger is not None or summary(head).get("total-records") == "0":
+            return ledger
+        raise ActionNeededError(
+            f"{self.identifier} has rows but no ledger: another program has left no snapshot with one, nor "
+            f"the tag {TAG}, so where to resume is unknown. Enable the topic with another --table, which is "
+            "filled from `start`, or drop this one and resume the topic"
+        )
+
     @property
     def newest_epoch(self) -> int:
         """See ``newest_epoch``."""
@@ -614,7 +631,7 @@ class TopicTable:
         return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
 
     def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
-        ledger, newest = self.ledger, self.newest_epoch
+        ledger, newest = self.ledger_of_rows(), self.newest_epoch
         if newest > epoch or (ledger and ledger.epoch > (planned.epoch if planned else 0)):
             raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
         if (ledger and ledger.commit_id) != (planned and planned.commit_id):

@@ -14,7 +14,7 @@ from pyiceberg.types import BinaryType
 from tabletopic_kernel.model import steps
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
-from tabletopic_kernel.model.ledger import NO_TOPIC_ID, StagedOffsets
+from tabletopic_kernel.model.ledger import NO_TOPIC_ID, TAG, StagedOffsets
 from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
@@ -271,6 +271,34 @@ def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[s
     assert coordinator.state is State.FAILED
     assert told in str(coordinator.progress().error)
     assert rig.offset() == 4
+
+
+def test_rows_without_a_ledger_stop_the_topic(rig: Rig) -> None:
+    """Others removed the tag and expired every ledger: no record becomes a row twice (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    rig.now_ms += 1000
+    drain(coordinator)
+    table = rig.catalog.real.load_table(IDENTIFIER)
+    table.manage_snapshots().remove_tag(TAG).commit()
+    table.append(table.scan().to_arrow().slice(0, 1))
+    table.maintenance.expire_snapshots().by_ids(
+        [one.snapshot_id for one in table.metadata.snapshots if one != table.current_snapshot()]
+    ).commit()
+    rig.stage(4, 6)
+    rig.now_ms += 1000
+    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    for event in (None, Event.RESUME):
+        if event is not None:
+            coordinator.order(event)
+            drain(coordinator)
+        assert coordinator.state is State.FAILED
+        assert "has rows but no ledger" in str(coordinator.progress().error)
+    assert rig.rows() == 5
+    rig.catalog.real.drop_table(IDENTIFIER)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
 
 
 @pytest.mark.parametrize(
