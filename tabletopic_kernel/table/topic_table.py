@@ -381,12 +381,15 @@ class TopicTable:
             )
 
     def _check_version(self) -> None:
-        if (version := self.table.metadata.format_version) > VERSION:
-            raise ActionNeededError(
-                f"another program has upgraded {self.identifier} to format version {version}, which this "
-                "program reads but cannot write, and Iceberg has no way back: enable the topic with another "
-                "--table, which is filled from `start`"
-            )
+        if (version := self.table.metadata.format_version) <= VERSION:
+            return
+        way = "enable the topic with another --table, which is filled from `start`"
+        if DEAD_LETTERS_OF_PROPERTY in self.table.properties:
+            way = "rename that table, then resume the topic to begin a new one"
+        raise ActionNeededError(
+            f"another program has upgraded {self.identifier} to format version {version}, which this program "
+            f"reads but cannot write, and Iceberg has no way back: {way}"
+        )
 
     def _check_readable(self, files: Sequence[DataFile]) -> None:
         """Check that the snapshot's files can be read (I1): an executor may have written elsewhere."""
