@@ -98,7 +98,7 @@ class Owner:
         Raises:
             StartOverError: another host runs the topic.
             GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
-                Or the dead letters belong to another topic.
+                Or the dead letters belong to another topic, or rows cannot be written any more.
             UsageError: the table cannot have the partitions of the settings.
             RetryableError: broker, registry or catalog do not respond (I9).
         """
@@ -111,7 +111,7 @@ class Owner:
         facts = services.broker.facts(topic)
         dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
         dead_letters.load()
-        kept = table.ledger if table else None
+        kept = table.ledger_of_rows() if table else None
         gap = gap_to_skip(kept, facts, settings) if kept else {}
         dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
         keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
@@ -133,6 +133,8 @@ class Owner:
             table.claim(behind, ledger)
             ledger = behind
         keeper.adopt(table, ledger)
+        keeper.check_writable()
+        dead_letters.check_writable()
         keeper.lay_out()
         # New partitions begin at their first offset.
         owner = cls(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
@@ -161,10 +163,15 @@ class Owner:
         return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
-        """Ensure that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``."""
+        """Ensure that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``.
+
+        Also ActionNeededError: see ``TopicTable.check_writable``.
+        """
         self.keeper.cover(needs, recheck=recheck)
         if needs.dead_letters:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
+        self.keeper.check_writable()
+        self.dead_letters.check_writable()
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:

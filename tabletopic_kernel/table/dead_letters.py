@@ -86,6 +86,15 @@ class DeadLetters:
         self.table = TopicTable(table)
         return True
 
+    def check_writable(self) -> None:
+        """Check that letters can be written with all their columns: else records are not kept whole.
+
+        Raises:
+            ActionNeededError: see ``TopicTable.check_writable``.
+        """
+        if self.table is not None:
+            self.table.check_writable(SCHEMA.fields)
+
     def check_same_topic(self, topic_id: str, cluster_id: str) -> None:
         """Check that the letters are this topic's (I8).
 

@@ -146,7 +146,8 @@ def is_collected(metadata: TableMetadata) -> bool:
     false), nor if the catalog keeps its own versions (``keeps_versions``).
     """
     properties = metadata.properties
-    return properties.get(_GC, "true").strip().lower() != "false" and not keeps_versions(properties)
+    is_on = properties.get(_GC, "true").lower() == "true"  # as Java reads it
+    return is_on and not keeps_versions(properties)
 
 
 def _collected(table: Table, catalog: Catalog) -> Table:

@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
+from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
@@ -44,6 +45,7 @@ from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
+from tabletopic_kernel.model.columns.table_columns import missing_columns
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
@@ -81,6 +83,7 @@ from tabletopic_kernel.table.schemas.registered import (
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"
+VERSION = 2  # PyIceberg reads version 3 but cannot write it
 _Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 if another writer made it
 
 
@@ -174,6 +177,23 @@ class TopicTable:
         newest = self.ledger_snapshot()
         return newest[0] if newest else None
 
+    def ledger_of_rows(self) -> Ledger | None:
+        """The newest ledger; None only if the table has no rows.
+
+        Raises:
+            ActionNeededError: others have expired it and removed its tag, and from `start` each record would
+                become a row again (I8).
+        """
+        head = self.table.metadata.current_snapshot()
+        ledger = self.ledger
+        if head is None or ledger is not None or summary(head).get("total-records") == "0":
+            return ledger
+        raise ActionNeededError(
+            f"{self.identifier} has rows but no ledger: another program has left no snapshot with one, nor "
+            f"the tag {TAG}, so where to resume is unknown. Enable the topic with another --table, which is "
+            "filled from `start`, or drop this one and resume the topic"
+        )
+
     @property
     def newest_epoch(self) -> int:
         """See ``newest_epoch``."""
@@ -213,9 +233,10 @@ class TopicTable:
                 again a claim after the previous owner's commit, and ``remove`` if others removed some of it.
             LostOwnershipError: a higher epoch is in the table (I5).
             OutdatedError: ``files`` no longer have the rows of those ``replaced``, nothing was sent.
-            StartOverError: the files no longer fit the table's partition spec, or
+            StartOverError: the files no longer fit the table's partition spec or columns, or
                 ``UnreadableFilesError``: the storage does not have them as they were written.
-            ActionNeededError: the ledger is not the planned one, or the table is gone (I8).
+            ActionNeededError: the ledger is not the planned one, or the table is gone (I8), or of a newer
+                format version.
             OutcomeUnknownError: the commit was not answered: look for its id (I4).
             RetryableError: the catalog does not respond or keeps the table locked, nothing was sent.
         """
@@ -225,6 +246,7 @@ class TopicTable:
         self.foreign_changes += self.table.metadata_location != left
         if self.has_commit(after.commit_id):
             return
+        self._check_version()
         self.mend_order(after.epoch)
         self._check_not_behind_its_ledger()
         self._check_planned_on(planned, after.epoch)
@@ -232,8 +254,7 @@ class TopicTable:
         if replaced is not None:
             changes = check_replaced(self.table, replaced)
             remove = replaced.files
-        if any(file.spec_id != self.table.metadata.default_spec_id for file in chosen):
-            raise StartOverError(f"the partition spec of {self.identifier} has changed")
+        self._check_fits(chosen, replaced)
         self._check_readable(chosen)
         self._without_retries()
         try:
@@ -331,6 +352,44 @@ class TopicTable:
             raise HeadMovedError(
                 f"another program has just rewritten files of {self.identifier}; try again"
             ) from error
+
+    def _check_fits(self, files: Sequence[DataFile], replaced: Replaced | None) -> None:
+        """Check that files have the table's partition spec, and that it has each of their columns.
+
+        Of a column that others have dropped meanwhile, nobody could read the values any more, not even if one
+        of that name comes back. A compaction keeps such values, as they were dropped with their files.
+        """
+        metadata = self.table.metadata
+        if any(file.spec_id != metadata.default_spec_id for file in files):
+            raise StartOverError(f"the partition spec of {self.identifier} has changed")
+        there = metadata.schema().field_ids
+        if replaced is None and any(not there >= (file.column_sizes or {}).keys() for file in files):
+            raise StartOverError(f"another program has dropped a column of {self.identifier}")
+
+    def check_writable(self, wanted: Iterable[NestedField]) -> None:
+        """Check that rows can be written, with ``wanted``, the columns that no schema of records brings back.
+
+        Raises:
+            ActionNeededError: another program has upgraded the table, or renamed or dropped such a column, so
+                that all further rows would lack its values.
+        """
+        self._check_version()
+        if missing := missing_columns(self.table.schema(), wanted):
+            raise ActionNeededError(
+                f"another program has renamed or dropped {', '.join(missing)} of {self.identifier}: rename "
+                "it back, or add it again with the type that it had, then resume the topic"
+            )
+
+    def _check_version(self) -> None:
+        if (version := self.table.metadata.format_version) <= VERSION:
+            return
+        way = "enable the topic with another --table, which is filled from `start`"
+        if DEAD_LETTERS_OF_PROPERTY in self.table.properties:
+            way = "rename that table, then resume the topic to begin a new one"
+        raise ActionNeededError(
+            f"another program has upgraded {self.identifier} to format version {version}, which this program "
+            f"reads but cannot write, and Iceberg has no way back: {way}"
+        )
 
     def _check_readable(self, files: Sequence[DataFile]) -> None:
         """Check that the snapshot's files can be read (I1): an executor may have written elsewhere."""
@@ -586,7 +645,7 @@ class TopicTable:
         return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
 
     def _check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
-        ledger, newest = self.ledger, self.newest_epoch
+        ledger, newest = self.ledger_of_rows(), self.newest_epoch
         if newest > epoch or (ledger and ledger.epoch > (planned.epoch if planned else 0)):
             raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
         if (ledger and ledger.commit_id) != (planned and planned.commit_id):
@@ -679,7 +738,7 @@ def _table_properties(settings: TopicSettings) -> dict[str, str]:
 def base_properties() -> dict[str, str]:
     """Properties of every table that we create."""
     return {
-        TableProperties.FORMAT_VERSION: "2",  # PyIceberg reads version 3 but cannot write it
+        TableProperties.FORMAT_VERSION: str(VERSION),
         TableProperties.PARQUET_COMPRESSION: "zstd",
         # Commits are many and small: old metadata files are deleted, manifests merged as they add up.
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.cluster import out_of_reach
@@ -247,7 +248,8 @@ class Workbench(Clients):
             The outcome; None if the replay has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled, no host runs, or ``where`` cannot be parsed.
+            UsageError: the topic is not enabled, paused or failed, no host runs, or ``where`` cannot be
+                parsed.
         """
         from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
 
@@ -272,8 +274,7 @@ class Workbench(Clients):
         self.desired_topic(topic)
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         dead_letters_where(where, asked.asked_ms)
-        if not self.hosts():
-            raise UsageError("no host is running to replay them; start one with `tabletopic serve`")
+        self._check_acts(topic)
         self._request(topic, {"replay": asked})
         return asked
 
@@ -296,7 +297,8 @@ class Workbench(Clients):
             The outcome; None if the compaction has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled or has no table, no host runs, or ``where`` cannot be parsed.
+            UsageError: the topic is not enabled, paused or failed, has no table, no host runs, or ``where``
+                cannot be parsed.
         """
         from tabletopic_kernel.model.progress.events import Compacted  # noqa: PLC0415
 
@@ -350,7 +352,7 @@ class Workbench(Clients):
             orphans; None if the expiry has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled, or no host runs.
+            UsageError: the topic is not enabled, paused or failed, or no host runs.
         """
         from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved  # noqa: PLC0415
 
@@ -394,16 +396,31 @@ class Workbench(Clients):
         """Request maintenance before it is due without waiting: an event with its ``id`` follows.
 
         Raises:
-            UsageError: the topic is not enabled, or no host runs.
+            UsageError: the topic is not enabled, paused or failed, or no host runs.
         """
         self.desired_topic(topic)
-        if not self.hosts():
-            raise UsageError("no host is running to do it; start one with `tabletopic serve`")
+        self._check_acts(topic)
         asked = MaintenanceRequest(
             id=uuid.uuid4().hex, asked_ms=now_ms(), work=work, where=where, orphans=orphans
         )
         self._request(topic, {"maintenance": asked})
         return asked
+
+    def _check_acts(self, topic: str) -> None:
+        """Check that a host will act on a request for a topic: it would wait until the topic is resumed.
+
+        Raises:
+            UsageError: no host runs, or the topic is paused or failed.
+        """
+        if not self.hosts():
+            raise UsageError("no host is running to do it; start one with `tabletopic serve`")
+        (status,) = self.status(topic)
+        if status.state in (State.PAUSED, State.FAILED):
+            why = f" ({status.error})" if status.error else ""
+            raise UsageError(
+                f"{topic} is {status.state}{why}: its host does this once it runs; "
+                f"`tabletopic resume {topic}` comes first"
+            )
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """The enabled topics."""

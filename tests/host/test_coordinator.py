@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.types import BinaryType
 
 from tabletopic_kernel.model import steps
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
-from tabletopic_kernel.model.ledger import NO_TOPIC_ID, StagedOffsets
+from tabletopic_kernel.model.ledger import NO_TOPIC_ID, TAG, StagedOffsets
 from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain
 from tests.table.samples import (
+    IDENTIFIER,
     batch,
 )
 
@@ -268,6 +271,69 @@ def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[s
     assert coordinator.state is State.FAILED
     assert told in str(coordinator.progress().error)
     assert rig.offset() == 4
+
+
+def test_rows_without_a_ledger_stop_the_topic(rig: Rig) -> None:
+    """Others removed the tag and expired every ledger: no record becomes a row twice (I8)."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    rig.now_ms += 1000
+    drain(coordinator)
+    table = rig.catalog.real.load_table(IDENTIFIER)
+    table.manage_snapshots().remove_tag(TAG).commit()
+    table.append(table.scan().to_arrow().slice(0, 1))
+    table.maintenance.expire_snapshots().by_ids(
+        [one.snapshot_id for one in table.metadata.snapshots if one != table.current_snapshot()]
+    ).commit()
+    rig.stage(4, 6)
+    rig.now_ms += 1000
+    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    for event in (None, Event.RESUME):
+        if event is not None:
+            coordinator.order(event)
+            drain(coordinator)
+        assert coordinator.state is State.FAILED
+        assert "has rows but no ledger" in str(coordinator.progress().error)
+    assert rig.rows() == 5
+    rig.catalog.real.drop_table(IDENTIFIER)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("change", "back", "told"),
+    [
+        (
+            lambda update: update.rename_column("_kafka_metadata.offset", "place"),
+            lambda update: update.rename_column("_kafka_metadata.place", "offset"),
+            "_kafka_metadata.offset",
+        ),
+        (
+            lambda update: update.delete_column("_kafka_key"),
+            lambda update: update.add_column("_kafka_key", BinaryType()),
+            "_kafka_key",
+        ),
+    ],
+)
+def test_a_lost_column_of_kafka_stops_until_it_is_back(
+    rig: Rig, change: Callable[[Any], Any], back: Callable[[Any], Any], told: str
+) -> None:
+    """Rows would silently lack its values: the topic stops, says which one, and goes on when it is there."""
+    coordinator = rig.running(commit_interval_ms="100ms")
+    rig.stage(0, 4)
+    drain(coordinator)
+    with rig.catalog.real.load_table(IDENTIFIER).update_schema() as update:
+        change(update)
+    for event, state in ((Event.PAUSE, State.PAUSED), (Event.RESUME, State.FAILED)):
+        coordinator.order(event)
+        drain(coordinator, until=lambda wanted=state: coordinator.state is wanted)  # type: ignore[misc]
+    assert f"dropped {told} of default.clicks" in str(coordinator.progress().error)
+    with rig.catalog.real.load_table(IDENTIFIER).update_schema() as update:
+        back(update)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.RUNNING
 
 
 @pytest.mark.parametrize("ids", [("topic-id", NO_TOPIC_ID), (NO_TOPIC_ID, "given-later")])

@@ -20,11 +20,17 @@ from pyiceberg.table.snapshots import Snapshot
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import LostOwnershipError, RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    LostOwnershipError,
+    RetryableError,
+    TableTopicError,
+)
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, TablePlan
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table import topic_table
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.topic_table import summary
@@ -466,3 +472,33 @@ def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
 
 def _letters_in(snapshot: Snapshot) -> int:
     return int(summary(snapshot).get("total-records", 0))
+
+
+def test_letters_are_kept_whole(rig: Rig) -> None:
+    """Without a column of theirs, the topic stops; nothing of a record is left out."""
+    coordinator = running(rig)
+    stage(rig, coordinator, 0, 2, {1})
+    commit(rig, coordinator)
+    with rig.catalog.real.load_table(LETTERS).update_schema() as update:
+        update.rename_column("value", "payload")
+        update.rename_column("headers.element.key", "name")
+    coordinator.order(Event.PAUSE)
+    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    coordinator.order(Event.RESUME)
+    drain(coordinator)
+    assert coordinator.state is State.FAILED
+    assert "headers.element.key, value of default.clicks__dead_letters" in str(coordinator.progress().error)
+
+
+def test_letters_of_a_newer_format_version_may_be_set_aside(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg cannot write it: a new table is begun once the other one is renamed."""
+    coordinator = running(rig)
+    stage(rig, coordinator, 0, 2, {1})
+    commit(rig, coordinator)
+    owner = coordinator._owner
+    assert owner is not None
+    monkeypatch.setattr(topic_table, "VERSION", 1)
+    with pytest.raises(ActionNeededError, match="rename that table"):
+        owner.dead_letters.check_writable()

@@ -344,6 +344,45 @@ def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) ->
         table.commit(staged.files, ledger, next_commit(ledger, staged))
 
 
+def test_a_dropped_column_starts_over(owned: Owned, catalog: Catalog) -> None:
+    """Its values in staged files could not be read, not even if a column of that name comes back."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.add_column("b", LongType())
+        update.delete_column("a")
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.add_column("a", LongType())
+    with pytest.raises(StartOverError, match="dropped a column"):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+    assert fresh(catalog).ledger == ledger
+
+
+def test_a_renamed_and_wider_column_is_the_same(owned: Owned, catalog: Catalog) -> None:
+    """Files have field ids, so their rows are committed."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    with catalog.load_table(IDENTIFIER).update_schema() as update:
+        update.update_column("a", LongType())
+        update.rename_column("a", "b")
+    table.commit(staged.files, ledger, next_commit(ledger, staged))
+    assert fresh(catalog).table.scan().to_arrow()["b"].to_pylist() == [0, 1, 2]
+
+
+def test_a_newer_format_version_is_no_bug(
+    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg cannot write it: the topic says so and stops."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    monkeypatch.setattr(topic_table, "VERSION", 1)
+    with pytest.raises(ActionNeededError, match=r"format version 2.* another --table"):
+        table.commit(staged.files, ledger, next_commit(ledger, staged))
+    with pytest.raises(ActionNeededError, match="format version 2"):
+        table.check_writable(())
+    assert fresh(catalog).ledger == ledger
+
+
 def test_a_column_that_came_and_went_meanwhile_is_another_writer(owned: Owned, catalog: Catalog) -> None:
     """The current schema is what it was, but its next ids are taken: the change is planned again."""
     table, _ = owned

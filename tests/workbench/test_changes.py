@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tabletopic_kernel.host.topics import settings_topic
-from tabletopic_kernel.model.errors import UnknownTopicError
+from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -27,14 +28,35 @@ def test_a_topic_that_is_disabled_meanwhile_is_not_enabled_again(
         return change(None)
 
     monkeypatch.setattr(settings_topic, "change_desired", disabled)
-    servers = {"bootstrap.servers": "127.0.0.1:1"}
-    bench = Workbench(
+    with pytest.raises(UnknownTopicError, match="clicks is not enabled; enabled: views"):
+        order(_bench(tmp_path), "clicks")
+
+
+@pytest.mark.parametrize("ask", [Workbench.compact, Workbench.expire, Workbench.replay])
+@pytest.mark.parametrize(("state", "error"), [("paused", None), ("failed", "the table is gone")])
+def test_work_of_a_topic_that_does_not_run_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    ask: Callable[[Workbench, str], object],
+    state: str,
+    error: str | None,
+) -> None:
+    """The host would begin it once the topic runs: who asks is told so, and why it does not."""
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": DesiredTopic(topic="clicks")})
+    monkeypatch.setattr(Workbench, "hosts", lambda _: ["a"])
+    status = SimpleNamespace(state=state, error=error)
+    monkeypatch.setattr(Workbench, "status", lambda _, topic: [status])
+    with pytest.raises(UsageError, match=f"clicks is {state}.*`tabletopic resume clicks`") as told:
+        ask(_bench(tmp_path), "clicks")
+    assert error is None or error in str(told.value)
+
+
+def _bench(folder: Path) -> Workbench:
+    return Workbench(
         Settings(
-            state_dir=str(tmp_path),
-            kafka=servers,
+            state_dir=str(folder),
+            kafka={"bootstrap.servers": "127.0.0.1:1"},
             registry={"url": "http://127.0.0.1:1"},
             catalog={"uri": "sqlite://"},
         )
     )
-    with pytest.raises(UnknownTopicError, match="clicks is not enabled; enabled: views"):
-        order(bench, "clicks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
@@ -70,6 +71,17 @@ def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) ->
         )
         columns.append(NestedField(1, METADATA, place, required=False, doc="where the record came from"))
     return columns
+
+
+def missing_columns(table: Schema, wanted: Iterable[NestedField]) -> list[str]:
+    """The dotted names of ``wanted`` columns that a table lacks, at any depth, whatever their ids."""
+    struct = with_fresh_ids(StructType(*wanted), itertools.count(1))
+    assert isinstance(struct, StructType)
+    there, missing = set(table.column_names), list[str]()
+    for name in sorted(Schema(*struct.fields).column_names):
+        if name not in there and name.rpartition(".")[0] not in missing:
+            missing.append(name)
+    return missing
 
 
 def key_type(decoded: Schema) -> IcebergType:

@@ -16,7 +16,7 @@ from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Unknow
 from tabletopic_kernel.formats.decoder import BadSchemaError
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
-from tabletopic_kernel.model.columns.table_columns import clashing_names
+from tabletopic_kernel.model.columns.table_columns import clashing_names, metadata_columns
 from tabletopic_kernel.model.dead_letter import (
     BAD_SCHEMA,
     NOT_AN_ENVELOPE,
@@ -138,13 +138,22 @@ class SchemaKeeper:
         """Apply the settings' partitions and properties to the table; raises as ``layout.lay_out``."""
         self._columns.lay_out()
 
+    def check_writable(self) -> None:
+        """Check that rows can be written, with the ``_kafka_*`` columns of the settings.
+
+        Raises:
+            ActionNeededError: see ``TopicTable.check_writable``.
+        """
+        if self.table is not None:
+            self.table.check_writable(metadata_columns(self._settings))
+
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the covered schemas as far as the registry answers."""
         self._columns.table, self._columns.ledger = table, ledger
         self._keys.adopt()
         if kind := WITHOUT_SCHEMA.get(self._settings.value_format):
             self._whole = whole_writer(kind)
-            if table is not None and self._settings.projection and kind != "INFERRED":
+            if table is not None and kind != "INFERRED":
                 self._columns.fit(self._columns_of(WHOLE_TOPIC, self._whole), None)
             return
         if self._follows_latest:
