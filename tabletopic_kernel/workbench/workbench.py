@@ -583,7 +583,8 @@ class Workbench(Clients):
         if topic in desired_topics:
             return desired_topics[topic]
         check_topic_name(topic)
-        known = f"; enabled: {', '.join(sorted(desired_topics))}" if desired_topics else ""
+        enabled = sorted(desired_topics)
+        known = f"; enabled: {', '.join(enabled[:10])}{', …' * (len(enabled) > 10)}" if enabled else ""
         topics = self.kafka_topics()
         if topic in topics:
             raise UnknownTopicError(

@@ -22,19 +22,34 @@ def test_a_topic_that_is_disabled_meanwhile_is_not_enabled_again(
     ours = {"clicks": DesiredTopic(topic="clicks"), "views": DesiredTopic(topic="views")}
     monkeypatch.setattr(Workbench, "desired_topics", lambda _: dict(ours))
     monkeypatch.setattr(Workbench, "kafka_topics", lambda _: {"clicks": 1})
+    monkeypatch.setattr(settings_topic, "change_desired", _disabled)
+    bench = _bench(tmp_path)
+    with pytest.raises(UnknownTopicError, match="clicks is not enabled; enabled: views"):
+        order(bench, "clicks")
 
-    def disabled(_broker: Any, _topic: str, change: Callable[[DesiredTopic | None], object]) -> object:
-        return change(None)
 
-    monkeypatch.setattr(settings_topic, "change_desired", disabled)
-    servers = {"bootstrap.servers": "127.0.0.1:1"}
-    bench = Workbench(
+def test_a_topic_that_is_not_enabled_is_told_with_a_few_that_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The message stays readable with hundreds of topics."""
+    enabled = {f"t{n:03}": DesiredTopic(topic=f"t{n:03}") for n in range(500)}
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: enabled)
+    monkeypatch.setattr(Workbench, "kafka_topics", lambda _: {"clicks": 1})
+    monkeypatch.setattr(settings_topic, "change_desired", _disabled)
+    with pytest.raises(UnknownTopicError, match=r"; enabled: t000, .*, t009, …\. Enable it with"):
+        _bench(tmp_path).pause("clicks")
+
+
+def _disabled(_broker: Any, _topic: str, change: Callable[[DesiredTopic | None], object]) -> object:
+    return change(None)
+
+
+def _bench(state_dir: Path) -> Workbench:
+    return Workbench(
         Settings(
-            state_dir=str(tmp_path),
-            kafka=servers,
+            state_dir=str(state_dir),
+            kafka={"bootstrap.servers": "127.0.0.1:1"},
             registry={"url": "http://127.0.0.1:1"},
             catalog={"uri": "sqlite://"},
         )
     )
-    with pytest.raises(UnknownTopicError, match="clicks is not enabled; enabled: views"):
-        order(bench, "clicks")
