@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.cluster import out_of_reach
@@ -251,15 +252,24 @@ class Workbench(Clients):
             The outcome; None if the replay has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled, no host runs, or ``where`` cannot be parsed.
+            UsageError: the topic is not enabled, paused or failed, no host runs, or ``where`` cannot be
+                parsed.
         """
         from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
 
+        self._check_at_work(topic)
         asked = self.ask_for_replay(topic, where)
         for event in self._events_within(timeout_s, topic, asked.asked_ms):
             if isinstance(event, Replayed) and event.replay_id == asked.id:
                 return event
         return None
+
+    def _check_at_work(self, topic: str) -> None:
+        """Raises UsageError if the topic's host does nothing until somebody resumes the topic."""
+        (status,) = self.status(topic)
+        if status.state in (State.PAUSED, State.FAILED):
+            remedy = status.error or f"run `tabletopic resume {topic}` first"
+            raise UsageError(f"{topic} is {status.state}, and hosts do this while a topic runs: {remedy}")
 
     def _events_within(self, timeout_s: float, topic: str, since_ms: int) -> Iterator[ControlEvent]:
         """A host's events since a request at ``since_ms``, until the time is over."""
@@ -300,10 +310,12 @@ class Workbench(Clients):
             The outcome; None if the compaction has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled or has no table, no host runs, or ``where`` cannot be parsed.
+            UsageError: the topic is not enabled, paused or failed, or has no table, no host runs, or
+                ``where`` cannot be parsed.
         """
         from tabletopic_kernel.model.progress.events import Compacted  # noqa: PLC0415
 
+        self._check_at_work(topic)
         asked = self.ask_for_compaction(topic, where)
         for event in self._events_within(timeout_s, topic, asked.asked_ms):
             is_asked = isinstance(event, Compacted) and event.request_id == asked.id
@@ -354,10 +366,11 @@ class Workbench(Clients):
             orphans; None if the expiry has not ended yet.
 
         Raises:
-            UsageError: the topic is not enabled, or no host runs.
+            UsageError: the topic is not enabled, paused or failed, or no host runs.
         """
         from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved  # noqa: PLC0415
 
+        self._check_at_work(topic)
         asked = self.ask_for_maintenance(topic, "expire", orphans=orphans)
         outcomes: list[Expired | OrphansRemoved] = []
         for event in self._events_within(timeout_s, topic, asked.asked_ms):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tabletopic_kernel.host.topics import settings_topic
-from tabletopic_kernel.model.errors import UnknownTopicError
+from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -38,6 +39,28 @@ def test_a_topic_that_is_not_enabled_is_told_with_a_few_that_are(
     monkeypatch.setattr(settings_topic, "change_desired", _disabled)
     with pytest.raises(UnknownTopicError, match=r"; enabled: t000, .*, t009, …\. Enable it with"):
         _bench(tmp_path).pause("clicks")
+
+
+@pytest.mark.parametrize("order", [Workbench.replay, Workbench.compact, Workbench.expire])
+@pytest.mark.parametrize(
+    ("state", "error", "told"),
+    [
+        ("paused", None, "clicks is paused.* run `tabletopic resume clicks` first"),
+        ("failed", "it was re-created", "clicks is failed.*: it was re-created$"),
+    ],
+)
+def test_what_waits_for_a_resume_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    order: Callable[[Workbench, str], object],
+    state: str,
+    error: str | None,
+    told: str,
+) -> None:
+    """A host replays, compacts and expires while it runs the topic: nobody waits minutes to learn that."""
+    monkeypatch.setattr(Workbench, "status", lambda *_: [SimpleNamespace(state=state, error=error)])
+    with pytest.raises(UsageError, match=told):
+        order(_bench(tmp_path), "clicks")
 
 
 def _disabled(_broker: Any, _topic: str, change: Callable[[DesiredTopic | None], object]) -> object:
