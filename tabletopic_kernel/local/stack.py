@@ -87,7 +87,8 @@ class LocalStack:
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
         if bad := _IMPOSSIBLE_IN_PATH.intersection(str(self.state_dir)):
             raise StackError(
-                f"The state folder {self.state_dir} has {sorted(bad)} in its path: choose another."
+                f"The state folder {self.state_dir} has {' '.join(sorted(bad))} in its path: choose another "
+                "with --state-dir or the setting state_dir."
             )
 
     def up(self, *, die_with_parent: bool = False) -> StackInfo:

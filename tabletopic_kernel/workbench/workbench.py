@@ -65,6 +65,9 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
 __all__ = ["Servers", "TableTopic", "Workbench", "find_servers"]
 
 
+_RESUME_S = 5.0  # until a host has reported that it resumed a topic
+
+
 class Workbench(Clients):
     """Table topics of one cluster: enable and disable them, query their status, run them.
 
@@ -271,10 +274,10 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
 
-        self.desired_topic(topic)
+        desired = self.desired_topic(topic)
         asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
         dead_letters_where(where, asked.asked_ms)
-        self._check_acts(topic)
+        self._check_acts(desired)
         self._request(topic, {"replay": asked})
         return asked
 
@@ -398,15 +401,14 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled, paused or failed, or no host runs.
         """
-        self.desired_topic(topic)
-        self._check_acts(topic)
+        self._check_acts(self.desired_topic(topic))
         asked = MaintenanceRequest(
             id=uuid.uuid4().hex, asked_ms=now_ms(), work=work, where=where, orphans=orphans
         )
         self._request(topic, {"maintenance": asked})
         return asked
 
-    def _check_acts(self, topic: str) -> None:
+    def _check_acts(self, desired: DesiredTopic) -> None:
         """Check that a host will act on a request for a topic: it would wait until the topic is resumed.
 
         Raises:
@@ -414,13 +416,15 @@ class Workbench(Clients):
         """
         if not self.hosts():
             raise UsageError("no host is running to do it; start one with `tabletopic serve`")
-        (status,) = self.status(topic)
-        if status.state in (State.PAUSED, State.FAILED):
-            why = f" ({status.error})" if status.error else ""
-            raise UsageError(
-                f"{topic} is {status.state}{why}: its host does this once it runs; "
-                f"`tabletopic resume {topic}` comes first"
-            )
+        topic, deadline = desired.topic, time.monotonic() + _RESUME_S
+        while (status := self.status(topic)[0]).state in (State.PAUSED, State.FAILED):
+            if desired.run == "paused" or time.monotonic() > deadline:
+                why = f" ({status.error})" if status.error else ""
+                raise UsageError(
+                    f"{topic} is {status.state}{why}: its host does this once it runs; "
+                    f"`tabletopic resume {topic}` comes first"
+                )
+            time.sleep(0.5)
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """The enabled topics."""
@@ -596,7 +600,8 @@ class Workbench(Clients):
         if topic in desired_topics:
             return desired_topics[topic]
         check_topic_name(topic)
-        known = f"; enabled: {', '.join(sorted(desired_topics))}" if desired_topics else ""
+        enabled = sorted(desired_topics)
+        known = f"; enabled: {', '.join(enabled[:10])}{', …' * (len(enabled) > 10)}" if enabled else ""
         topics = self.kafka_topics()
         if topic in topics:
             raise UnknownTopicError(

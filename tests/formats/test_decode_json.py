@@ -122,6 +122,22 @@ def test_bad_records_are_named_and_their_neighbours_stay(bad: list[int], reason:
     assert plain_rows(batch) == [row for i, row in enumerate(expected(500)) if i not in set(bad)]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the value is empty"),
+        ("\ufeff{}", "the value begins with a byte order mark, which JSON does not allow"),
+        ('{"s": "a\nb"}', "Invalid control character at character 8"),
+        ('{"s": "a', "Unterminated string starting at character 6"),
+        ('{"s": "x", "n": ', "Expecting value at character 16"),
+    ],
+)
+def test_the_place_of_an_error_is_told_in_words(text: str, message: str) -> None:
+    """The message is a sentence, and names what nobody sees in the value."""
+    _, (refused,) = JsonSchemaDecoder(STRING_AND_INT).decode(framed(text))
+    assert refused.message == message
+
+
 def test_a_value_shorter_than_its_prefix_is_refused() -> None:
     """A value that has no room for a prefix is one bad record, not a shift of the others."""
     decoder = JsonSchemaDecoder(STRING_AND_INT)

@@ -311,3 +311,15 @@ def test_two_fields_with_one_alias() -> None:
     outcome = evolve(_columns(a=IntegerType()), writer, 1, aliases={"b": ("a",), "c": ("a",)})
     assert [str(change) for change in outcome.changes] == ["rename a to b", "add c int"]
     assert outcome.former == {1: ("a",), 2: ("a",)}
+
+
+def test_an_alias_that_is_the_name_of_another_field_is_no_former_name() -> None:
+    """A field goes back to the column that had its name, not to one whose alias said so beside it."""
+    inner = StructType(NestedField(4, "y", IntegerType()), NestedField(5, "x", IntegerType()))
+    swapped = _columns(b=IntegerType(), a=IntegerType(), s=inner)
+    aliases = {"b": ("a",), "a": ("b",), "s.y": ("x",)}
+    first = evolve(_columns(a=IntegerType(), b=IntegerType()), swapped, 2, aliases=aliases)
+    assert first.former == {}
+    renamed = evolve(first.schema, _columns(c=IntegerType()), 9, aliases={"c": ("a",)}, former=first.former)
+    back = evolve(renamed.schema, _columns(a=IntegerType()), 9, former=renamed.former)
+    assert back.renames == {"a": "c"}

@@ -80,3 +80,5 @@ def test_it_says_no_more_than_there_is() -> None:
     assert "columns: 1 that cannot be rows: clicks partition 0 offset 0, schema id 7" in explain_no_table(
         "clicks", refused
     )
+    none = explain_no_table("clicks", StageResult(records=0))
+    assert "hold no records, only those of aborted transactions or removed by log compaction" in none

@@ -23,13 +23,22 @@ def test_a_topic_that_is_disabled_meanwhile_is_not_enabled_again(
     ours = {"clicks": DesiredTopic(topic="clicks"), "views": DesiredTopic(topic="views")}
     monkeypatch.setattr(Workbench, "desired_topics", lambda _: dict(ours))
     monkeypatch.setattr(Workbench, "kafka_topics", lambda _: {"clicks": 1})
-
-    def disabled(_broker: Any, _topic: str, change: Callable[[DesiredTopic | None], object]) -> object:
-        return change(None)
-
-    monkeypatch.setattr(settings_topic, "change_desired", disabled)
+    monkeypatch.setattr(settings_topic, "change_desired", _disabled)
+    bench = _bench(tmp_path)
     with pytest.raises(UnknownTopicError, match="clicks is not enabled; enabled: views"):
-        order(_bench(tmp_path), "clicks")
+        order(bench, "clicks")
+
+
+def test_a_topic_that_is_not_enabled_is_told_with_a_few_that_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The message stays readable with hundreds of topics."""
+    enabled = {f"t{n:03}": DesiredTopic(topic=f"t{n:03}") for n in range(500)}
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: enabled)
+    monkeypatch.setattr(Workbench, "kafka_topics", lambda _: {"clicks": 1})
+    monkeypatch.setattr(settings_topic, "change_desired", _disabled)
+    with pytest.raises(UnknownTopicError, match=r"; enabled: t000, .*, t009, …\. Enable it with"):
+        _bench(tmp_path).pause("clicks")
 
 
 @pytest.mark.parametrize("ask", [Workbench.compact, Workbench.expire, Workbench.replay])
@@ -42,7 +51,9 @@ def test_work_of_a_topic_that_does_not_run_is_not_waited_for(
     error: str | None,
 ) -> None:
     """The host would begin it once the topic runs: who asks is told so, and why it does not."""
-    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": DesiredTopic(topic="clicks")})
+    desired = DesiredTopic(topic="clicks", run="paused" if state == "paused" else "on")
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": desired})
+    monkeypatch.setattr("tabletopic_kernel.workbench.workbench._RESUME_S", 0.0)
     monkeypatch.setattr(Workbench, "hosts", lambda _: ["a"])
     status = SimpleNamespace(state=state, error=error)
     monkeypatch.setattr(Workbench, "status", lambda _, topic: [status])
@@ -51,10 +62,29 @@ def test_work_of_a_topic_that_does_not_run_is_not_waited_for(
     assert error is None or error in str(told.value)
 
 
-def _bench(folder: Path) -> Workbench:
+@pytest.mark.parametrize("state", ["paused", "failed"])
+def test_a_host_may_take_a_moment_to_resume(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str
+) -> None:
+    """What is asked right after a resume is not refused for the host's last report."""
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": DesiredTopic(topic="clicks")})
+    monkeypatch.setattr(Workbench, "hosts", lambda _: ["a"])
+    states = iter([state, state, "running"])
+    monkeypatch.setattr(Workbench, "status", lambda *_: [SimpleNamespace(state=next(states), error=None)])
+    asked: list[str] = []
+    monkeypatch.setattr(Workbench, "_request", lambda _, topic, change: asked.append(topic))
+    _bench(tmp_path).ask_for_replay("clicks")
+    assert asked == ["clicks"]
+
+
+def _disabled(_broker: Any, _topic: str, change: Callable[[DesiredTopic | None], object]) -> object:
+    return change(None)
+
+
+def _bench(state_dir: Path) -> Workbench:
     return Workbench(
         Settings(
-            state_dir=str(folder),
+            state_dir=str(state_dir),
             kafka={"bootstrap.servers": "127.0.0.1:1"},
             registry={"url": "http://127.0.0.1:1"},
             catalog={"uri": "sqlite://"},

@@ -53,6 +53,14 @@ def _help(text: str, default: str) -> str:
     return f"{screen.plain(text)}.{shown}" if text else ""
 
 
+def _state_dir(text: str) -> Path:
+    """A folder that may not exist yet. Empty text, such as an unset variable's, is not the current folder."""
+    folder = Path(text)
+    if not text or folder.is_file():
+        raise typer.BadParameter(f"{text!r} is a file" if text else "must not be empty")
+    return folder
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -70,7 +78,7 @@ StateDirOption = Annotated[
     typer.Option(
         "--state-dir",
         metavar="DIR",
-        file_okay=False,
+        parser=_state_dir,
         help=_help("Folder of the local stack and of local state", ".tabletopic"),
         rich_help_panel=_PANEL,
     ),

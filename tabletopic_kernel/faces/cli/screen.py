@@ -10,11 +10,12 @@ import json
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -67,7 +68,16 @@ _ENDLESS = 100_000
 _COPIED = 60
 
 
+# They could colour, retitle or command the terminal, and records, names and errors are anybody's text. Rich
+# gives them no width and drops some itself; its own are added after this.
+_COMMANDS: Final = dict.fromkeys({*range(32), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")})
+
+
 class _Console(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=segment.text.translate(_COMMANDS))
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # our own exit code, and no message
 

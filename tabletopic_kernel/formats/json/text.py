@@ -59,7 +59,7 @@ def parse(value: bytes) -> Any:
     try:
         found = _whole(text)
     except json.JSONDecodeError as error:
-        raise JsonTextError("json_syntax", f"{error.msg} at character {error.pos}") from None
+        raise JsonTextError("json_syntax", _syntax(text, error)) from None
     except RecursionError:
         raise _too_deep() from None
     if text.count("{") + text.count("[") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
@@ -70,6 +70,14 @@ def parse(value: bytes) -> Any:
         except UnicodeEncodeError:
             raise JsonTextError("json_surrogate", "an unpaired surrogate is not a character") from None
     return found
+
+
+def _syntax(text: str, error: json.JSONDecodeError) -> str:
+    if not text:
+        return "the value is empty"
+    if text.startswith("\ufeff"):
+        return "the value begins with a byte order mark, which JSON does not allow"
+    return f"{error.msg.removesuffix(' at')} at character {error.pos}"
 
 
 def _whole(text: str) -> Any:

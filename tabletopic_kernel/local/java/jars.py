@@ -92,7 +92,8 @@ def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> 
         return Jars(target)
     if bad := _IMPOSSIBLE_IN_PATH.intersection(str(cache)):
         raise StackError(
-            f"The cache folder {cache} has {sorted(bad)} in its path: set TABLETOPIC_CACHE to another."
+            f"The cache folder {cache} has {' '.join(sorted(bad))} in its path: "
+            "set TABLETOPIC_CACHE to another."
         )
     began = time.monotonic()
     with stack_errors(cache):

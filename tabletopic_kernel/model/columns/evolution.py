@@ -290,8 +290,22 @@ def evolve(
     )
     struct = merge.struct("", "", table.as_struct(), _with_kafka_columns(table, writer))
     schema = Schema(*struct.fields)
-    noted = former if merge.refused else _with_aliases(former, aliases, schema, merge.renames)
+    noted = (
+        former
+        if merge.refused
+        else _with_aliases(former, _former_only(aliases, writer), schema, merge.renames)
+    )
     return Evolution(schema, tuple(merge.changes), merge.refused, merge.renames, noted, merge.partly)
+
+
+def _former_only(aliases: Mapping[str, tuple[str, ...]], writer: Schema) -> dict[str, tuple[str, ...]]:
+    """The aliases that no other field of the same record has as its name: such a field has its own column."""
+    written = set(writer.column_names)
+    former = {
+        path: tuple(name for name in names if path[: path.rfind(".") + 1] + name not in written)
+        for path, names in aliases.items()
+    }
+    return {path: names for path, names in former.items() if names}
 
 
 def _with_aliases(

@@ -85,6 +85,11 @@ def explain_no_table(topic: str, result: StageResult) -> str:
     if result.refused_count:
         why = f": {explain_refused(topic, result)}" if result.samples else ""
         found.append(f"{result.refused_count:,} that cannot be rows{why}")
+    if not found:
+        return (
+            f"{topic} has no table yet, since its offsets so far hold no records, only those of aborted "
+            "transactions or removed by log compaction; the first record with a field creates the table"
+        )
     return (
         f"{topic} has no table yet, since its first {result.records:,} records define no columns: "
         f"{'; '.join(found)}. They wait; the first record with a field creates the table"

@@ -120,6 +120,16 @@ def test_hints_repeat_the_global_options() -> None:
     assert call.Call().command("serve") == "tabletopic serve"
 
 
+def test_a_state_folder_is_neither_nothing_nor_a_file(run: Callable[..., Any], tmp_path: Path) -> None:
+    """An unset variable in a script does not make the current folder the state folder."""
+    (tmp_path / "file").touch()
+    for text, message in (("", "must not be empty"), (str(tmp_path / "file"), "file' is a file")):
+        ended = run("down", "--state-dir", text)
+        assert ended.code == 2
+        assert "--state-dir" in ended.err
+        assert message in ended.err
+
+
 def test_version(run: Callable[..., Any]) -> None:
     """--version is one line."""
     ended = run("--version")

@@ -59,3 +59,18 @@ def test_rows_with_many_values_are_told_value_by_value(width: int) -> None:
     assert sum(line.startswith("column_7 ") for line in shown) == 2
     assert "".join(shown).count("x") == 20 * 60
     assert "column_0   bad <b>" in shown
+
+
+def test_text_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Values, names and errors are anybody's: no escape sequence of theirs gets through."""
+    evil = "\x1b]0;title\x07\x1b[31mred\x9b2J\x7f"
+    rows = [[Cell(evil), Cell("two\nlines")]]
+    out = screen.console()
+    out.print(laid_out(Grid(columns=[f"na{evil}me", "b"], rows=rows), out))
+    screen.show(screen.plain(evil))
+    screen.error(evil)
+    told = capsys.readouterr()
+    assert "na]0;title[31mred2Jme" in told.out
+    assert told.out.count("]0;title[31mred2J") == 3
+    assert "]0;title[31mred2J" in told.err
+    assert not {"\x1b", "\x9b", "\x07", "\x7f"} & set(told.out + told.err)
