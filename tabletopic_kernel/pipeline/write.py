@@ -22,6 +22,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
+from pyiceberg.utils.properties import property_as_int
 
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
@@ -59,6 +60,9 @@ _STAGED = ".parquet"  # the end of files' names
 REWRITTEN = "-rewritten.parquet"
 
 
+_ROW_LIMITS = (TableProperties.PARQUET_PAGE_ROW_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT)
+
+
 class DataFileWriter:
     """Writes Arrow batches of a table's file schema as data files of one epoch."""
 
@@ -76,6 +80,9 @@ class DataFileWriter:
         properties = {**metadata.properties, TableProperties.WRITE_DATA_PATH: folder}
         if codec := properties.get(TableProperties.PARQUET_COMPRESSION):
             properties[TableProperties.PARQUET_COMPRESSION] = codec.lower()  # Java takes either case
+        for limit in _ROW_LIMITS:  # with 0 rows a page, PyArrow never finishes
+            if (rows := property_as_int(properties, limit, 1)) is not None and rows < 1:
+                raise ValueError(f"table property {limit} must be at least 1, and is {rows}")
         self.metadata = metadata.model_copy(update={"properties": properties})
         self._io_properties = io_properties
         self._suffix = suffix

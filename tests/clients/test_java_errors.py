@@ -64,6 +64,7 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
             "ValueError: Could not parse table property write.parquet.page-row-limit to an integer: x",
             "correct",
         ),
+        ("ArrowInvalid: Codec 'snappy' doesn't support setting a compression level.", "correct"),
         ("SparkException: Python worker exited unexpectedly (crashed)", "memory"),
         (
             "TimeoutException: Timed out waiting for a node assignment. Call: listTopics",

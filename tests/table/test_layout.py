@@ -129,6 +129,16 @@ def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
     assert rig.table.table.spec().is_unpartitioned()
 
 
+@pytest.mark.parametrize("limit", ["write.parquet.page-row-limit", "write.parquet.row-group-limit"])
+@pytest.mark.parametrize("rows", ["0", "-1"])
+def test_limits_of_no_rows_are_refused(table: TopicTable, limit: str, rows: str) -> None:
+    """PyArrow would never finish a page of no rows."""
+    table.table.transaction().set_properties({limit: rows}).commit_transaction()
+    table.reload()
+    with pytest.raises(ValueError, match=f"table property {limit} must be at least 1, and is {rows}"):
+        write_rows(table, 3, epoch=1)
+
+
 @pytest.mark.parametrize("codec", ["UNCOMPRESSED", "uncompressed", "Gzip"])
 def test_a_codec_is_taken_in_either_case(table: TopicTable, codec: str) -> None:
     """As by Iceberg's Java library: what Spark writes by a table's properties, we write, too."""

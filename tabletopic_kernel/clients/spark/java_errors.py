@@ -33,7 +33,8 @@ _ADVICE: Final = tuple(
         ),
         (OTHER_VERSIONS, "install this host's packages there, or ship them (docs/production.md)"),
         (
-            "table property|metrics mode|Malformed truncate|Truncation length|Unsupported compression",
+            "table property|metrics mode|Malformed truncate|Truncation length|Unsupported compression|"
+            "compression level",
             "correct the table's property with --table-property, or ALTER TABLE … SET TBLPROPERTIES",
         ),
         ("No space left|Disk quota", "free disk space; `tabletopic config` shows where the tables are"),
