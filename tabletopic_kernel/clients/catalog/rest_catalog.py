@@ -2,6 +2,7 @@
 
 PyIceberg's session waits forever: one lost connection would block its topic for good, while the host's
 heartbeats continue and nobody takes over. It also sends new columns in the form that older servers require.
+Responses that are not a catalog's are recognized by ``outside_errors/rules``.
 """
 
 from __future__ import annotations
