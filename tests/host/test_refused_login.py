@@ -70,9 +70,10 @@ def test_an_idle_client_stops_logging_in(kafka: RefusingKafka, monkeypatch: pyte
     client = Broker(kafka.properties)
     _watch()
     assert client._admin is None
-    before = len(kafka.logins)
+    before, open_at = len(kafka.logins), client._gate._open_at
     _watch()
     assert len(kafka.logins) == before <= MOST
+    assert client._gate._open_at == open_at  # what was seen of a client that is gone shuts nothing for longer
     with pytest.raises(LoginRefusedError, match=r"sasl\.password"):
         client.topics()
     del client

@@ -379,8 +379,9 @@ class Broker:
     def close_if_refused(self) -> None:
         """Rest as after a refused request, although there was none; see ``idle_clients``."""
         with self._lock, contextlib.suppress(KafkaException):
-            if self._admin is not None:
-                self._admin.poll(0)
+            if self._admin is None:  # resting already; what it met must not prolong that again and again
+                return
+            self._admin.poll(0)
         if self._met.is_hopeless():
             self._explain("it refuses all logins")
 
