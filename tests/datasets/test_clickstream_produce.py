@@ -235,7 +235,7 @@ def test_foreign_subject_is_the_callers_mistake(stack: Any) -> None:
     from confluent_kafka.schema_registry import Schema
 
     topic = f"clicks-{uuid4().hex[:8]}"
-    client = SchemaRegistryClient({"url": stack.registry_url})
+    client = SchemaRegistryClient({"url": stack.registry_url, "timeout": 10})
     client.register_schema(f"{topic}-value", Schema('{"type": "string"}', "AVRO"))
     with pytest.raises(UsageError, match=f"{topic}-value"):
         produce({"bootstrap.servers": stack.bootstrap_servers}, {"url": stack.registry_url}, topic, 1)

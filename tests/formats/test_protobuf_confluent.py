@@ -115,7 +115,7 @@ def test_first_and_nested_messages(registry: Any, pool: DescriptorPool, name: st
 @pytest.mark.integration
 def test_a_real_registry(stack: Any, pool: DescriptorPool) -> None:
     """What a registry gives back of a schema that Python's serializer registered, references and all."""
-    client = SchemaRegistryClient({"url": stack.registry_url})
+    client = SchemaRegistryClient({"url": stack.registry_url, "timeout": 10})
     messages = [_order(pool, i) for i in range(100)]
     serializer = ProtobufSerializer(type(messages[0]), client, {"use.deprecated.format": False})
     context = SerializationContext("protobuf-orders", MessageField.VALUE)
