@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,8 +22,9 @@ DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('de
 def _start(tmp_path: Path, program: str, its_mark: str) -> ProcessId:
     started = processes.spawn([sys.executable, "-c", program, its_mark], tmp_path, tmp_path / "out")
     # For a moment after the start of a program the kernel tells no arguments; it may end as quickly.
-    while processes.is_alive(started, its_mark) and not psutil.Process(started.pid).cmdline():
-        pass
+    with contextlib.suppress(psutil.Error):
+        while not psutil.Process(started.pid).cmdline():
+            pass
     return started
 
 
