@@ -25,7 +25,7 @@ from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
-    BROKEN,
+    FATAL,
     connect,
     folders_of,
     give_secret,
@@ -121,7 +121,7 @@ class DuckLake:
         limit: int | None = None,
     ) -> Answer:
         """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows."""
-        with self._lock, sql_errors(), self._started_again_if_broken():
+        with self._lock, sql_errors(), self._started_again_after_fatal():
             if wants_table_list(sql):
                 return Answer(self._table_list())
             connection = self._open()
@@ -161,10 +161,10 @@ class DuckLake:
             self._connection = None
 
     @contextmanager
-    def _started_again_if_broken(self) -> Iterator[None]:
+    def _started_again_after_fatal(self) -> Iterator[None]:
         try:
             yield
-        except BROKEN:
+        except FATAL:
             self._close()
             self._parser = duckdb.connect()
             raise

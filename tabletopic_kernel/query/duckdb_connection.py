@@ -22,7 +22,7 @@ from tabletopic_kernel.query.answer import result_of
 
 T = TypeVar("T")
 EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
-BROKEN = (duckdb.FatalException, duckdb.InternalError)  # after these, a DuckDB refuses every statement
+FATAL = (duckdb.FatalException, duckdb.InternalError)  # DuckDB refuses every statement after one
 _SECRET = "tabletopic_storage"
 _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
@@ -143,7 +143,7 @@ def sql_errors() -> Iterator[None]:
         raise UsageError(str(error)) from error
     except duckdb.OutOfMemoryException as error:
         raise ActionNeededError(f"DuckDB failed: {error}") from error
-    except BROKEN as error:
+    except FATAL as error:
         why = str(error).partition("\n")[0]
         raise ActionNeededError(
             f"DuckDB failed ({why}); it is started again. If this query fails again, use the engine spark"

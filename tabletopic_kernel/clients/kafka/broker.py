@@ -411,5 +411,5 @@ class Broker:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
         message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
         if problem.code() > 0:  # the broker's own; librdkafka's are negative
-            return RetryableError(f"the broker at {self.address} does not respond ({message})")
+            return RetryableError(f"the broker at {self.address} does not respond ({message}); see its log")
         return self._explain(message)

@@ -44,6 +44,7 @@ T = TypeVar("T")
 # proves nothing about a schema: with a wrong url every record would become a dead letter (I9).
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 _ODD_S = 60.0  # a malformed response counts as broken for this long
+_WHOSE = "is [registry] url that of a schema registry?"
 _MOST_LEVELS = 100  # of references
 _INVALID = 422  # the schema itself is invalid
 # The client's own retries would block a thread; waiting is up to the coordinator (I9).
@@ -145,7 +146,7 @@ class Registry:
                 self._odd[found.id] = (time.monotonic(), found.text)
             raise RetryableError(
                 f"the registry at {self.url} returned something other than a schema for id {found.id}: "
-                f"{found.text[:80]!r}"
+                f"{found.text[:80]!r}; {_WHOSE}"
             )
 
     def _is_same(self, found: RegisteredSchema) -> bool | None:
@@ -227,7 +228,9 @@ class Registry:
         try:
             return self._newest(subject, found)
         except UnknownSchemaError as error:  # of a reference
-            raise RetryableError(f"the newest schema of {subject} is not whole: {error}") from error
+            raise RetryableError(
+                f"the newest schema of {subject} is not whole: {error}; register what is missing again"
+            ) from error
 
     def _newest(self, subject: str, found: Any) -> RegisteredSchema:
         newest = self._resolved(found.schema_id, found.schema, subject, found.version)
@@ -237,7 +240,7 @@ class Registry:
             if again.text != newest.text:
                 raise RetryableError(
                     f"the registry at {self.url} returned something other than the newest schema of "
-                    f"{subject}: {newest.text[:80]!r}"
+                    f"{subject}: {newest.text[:80]!r}; {_WHOSE}"
                 )
         return newest
 
@@ -354,7 +357,7 @@ class Registry:
             return call()
         except OddAnswerError as error:
             raise RetryableError(
-                f"the registry at {self.url} returned something other than {what}: {error}"
+                f"the registry at {self.url} returned something other than {what}: {error}; {_WHOSE}"
             ) from error
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:

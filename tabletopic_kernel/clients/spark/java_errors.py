@@ -19,8 +19,6 @@ _QUERY: Final = re.compile(
 )
 _OURS: Final = re.compile(r"^tabletopic_kernel\.[\w.]+: ")  # a trace ends with the class's full name
 _CLASS_PATH: Final = re.compile(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error))")
-
-
 _OTHER_VERSIONS: Final = re.compile(rf"the executor on \S+ {OTHER_VERSIONS}: [^\n]*")
 _LOGIN: Final = re.compile(r"\bS(?:as|s)lAuthenticationException")
 # The remedy, by words of the reason; the first match counts.

@@ -59,7 +59,9 @@ def _one(find: Find, key: SchemaKey) -> Found:
 def check_same(find: Find, schema: RegisteredSchema) -> None:
     """Check that the registry returns the same schema again; raises RetryableError if it does not."""
     if find(schema.id).text != schema.text:
-        raise RetryableError(f"the registry gave two different schemas for {schema.id}")
+        raise RetryableError(
+            f"the registry gave two different schemas for {schema.id}; are there two behind [registry] url?"
+        )
 
 
 _CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # Confluent's schema context, in front of a subject
