@@ -13,11 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg import serializers
+from pyiceberg.avro.file import AvroFileHeader
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import clear_manifest_cache
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from sqlalchemy import text
 
 from tabletopic_kernel.clients.catalog import metadata
@@ -123,6 +127,27 @@ def test_a_snapshot_is_found_by_its_id(catalog: Catalog) -> None:
     assert [found.snapshot_by_id(one.snapshot_id) for one in found.snapshots] == found.snapshots
     assert found.current_snapshot() is found.snapshots[-1]
     assert found.snapshot_by_id(-1) is None
+
+
+def test_the_schema_of_manifests_is_converted_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All manifests of a table have it in their headers; a file without one is an error, as before."""
+    converted = list[Any]()
+
+    class Counting(AvroSchemaConversion):
+        def avro_to_iceberg(self, avro_schema: Any) -> Schema:
+            converted.append(avro_schema)
+            return super().avro_to_iceberg(avro_schema)
+
+    monkeypatch.setattr(metadata, "AvroSchemaConversion", Counting)
+    metadata._converted.cache_clear()
+    table = catalog.load_table(_NAME)
+    clear_manifest_cache()
+    manifests = table.current_snapshot().manifests(table.io)  # type: ignore[union-attr]
+    entries = [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
+    assert (len(manifests), len(entries)) == (2, 2)
+    assert len(converted) == 2, "one for the list of manifests, one for both manifests"
+    with pytest.raises(ValueError, match="No schema found"):
+        AvroFileHeader(b"Obj\x01", {}, b"").get_schema()
 
 
 def test_nothing_piles_up(catalog: Catalog) -> None:

@@ -7,7 +7,6 @@ only on its arguments: schemas of manifests, readers and writers of Avro, metada
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
 import uuid
@@ -23,7 +22,6 @@ import pyarrow as pa
 from pyiceberg import serializers
 from pyiceberg.avro import file as avro_file
 from pyiceberg.avro.encoder import BinaryEncoder
-from pyiceberg.avro.file import AvroFileHeader
 from pyiceberg.io import pyarrow
 from pyiceberg.manifest import ManifestWriter, clear_manifest_cache
 from pyiceberg.schema import Schema
@@ -101,11 +99,6 @@ def _key(one: Any) -> Any:
     if isinstance(one, tuple):
         return tuple(map(_key, one))
     return one
-
-
-@lru_cache(maxsize=256)
-def _schema_of(text: str) -> Schema:
-    return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
 
 
 _as_struct = Schema.as_struct
@@ -207,7 +200,6 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (catalog_metadata, "_known", WeakValueDictionary()),
             (catalog_metadata, "_texts", {}),
             (TableMetadataCommonFields, "__deepcopy__", lambda self, memo=None: self.model_copy()),
-            (AvroFileHeader, "get_schema", lambda self: _schema_of(self.meta["avro.schema"])),
             (uuid, "uuid4", made),
             (BinaryEncoder, "write_int", _same_bytes),
             (Schema, "as_struct", _same_struct),
