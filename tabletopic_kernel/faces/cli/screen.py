@@ -74,6 +74,9 @@ _COMMANDS: Final = dict.fromkeys({*range(32), *range(0x7F, 0xA0)} - {ord("\t"), 
 
 
 class _Console(Console):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **options)  # ":key:" is part of somebody's address
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=segment.text.translate(_COMMANDS))
@@ -85,13 +88,13 @@ class _Console(Console):
 def console() -> Console:
     """Formatted stdout; in a pipe without colours or added line breaks."""
     if sys.stdout.isatty():
-        return _Console(highlight=False)
-    return _Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
+        return _Console()
+    return _Console(soft_wrap=True, width=_PIPE_WIDTH)
 
 
 def side() -> Console:
     """Stderr: progress, hints, errors."""
-    return _Console(stderr=True, highlight=False, soft_wrap=True)
+    return _Console(stderr=True, soft_wrap=True)
 
 
 def error(message: str) -> None:

@@ -27,6 +27,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
         (ActionNeededError("a person must decide"), 1),
         (UsageError("there is no topic 'x'"), 2),
         (SettingsError("[kafka] is wrong [really]"), 2),
+        (RetryableError("fe80::1:a:9092 (:key:) does not respond"), 1),
     ],
 )
 def test_our_errors_are_one_message_and_a_code(
