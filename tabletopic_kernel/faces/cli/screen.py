@@ -60,6 +60,7 @@ __all__ = [
     "size",
     "steps",
     "trace",
+    "write",
 ]
 
 # Wide enough that nothing is cut without a terminal to fit into.
@@ -122,19 +123,25 @@ def show(*lines: str) -> None:
         out.print(line, soft_wrap=True)
 
 
+def write(text: str) -> None:
+    """Write text to stdout unchanged; on a terminal without what would command it."""
+    sys.stdout.write(text.translate(_COMMANDS) if sys.stdout.isatty() else text)
+
+
 def show_text(text: str) -> None:
-    """Print text unchanged on stdout."""
-    print(text, flush=True)  # noqa: T201
+    """Print text on stdout as ``write`` does."""
+    write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def show_json(value: object) -> None:
     """Print one JSON document on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+    show_text(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def show_json_line(value: object) -> None:
     """Print one JSON document on one line of stdout."""
-    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+    show_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def grid(*columns: str, right: Iterable[str] = ()) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -98,20 +98,24 @@ def _show_json(answer: Answer) -> None:
     from tabletopic_kernel.faces.render import values  # noqa: PLC0415
 
     names = values.unique_names(answer.rows.column_names)
-    _write(values.json_lines(names, values.rows_of(answer.rows)))
+    for piece in values.json_lines(names, values.rows_of(answer.rows)):
+        screen.write(piece)
 
 
 def _show_csv(answer: Answer) -> None:
     from tabletopic_kernel.faces.render import values  # noqa: PLC0415
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(_Screen(), lineterminator="\n")
     writer.writerow(answer.rows.column_names)
     writer.writerows([values.csv_text(value) for value in row] for row in values.rows_of(answer.rows))
 
 
-def _write(pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        sys.stdout.write(piece)
+class _Screen:
+    """Standard output, as the writer of CSV wants it."""
+
+    def write(self, text: str) -> None:
+        """Write a line."""
+        screen.write(text)
 
 
 def _show_freshness(answer: Answer) -> None:
