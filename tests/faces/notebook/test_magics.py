@@ -174,6 +174,27 @@ def test_wait_ends_when_the_table_has_it_all(run: Callable[[str], Any], bench: F
     assert "0 records" in repr(run("%topic wait clicks --timeout 10s"))
 
 
+def test_wait_counts_each_partition_by_itself(
+    run: Callable[[str], Any], bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that arrive meanwhile in one partition do not make up for those of another."""
+    first = status(next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
+    ahead = status(next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
+    there = status(next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50}, lag_records=100)
+    states = [first, ahead, there]
+    monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
+    assert "0: 100 of 200, 1: 50 of 50" in repr(run("%topic wait clicks --timeout 60s"))
+
+
+def test_wait_for_a_topic_that_was_deleted_says_so(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
+    """Nobody knows its lag."""
+    gone = "the topic clicks no longer exists"
+    bench.found = [status(end_offsets={}, lag_records=None, lag_seconds=None, error=gone)]
+    assert f"clicks is running after 0.1 s: {gone}" in fail("%topic wait clicks --timeout 100ms")
+    with pytest.raises(RetryableError, match=f"clicks is running after 0 s: {gone}"):
+        bench.topic("clicks").wait(0)
+
+
 def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
     """A topic that has failed is not waited for."""
     bench.found = [status(state="failed", error="offset 7 is no Avro")]
