@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,13 @@ from tabletopic_kernel.faces.notebook import kernel
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    UnknownTopicError,
+    UsageError,
+)
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import DesiredTopic
@@ -138,6 +145,23 @@ def test_a_dead_host_of_this_machine_does_not_count(
     bench.live = [f"my-box-{2**22 + 1}-ab12"]  # beyond the largest pid
     run("%topic enable clicks")
     assert hosts_started == [bench]
+
+
+def test_a_host_that_does_not_start_leaves_no_log_behind(
+    bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each further attempt would open the file again, and write each line once more."""
+
+    def host(_: object) -> None:
+        raise SettingsError("executors do not reach the warehouse")
+
+    monkeypatch.setattr(FakeWorkbench, "host", host)
+    before, mine = logging.getLogger().handlers[:], KernelHost()
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="do not reach"):
+            mine.start(bench)
+    assert logging.getLogger().handlers == before
+    assert mine.running is None
 
 
 def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: InteractiveShell) -> None:
