@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import getpass
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -662,7 +663,15 @@ class Workbench(Clients):
                 "topic": topic,
                 "run": run,
                 "settings": settings,
-                "requested_by": getpass.getuser(),
+                "requested_by": _user(),
                 "requested_at_ms": now_ms(),
             }
         )
+
+
+def _user() -> str:
+    """The user's name; in a container whose user has none, the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
