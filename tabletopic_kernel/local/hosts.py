@@ -31,7 +31,10 @@ def host_mark(state_dir: Path) -> str:
 
 
 def stop_detached(state_dir: Path) -> list[int]:
-    """Stop all background hosts, with time for each to commit; returns their pids."""
+    """Stop all background hosts, with time for each to commit; returns their pids.
+
+    Raises StackError if one belongs to another user.
+    """
     marked = {one for _, one in processes.find({host_mark(state_dir)})}
     found = sorted(marked | _with_parent(state_dir.resolve()), key=lambda one: one.pid)
     processes.stop(found, _COMMIT_LIMIT_S)
