@@ -78,10 +78,14 @@ def stack_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0)
-        if remedy is None:
+        if (remedy := remedy_of(error)) is None:
             raise
         raise StackError(f"Cannot use {error.filename or folder}: {remedy}.") from error
+
+
+def remedy_of(error: OSError) -> str | None:
+    """What is wrong, and what the user can do about it; None if nothing is known."""
+    return _REMEDIES.get(error.errno or 0)
 
 
 def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:

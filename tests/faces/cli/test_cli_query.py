@@ -78,6 +78,9 @@ def test_the_query_may_come_from_standard_input(
     run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`query -` reads it."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT '\xff'"), "utf-8"))
+    assert run("query", "-").err == "error: the query is not UTF-8 text; save it as UTF-8\n"
+    assert run("query", "SELECT '\udcff'").code == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 2\n"))
     run("query", "-")
     assert fake.asked[0][1][0] == "SELECT 2\n"

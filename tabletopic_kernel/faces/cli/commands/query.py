@@ -34,7 +34,11 @@ def query(
     """Print the rows of a query, and how fresh the tables are."""
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined")
-    text = sys.stdin.read() if sql == "-" else sql
+    try:
+        text = sys.stdin.read() if sql == "-" else sql
+        text.encode()  # bytes that are not UTF-8 come as surrogates
+    except UnicodeError:
+        raise UsageError("the query is not UTF-8 text; save it as UTF-8") from None
     if limit is None and not (as_json or as_csv):
         limit = _SHOWN_ROWS
     if engine == "spark":
