@@ -64,15 +64,17 @@ def run(
     from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE  # noqa: PLC0415
     from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
 
-    folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
-    if state_dir is not None and folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty: a drill needs its own folder")
-    removed = state_dir is None and not keep
     if each and (own is not None or hand_overs or short):
         raise UsageError(
             "--each has its own schedule and topics: do not combine it with --topic, --hand-overs or --short"
         )
+    if rounds is None and minutes is None and not each:
+        raise UsageError("set the length with --rounds or --minutes")
     wanted = _wanted(["kill_host", "stop_host"] if hand_overs else faults, own)
+    if state_dir is not None and state_dir.is_dir() and any(state_dir.iterdir()):
+        raise UsageError(f"{state_dir} is not empty: a drill needs its own folder")
+    folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
+    removed = state_dir is None and not keep
     drill = Drill(
         folder,
         seed,
