@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -499,7 +499,7 @@ class Workbench(Clients):
         sql: str,
         engine: Literal["duckdb", "spark", "athena"] = "duckdb",
         *,
-        at: int | str | datetime | None = None,
+        at: int | str | date | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Answer:

@@ -422,6 +422,15 @@ def test_the_moment_may_be_a_variable(run: Callable[[str], Any], bench: FakeWork
     assert bench.asked[-1][1][2]["at"] == "2026-01-31T12:00:00Z"
 
 
+def test_a_moment_without_a_value_is_refused(
+    run: Callable[[str], Any], fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """An empty variable would otherwise read the newest snapshot, without a word."""
+    run("before = None")
+    assert fail("%lake --at $before SELECT 1").startswith("UsageError: --at $before: its value is None; ")
+    assert not bench.asked
+
+
 def test_variables_of_a_function_count_too(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """Inside a function the local variables are seen first."""
     run("least = 1\ndef ask(least):\n    return get_ipython().run_line_magic('lake', 'SELECT $least')\n")
