@@ -67,12 +67,12 @@ def environment() -> dict[str, str]:
     return {**ours, "LC_ALL": "C.UTF-8"}
 
 
-def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
+def spawn(command: Sequence[str], folder: Path, output: Path, *, append: bool = False) -> ProcessId:
     """Start ``command`` in ``folder``, in a session of its own, so that Ctrl-C does not reach it.
 
-    Its output replaces the file ``output``. Raises OSError.
+    Its output replaces the file ``output``, or is appended: then several may share it. Raises OSError.
     """
-    with output.open("wb") as out:
+    with output.open("ab" if append else "wb") as out:
         child = _Child(
             command,
             cwd=folder,
