@@ -109,5 +109,7 @@ def test_a_host_of_a_program_is_stopped_by_name(started: Processes, tmp_path: Pa
     (tmp_path / "link").symlink_to("state")
     words = ("serve", "--quiet", "--state-dir", str(tmp_path / "link"), "--with-parent", str(os.getpid()))
     host, _ = started.start(_IDLE, *words)
-    assert hosts.stop_detached(tmp_path / "state") == [host.pid]
+    told: list[str] = []
+    assert hosts.stop_detached(tmp_path / "state", told.append) == [host.pid]
+    assert told == ["stopping the host in the background; staged files are committed first …"]
     assert host.poll() is not None

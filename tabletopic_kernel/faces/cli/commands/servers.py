@@ -131,7 +131,7 @@ def down(call: Call, as_json: bool) -> None:
     from tabletopic_kernel.local.hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
 
-    hosts = stop_detached(Path(call.loaded.settings.state_dir))
+    hosts = stop_detached(Path(call.loaded.settings.state_dir), screen.note)
     stack = call.stack(TerminalReport())
     left: list[str] = []
     if stack.info() is not None:
