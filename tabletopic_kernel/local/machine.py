@@ -144,10 +144,14 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Replace a file atomically: a reader finds the old text or the new one, never a part."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.chmod(mode)  # independent of the umask
-    fresh.replace(path)
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        fresh.chmod(mode)  # independent of the umask
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def tail(path: Path, lines: int) -> str:
