@@ -110,7 +110,6 @@ def drill(
 ) -> None:
     """Run the drill, and print and write its report."""
     from tabletopic_kernel import drill as drills
-    from tabletopic_kernel.drill.report import docs_page, html_page
 
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     minutes = _MINUTES if minutes is None and rounds is None and not each else minutes
@@ -146,11 +145,17 @@ def drill(
     else:
         _show(outcome)
     if report is not None:
-        as_page = docs_page if report.suffix == ".md" else html_page
-        report.write_text(as_page(outcome), "utf-8")
-        say(f"report: {report}")
+        _write(outcome, report)
     if not outcome.ok:
         raise typer.Exit(FAILED)
+
+
+def _write(outcome: Outcome, report: Path) -> None:
+    from tabletopic_kernel.drill.report import docs_page, html_page
+
+    as_page = docs_page if report.suffix == ".md" else html_page
+    report.write_text(as_page(outcome), "utf-8")
+    screen.note(f"report: {report}")
 
 
 def _show(outcome: Outcome) -> None:
