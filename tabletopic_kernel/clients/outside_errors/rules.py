@@ -168,7 +168,7 @@ _SETTINGS = (
         "requests.exceptions.MissingSchema requests.exceptions.InvalidSchema requests.exceptions.InvalidURL "
         "requests.exceptions.InvalidProxyURL",
         "",
-        "correct uri; it begins with https://",
+        "correct uri; it has the form https://HOST:PORT/PATH",
         setting=True,
     ),
 )
