@@ -47,6 +47,8 @@ def test_a_master_whose_name_no_host_can_have() -> None:
     """As one that is not there."""
     with pytest.raises(RetryableError, match=r"does not respond \(spark..example:7077: .*label empty"):
         cluster.check_master("spark://spark..example:7077")
+    with pytest.raises(RetryableError, match=r"correct \[spark\] master"):
+        cluster.check_master(f"spark://127.0.0.1:{'9' * 30}")
 
 
 def test_one_of_several_masters_is_enough() -> None:
