@@ -1,9 +1,11 @@
 /** Text for the clipboard: cells ready to run. */
 
-/** A name in SQL: quoted unless it is plain. */
+/** A table's name in SQL: quoted, as namespaces may be words of SQL; a plain last part, after a dot, need not be. */
 export function sqlName(dotted: string): string {
-  const quoted = (part: string) => (/^[A-Za-z_]\w*$/.test(part) ? part : `"${part.replace(/"/g, '""')}"`);
-  return dotted.split('.').map(quoted).join('.');
+  const parts = dotted.split('.');
+  const quoted = (part: string, at: number) =>
+    at > 0 && at === parts.length - 1 && /^[A-Za-z_]\w*$/.test(part) ? part : `"${part.replace(/"/g, '""')}"`;
+  return parts.map(quoted).join('.');
 }
 
 /** A cell that shows the newest rows of a table. */

@@ -25,7 +25,8 @@ class Screen:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a tick that ASCII cannot show must not end the demo
         self.stream = stream
-        self.console = Console(file=stream, highlight=False, width=None if stream.isatty() else _WIDTH)
+        width = None if stream.isatty() else _WIDTH
+        self.console = Console(file=stream, highlight=False, emoji=False, width=width)
         self.console.width = min(self.console.width, _WIDTH)
 
     def title(self, title: str, text: str) -> None:

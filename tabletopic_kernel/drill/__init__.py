@@ -62,17 +62,11 @@ def run(
 
     from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
     from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE  # noqa: PLC0415
-    from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
 
-    folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
-    if state_dir is not None and folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty: a drill needs its own folder")
-    removed = state_dir is None and not keep
-    if each and (own is not None or hand_overs or short):
-        raise UsageError(
-            "--each has its own schedule and topics: do not combine it with --topic, --hand-overs or --short"
-        )
+    _check(state_dir, each, own is not None or hand_overs or short, rounds is None and minutes is None)
     wanted = _wanted(["kill_host", "stop_host"] if hand_overs else faults, own)
+    folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
+    removed = state_dir is None and not keep
     drill = Drill(
         folder,
         seed,
@@ -97,6 +91,20 @@ def run(
     if removed and outcome.ok:  # otherwise the logs are needed
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
+
+
+def _check(state_dir: Path | None, each: bool, has_own_schedule: bool, is_endless: bool) -> None:
+    """Raise UsageError for options that do not fit together, and for a folder that is in use."""
+    from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
+
+    if each and has_own_schedule:
+        raise UsageError(
+            "--each has its own schedule and topics: do not combine it with --topic, --hand-overs or --short"
+        )
+    if is_endless and not each:
+        raise UsageError("set the length with --rounds or --minutes")
+    if state_dir is not None and state_dir.is_dir() and any(state_dir.iterdir()):
+        raise UsageError(f"{state_dir} is not empty: a drill needs its own folder")
 
 
 def _wanted(names: Collection[str], own: OwnTopic | None) -> frozenset[Fault]:

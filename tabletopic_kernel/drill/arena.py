@@ -97,6 +97,7 @@ class Arena:
         self._stack = LocalStack(folder)
         self._watchdog = Watchdog(folder, temporary=temporary)
         self._lock = threading.Lock()  # guards the hosts, and what happened
+        self._mending = threading.Lock()  # whoever ends everything waits for servers that are being restarted
         self._closed = False
 
     def up(self, report: Report) -> None:
@@ -194,9 +195,9 @@ class Arena:
             }
 
     def ensure_hosts(self) -> None:
-        """Start the missing hosts."""
+        """Start the missing hosts; none once everything ends, as a late fault may still want some."""
         with self._lock:
-            while len(self.alive) < HOSTS:
+            while len(self.alive) < HOSTS and not self._closed:
                 number = len(self.hosts) + 1
                 more = self.points.environment()
                 if self.own is not None:
@@ -246,14 +247,17 @@ class Arena:
         return info.pids.get(name) if info is not None else None
 
     def mend_servers(self) -> None:
-        """Restart killed servers in place."""
-        self._stack.up(die_with_parent=False)
+        """Restart killed servers in place, unless everything ends."""
+        with self._mending:
+            if not self._closed:
+                self._stack.up(die_with_parent=False)
 
     def close(self) -> None:
         """End everything; the folder stays. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._mending, self._lock:
+            if self._closed:
+                return
+            self._closed = True
         for stream in self.streams.values():
             with contextlib.suppress(Exception):  # raised by `end` before, or another ended the drill
                 stream.end()

@@ -44,7 +44,7 @@ from tabletopic_kernel.drill.verdict import TopicVerdict, letters_of
 from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.model.dead_letter import SUFFIX
-from tabletopic_kernel.model.errors import InternalError, TableTopicError, UsageError
+from tabletopic_kernel.model.errors import InternalError, TableTopicError
 from tabletopic_kernel.model.steps import Step
 
 _FIRST_COMMIT_S = 600.0  # two hosts start at once, perhaps on a busy machine
@@ -103,8 +103,6 @@ class Drill:
         own: OwnTopic | None = None,
         each: bool = False,
     ) -> None:
-        if most is None and minutes is None and not each:
-            raise UsageError("set the length with --rounds or --minutes")
         self.outcome = Outcome(seed, began_s=time.time())
         steps = tuple(Step) if own is None else OWN_STEPS
         self._schedule = (

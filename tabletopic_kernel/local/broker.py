@@ -23,6 +23,7 @@ from tabletopic_kernel.model.errors import StackError
 NAME = "kafka"
 PORTS = ("client", "controller")
 LOG = "kafka.log"
+_FORMAT_LIMIT_S = 120  # it takes 1 s
 
 # Paths are relative to the server's folder: Kafka splits log.dirs at commas, and Java's properties treat
 # backslashes specially, so the path of the state folder is never written to a file.
@@ -135,23 +136,36 @@ class Broker:
             self._format(installed)
 
     def _format(self, installed: Jars) -> None:
+        data = self.folder / "data"
+        if data.exists() and any(data.iterdir()):
+            raise StackError(
+                f"{data} has files, but no meta.properties, without which Kafka does not start. Restore it, "
+                "or move the folder away: then Kafka starts without topics."
+            )
         # In a folder of its own, renamed when complete: an interrupted format leaves nothing behind.
         fresh = self.folder / "format"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_log_options("..")]
         tool = ["kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", "../server.properties"]
-        done = subprocess.run(
-            [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
-            cwd=fresh,
-            env=processes.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [str(jvm.java()), *options, "-cp", _classpath(installed), *tool],
+                cwd=fresh,
+                env=processes.environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_FORMAT_LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise StackError(
+                f"Kafka did not format {self.folder} within {_FORMAT_LIMIT_S} s; try again when this "
+                "machine, or its disk, has less to do"
+            ) from None
         if done.returncode != 0:
             raise StackError(f"Kafka could not format {self.folder}: {(done.stdout + done.stderr)[-2000:]}")
-        (fresh / "data").rename(self.folder / "data")
+        (fresh / "data").rename(data)
         shutil.rmtree(fresh)
 
     def command(self, installed: Jars, its_mark: str) -> list[str]:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,10 +30,17 @@ def host_mark(state_dir: Path) -> str:
     return processes.mark("host", state_dir.resolve())
 
 
-def stop_detached(state_dir: Path) -> list[int]:
-    """Stop all background hosts, with time for each to commit; returns their pids."""
+def stop_detached(state_dir: Path, tell: Callable[[str], None] | None = None) -> list[int]:
+    """Stop all background hosts, with time for each to commit; returns their pids.
+
+    ``tell`` gets a line for people before the wait, if there are any. Raises StackError if one belongs to
+    another user.
+    """
     marked = {one for _, one in processes.find({host_mark(state_dir)})}
     found = sorted(marked | _with_parent(state_dir.resolve()), key=lambda one: one.pid)
+    if found and tell is not None:
+        name = "the host" if len(found) == 1 else f"{len(found)} hosts"
+        tell(f"stopping {name} in the background; staged files are committed first …")
     processes.stop(found, _COMMIT_LIMIT_S)
     return [one.pid for one in found]
 

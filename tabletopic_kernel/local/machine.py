@@ -78,10 +78,14 @@ def stack_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0)
-        if remedy is None:
+        if (remedy := remedy_of(error)) is None:
             raise
         raise StackError(f"Cannot use {error.filename or folder}: {remedy}.") from error
+
+
+def remedy_of(error: OSError) -> str | None:
+    """What is wrong, and what the user can do about it; None if nothing is known."""
+    return _REMEDIES.get(error.errno or 0)
 
 
 def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
@@ -140,10 +144,14 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
     """Replace a file atomically: a reader finds the old text or the new one, never a part."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.chmod(mode)  # independent of the umask
-    fresh.replace(path)
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        fresh.chmod(mode)  # independent of the umask
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def tail(path: Path, lines: int) -> str:

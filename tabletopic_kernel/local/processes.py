@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from tabletopic_kernel.model.errors import StackError
+
 # The kernel reports the boot time, to which a start time is added, in whole seconds and recomputes it each
 # time: it may differ by one or two while the clock is being adjusted. No pid is reused so soon.
 _START_TOLERANCE_S = 3.0
@@ -65,12 +67,12 @@ def environment() -> dict[str, str]:
     return {**ours, "LC_ALL": "C.UTF-8"}
 
 
-def spawn(command: Sequence[str], folder: Path, output: Path) -> ProcessId:
+def spawn(command: Sequence[str], folder: Path, output: Path, *, append: bool = False) -> ProcessId:
     """Start ``command`` in ``folder``, in a session of its own, so that Ctrl-C does not reach it.
 
-    Its output replaces the file ``output``. Raises OSError.
+    Its output replaces the file ``output``, or is appended: then several may share it. Raises OSError.
     """
-    with output.open("wb") as out:
+    with output.open("ab" if append else "wb") as out:
         child = _Child(
             command,
             cwd=folder,
@@ -127,19 +129,27 @@ def send(process: psutil.Process, number: int) -> bool:
 def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
     """Terminate all, wait for them together, kill the rest after ``timeout_s``.
 
-    Raises psutil.AccessDenied if one belongs to another user.
+    Another process that has the pid of one by now is left alone. Raises StackError if one belongs to another
+    user.
     """
     handles = []
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             handle = psutil.Process(process.pid)
-            handle.terminate()
-            handles.append(handle)
+            if process.names(handle) and _terminate(handle):
+                handles.append(handle)
     left = _wait_for(handles, timeout_s)
     for handle in left:
         send(handle, signal.SIGKILL)
     _wait_for(left, 10)
     _reap()
+
+
+def _terminate(handle: psutil.Process) -> bool:
+    try:
+        return send(handle, signal.SIGTERM)
+    except psutil.AccessDenied as error:
+        raise StackError(f"Process {handle.pid} is another user's: only they can stop it.") from error
 
 
 def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:

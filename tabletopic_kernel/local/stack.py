@@ -323,10 +323,7 @@ class LocalStack:
             if record.process and record.process.pid != os.getpid() and self._is_alive(name, record):
                 alive.add((name, record.process))
             records = {**records, name: replace(record, process=None, ready=False)}
-        try:
-            processes.stop({found for _, found in alive}, _STOP_LIMIT_S)
-        except psutil.AccessDenied as error:
-            raise StackError(f"Process {error.pid} is another user's: only they can stop it.") from error
+        processes.stop({found for _, found in alive}, _STOP_LIMIT_S)
         if self.state_dir.is_dir():
             state.save(self.state_dir, records)
         ran = {name for name, _ in alive}

@@ -87,7 +87,7 @@ def keep_stack(arguments: list[str]) -> None:
 def _others_live(its_mark: str) -> bool:
     """Whether another Jupyter server, perhaps this one restarted, uses the same state folder."""
     for _, found in processes.find({its_mark}):
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(psutil.Error, ValueError):  # the second: it ends, and has no words any more
             *_, pid, start_time_s = psutil.Process(found.pid).cmdline()
             if processes.is_alive(ProcessId(int(pid), float(start_time_s)), its_mark):
                 return True

@@ -11,6 +11,7 @@ import base64
 import html
 import json
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
@@ -114,19 +115,20 @@ class Net:
     def __init__(self) -> None:
         self._known: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
+        self._lock = threading.Lock()
 
     def learn(self, properties: Mapping[str, object]) -> None:
         """Remember the secrets among properties: whole values by their names, and parts of others."""
         fresh = [one for name, value in properties.items() for one in secrets_in(name, str(value))]
-        fresh = [one for one in fresh if one not in self._known]
-        if fresh:
-            # A new dictionary: another thread may be iterating over this one.
-            self._known = {**self._known, **dict.fromkeys(fresh)}
-            self._pattern = _pattern(self._known)
+        with self._lock:
+            if any(one not in self._known for one in fresh):
+                self._known.update(dict.fromkeys(fresh))
+                self._pattern = _pattern(self._known)
 
     def forget(self) -> None:
         """Forget all secrets."""
-        self._known, self._pattern = {}, None
+        with self._lock:
+            self._known, self._pattern = {}, None
 
     def redact(self, text: str) -> str:
         """The text with secrets masked; the rest stays readable."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import UsageError
 
-AsOf = int | str | datetime
+AsOf = int | str | date  # a datetime is a date
 
 
 def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
@@ -47,9 +47,13 @@ def _parsed(at: AsOf) -> int | datetime:
             raise UsageError(
                 f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
             ) from None
-    if isinstance(at, datetime) and at.tzinfo is None:
-        return at.replace(tzinfo=UTC)
-    return at
+    if isinstance(at, date) and not isinstance(at, datetime):  # from midnight on, as a text means it
+        at = datetime(at.year, at.month, at.day)
+    if isinstance(at, datetime):
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    if isinstance(at, int) and not isinstance(at, bool):
+        return at
+    raise UsageError(f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z")
 
 
 def _dotted(table: Table) -> str:

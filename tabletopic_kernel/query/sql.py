@@ -197,11 +197,12 @@ def _bare(identifier: str) -> str:
 def _tokens(sql: str) -> list[tuple[int, str]]:
     """Byte offset and text of identifiers, keywords and dots; other tokens have an empty text."""
     raw = sql.encode()
+    starts = [start for start, _ in duckdb.tokenize(sql)]
     tokens = []
-    for start, _ in duckdb.tokenize(sql):
-        rest = raw[start:].decode(errors="replace")
-        match = _IDENTIFIER.match(rest)
-        tokens.append((start, match[0] if match else rest[:1] if rest[:1] == "." else ""))
+    for start, end in pairwise([*starts, len(raw)]):
+        text = raw[start:end].decode(errors="replace")
+        match = _IDENTIFIER.match(text)
+        tokens.append((start, match[0] if match else text[:1] if text[:1] == "." else ""))
     return tokens
 
 

@@ -94,7 +94,7 @@ def load_settings(
     line for each mistake.
     """
     environ = os.environ if environ is None else environ
-    cwd = Path(os.path.abspath(cwd or Path.cwd()))
+    cwd = Path(os.path.abspath(cwd or _working_folder()))
     problems: list[str] = []
     file = _find_file(environ, cwd)
     given: dict[SettingPath, _Given] = {}
@@ -369,6 +369,15 @@ def _reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
 
 
 # --- shared -----------------------------------------------------------------------------------------------
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise SettingsError(
+            "the folder in which this program runs was deleted; start it in another one"
+        ) from error
 
 
 def _absolute(path: str, base: Path) -> str:

@@ -26,7 +26,7 @@ from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC, internal_owner
-from tabletopic_kernel.workbench.config import LoadedSettings, embedded_servers
+from tabletopic_kernel.workbench.config import SECTIONS, LoadedSettings, embedded_servers, own_servers
 from tabletopic_kernel.workbench.workbench import Servers, find_servers
 
 if TYPE_CHECKING:
@@ -84,20 +84,40 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
         away = servers.away()
     except TableTopicError as error:
         yield Check("servers", "warn", _first_line(error), _START)
+        yield from _check_servers(_named(loaded.settings))
         return
     if servers.local and _stack(state_dir, servers.local) is not None:
         yield _checked("login", lambda: _login(loaded.settings))
     if away.names:
         yield Check("servers", "warn", str(away), _START)
-    yield _checked("broker", lambda: _broker(servers.kafka))
-    yield _checked("rights", lambda: _rights(servers.kafka))
-    yield _checked("registry", lambda: _registry(servers.registry))
-    for name in (None, *servers.catalogs):
+    yield from _check_servers(servers)
+    yield _checked("Spark", lambda: _spark(loaded, servers))
+    yield _checked("hosts", lambda: _hosts(servers))
+
+
+def _named(settings: Settings) -> Servers:
+    """The servers that the settings name, without those of a local stack, which is not there."""
+    own = own_servers(settings)
+    kafka, registry, catalog = (
+        dict(properties) if section in own else {}
+        for section, properties in zip(
+            SECTIONS, (settings.kafka, settings.registry, settings.catalog), strict=True
+        )
+    )
+    catalogs = {name: {**properties, "name": name} for name, properties in settings.catalogs.items()}
+    return Servers(kafka, registry, catalog, Path(settings.state_dir), catalogs=catalogs)
+
+
+def _check_servers(servers: Servers) -> Iterator[Check]:
+    if servers.kafka:
+        yield _checked("broker", lambda: _broker(servers.kafka))
+        yield _checked("rights", lambda: _rights(servers.kafka))
+    if servers.registry:
+        yield _checked("registry", lambda: _registry(servers.registry))
+    for name in (*((None,) if servers.catalog else ()), *servers.catalogs):
         which = f" {name}" if name else ""
         yield _checked(f"catalog{which}", partial(_catalog, servers, name))
         yield _checked(f"storage{which}", partial(_storage, servers, name))
-    yield _checked("Spark", lambda: _spark(loaded, servers))
-    yield _checked("hosts", lambda: _hosts(servers))
 
 
 def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:

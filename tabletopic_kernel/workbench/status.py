@@ -281,5 +281,6 @@ def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> d
                     waiting.discard((topic, partition))
                     reader.pause(topic, partition)
                     stamp = int(message.timestamp()[1])
-                    oldest[topic] = min(stamp, oldest.get(topic, stamp))
+                    if stamp >= 0:  # -1: the record has none
+                        oldest[topic] = min(stamp, oldest.get(topic, stamp))
     return oldest

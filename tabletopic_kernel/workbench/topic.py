@@ -116,10 +116,8 @@ class TableTopic:
                 raise ActionNeededError(why_not)
             if time.monotonic() > deadline:
                 reason = f": {now.error}" if now.error else ""
-                raise RetryableError(
-                    f"{self.name} is {now.state} and {now.lag_records:,} records behind after "
-                    f"{timeout_s:g} s{reason}"
-                )
+                behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
+                raise RetryableError(f"{self.name} is {now.state}{behind} after {timeout_s:g} s{reason}")
             time.sleep(_LOOK_EVERY_S)
             now = self.status()
             ends = ends or now.end_offsets

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import getpass
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -498,7 +499,7 @@ class Workbench(Clients):
         sql: str,
         engine: Literal["duckdb", "spark", "athena"] = "duckdb",
         *,
-        at: int | str | datetime | None = None,
+        at: int | str | date | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Answer:
@@ -662,7 +663,15 @@ class Workbench(Clients):
                 "topic": topic,
                 "run": run,
                 "settings": settings,
-                "requested_by": getpass.getuser(),
+                "requested_by": _user(),
                 "requested_at_ms": now_ms(),
             }
         )
+
+
+def _user() -> str:
+    """The user's name; in a container whose user has none, the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

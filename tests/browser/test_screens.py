@@ -279,7 +279,9 @@ def test_each_open_form_has_its_own_labels(page: LabPage, api: FakeApi) -> None:
 
 def test_settings_of_a_running_topic_are_kept(page: LabPage, api: FakeApi) -> None:
     """The form of a topic that is on begins with its settings, and sends all of them and what was changed."""
-    now = TopicSettings(commit_interval_ms=1000, partition_by=("hour(event_time)",)).model_dump(mode="json")
+    projection = "SELECT *\nFROM record\nWHERE amount > 1 -- cents\nAND id > 0"
+    given = TopicSettings(commit_interval_ms=1000, partition_by=("hour(event_time)",), projection=projection)
+    now = given.model_dump(mode="json")
     api.topics = [running("orders")]
     api.answers["GET", "topics/orders"] = (200, {"topic": "orders", "settings": now})
     api.answers["POST", "topics/orders/plan"] = (200, {**PLAN, "creates": False})
@@ -288,6 +290,7 @@ def test_settings_of_a_running_topic_are_kept(page: LabPage, api: FakeApi) -> No
     form = page.page.get_by_role("form")
     expect(form.get_by_label("Commit interval")).to_have_value("1s")
     expect(form.get_by_label("Partition by")).to_have_value("hour(event_time)")
+    expect(form.locator("#jp-TableTopic-setting-orders-projection")).to_have_value(projection)
     form.get_by_label("Commit interval").fill("500ms")
     form.get_by_role("button", name="Apply").click()
     expect(form).to_be_hidden()
@@ -321,14 +324,18 @@ def test_columns_and_events_unfold(page: LabPage, api: FakeApi) -> None:
     page.shot("sidebar-columns-and-events")
 
 
-def test_a_query_cell_is_copied(page: LabPage, api: FakeApi) -> None:
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [("shop.web clicks", '"shop"."web clicks"'), ("order.table", '"order".table'), ('a"b.x', '"a""b".x')],
+)
+def test_a_query_cell_is_copied(page: LabPage, api: FakeApi, table: str, name: str) -> None:
     """The clipboard has a cell for the topic's table, with names quoted where they must be."""
-    api.topics = [running("web.clicks-v2", table="shop.web clicks")]
+    api.topics = [running("web.clicks-v2", table=table)]
     page.open()
     page.menu("web.clicks-v2", "Copy Query Cell")
     copied = page.page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("%%lake\n")
-    assert 'FROM shop."web clicks"' in copied
+    assert f"FROM {name}\n" in copied
 
 
 def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:

@@ -151,6 +151,18 @@ def test_a_write_that_does_not_arrive_is_found_out(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_stays_of_a_probe_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file can be made there, but nothing written to it."""
+
+    def full(_: object, place: str, text: bytes) -> None:
+        Path(place).touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cluster_probe, "_write", full)
+    cluster_probe.check_shared_storage(fake_run(monkeypatch, lambda *_: ("m1", "")), {}, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_this_process_cannot_write_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with credentials that the catalog lends for each table."""
     (tmp_path / "lake").write_text("no folder")

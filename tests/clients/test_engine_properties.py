@@ -46,6 +46,10 @@ def of_spark(properties: dict[str, str]) -> dict[str, str]:
                 "jdbc.password": "p@w",
             },
         ),
+        (  # the driver decodes them
+            {"uri": "postgresql://[::1]/my%20lake?options=-c%20search_path%3Da%26b"},
+            {"type": "jdbc", "uri": "jdbc:postgresql://[::1]/my%20lake?options=-c%20search_path%3Da%26b"},
+        ),
         ({"uri": "thrift://h:9083"}, {"type": "hive", "uri": "thrift://h:9083"}),
         (
             {
@@ -115,7 +119,7 @@ def of_spark(properties: dict[str, str]) -> dict[str, str]:
             {"io-impl": None, "adls.account-key": None},
         ),
     ],
-    ids=["SQLite", "PostgreSQL", "Hive", "REST", "Glue", "S3", "role", "Google", "a folder"],
+    ids=["SQLite", "PostgreSQL", "quoted", "Hive", "REST", "Glue", "S3", "role", "Google", "a folder"],
 )
 def test_spark_opens_the_same_catalog(properties: dict[str, str], expected: dict[str, str | None]) -> None:
     """By the names of Iceberg's Java library."""
@@ -140,6 +144,7 @@ def test_spark_opens_the_same_catalog(properties: dict[str, str], expected: dict
         ),
         ({"py-catalog-impl": "my.Catalog"}, "py-catalog-impl cannot be passed to Spark"),
         ({"type": "sql", "uri": "not an address"}, "not a database address"),
+        ({"uri": "postgresql:///lake?host=db"}, "host after the question mark; write postgresql://HOST"),
     ],
 )
 def test_what_spark_cannot_open_is_said(properties: dict[str, str], message: str) -> None:

@@ -42,7 +42,7 @@ def test_doctor_and_init_do_not_wait_for_nobody() -> None:
 
 def test_a_name_that_no_host_can_have_is_a_broker_that_is_not_there() -> None:
     """Python refuses to look it up: told as a wrong address, and not as an error of ours."""
-    for address in ("kafka..example:9092", f"{'k' * 64}.example:9092"):
+    for address in ("kafka..example:9092", f"{'k' * 64}.example:9092", f"127.0.0.1:{'9' * 30}"):
         properties = {"bootstrap.servers": address}
         with pytest.raises(RetryableError, match=r"is \[kafka\] bootstrap.servers right"):
             check_listening(properties)

@@ -10,6 +10,7 @@ import sqlite3
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import botocore.exceptions as aws
 import psycopg2
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 import requests
+from botocore.awsrequest import AWSResponse, HTTPHeaders
 from hive_metastore import ttypes
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import ConfigResponse, TableResponse
@@ -136,6 +138,17 @@ def azure(code: str, text: str) -> Exception:
     )
 
 
+def glue(body: bytes, ask: str = "load_table") -> Exception:
+    """What PyIceberg and boto3 raise if AWS Glue's answer has this body, with status 200."""
+    keys = {"glue.access-key-id": "a", "glue.secret-access-key": "b", "glue.region": "eu-west-1"}
+    catalog = load_catalog("lake", type="glue", **keys)
+    raw = SimpleNamespace(stream=lambda: [body])
+    catalog.glue.meta.events.register(
+        "before-send", lambda **_: AWSResponse("https://glue", 200, HTTPHeaders(), raw)
+    )
+    return raised(lambda: getattr(catalog, ask)(("default", "clicks") if ask == "load_table" else "default"))
+
+
 def pydantic(model: type) -> Exception:
     """A page with status 200."""
     return raised(lambda: model.model_validate_json(HTML))  # type: ignore[attr-defined]
@@ -213,6 +226,12 @@ WAIT: list[tuple[str, str, Exception]] = [
     ),
     (CATALOG, "is it running", of_latin_server("das Datenbanksystem f\u00e4hrt hoch")),
     (CATALOG, "invalid response", raised(lambda: {}["Table"])),
+    ("?", "invalid response", glue(b"null")),
+    ("?", "invalid response", glue(b"[]")),
+    ("?", "invalid response", glue(b'{"Table": []}')),
+    ("?", "invalid response", glue(b"{}", "list_tables")),
+    ("?", "invalid response", glue(b'{"TableList": 5}', "list_tables")),
+    (CATALOG, "invalid response", glue(b'{"Table": {"Name": "clicks"}}')),
     (CATALOG, "invalid response", raised(lambda: {}["access_token"])),
     ("?", "invalid response", raised(b"<h1>Wartungsarbeiten l\xe4nger</h1>".decode)),
     (CATALOG, "being restarted", rest(404, HTML, errors={404: NoSuchTableError})),
@@ -321,6 +340,8 @@ SETTING: list[tuple[str, Exception]] = [
 
 BUGS: list[Exception] = [
     KeyError("x"),
+    raised(lambda: {}["x"]),
+    raised(lambda: None.get("x")),  # type: ignore[attr-defined]
     ValueError("x"),
     AssertionError("x"),
     TypeError("x"),

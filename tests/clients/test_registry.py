@@ -380,3 +380,13 @@ def test_a_schema_of_several_subjects_has_the_version_of_the_one_that_asks(regis
     _serve(7, {"schema": _RECORD}, places=named)
     found = [find_schema(registry, 7, subject) for subject in ("a-value", "c-value", "d-value")]
     assert [(one.subject, one.version) for one in found] == [("a-value", 2), ("c-value", 3), ("b-value", 9)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("timeout", "nan"), ("timeout", "-1"), ("max.retries", "inf"), ("cache.capacity", "1e30")],
+)
+def test_a_number_that_is_none_is_no_registry_that_is_away(name: str, text: str) -> None:
+    """These were told as an outage, and waited out for ever, or as a bug."""
+    with pytest.raises(SettingsError, match=rf"\[registry\] {name} = {text}: it must be a number from 0 to"):
+        Registry({"url": "http://127.0.0.1:9", name: text})

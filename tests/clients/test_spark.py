@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark import SparkContext
@@ -107,6 +107,24 @@ def test_python_workers_keep_their_memory_unless_a_person_wants_otherwise(
         start_spark(SparkSettings(conf={purge: "10"}), SparkPlace("/java", (), tmp_path), {})
     assert builder.conf[purge] == "10"
     assert int(builder.conf[trim]) > 0
+
+
+def test_what_fails_before_the_launch_is_told(builder: Builder, tmp_path: Path) -> None:
+    """The thread that starts Spark ended, and whoever waited for it waited for ever."""
+    conf = {"spark.pyspark.python": "a\0b"}
+    with pytest.raises(SettingsError, match=r"Spark did not start \(embedded null byte\)"):
+        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path), {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "used"), [("{0}/one,{0}/two", "one"), ("{0}/a,b/spark-local", "a,b/spark-local")]
+)
+def test_checkpoints_are_in_the_first_of_several_folders(tmp_path: Path, wanted: str, used: str) -> None:
+    """Spark takes a list of disks; our own folder may have a comma in its name."""
+    (tmp_path / "a,b").mkdir()
+    conf = {"spark.local.dir": wanted.format(tmp_path)}
+    checkpoint = spark.new_checkpoint(cast(Any, SimpleNamespace(conf=conf)))
+    assert checkpoint.parent == tmp_path / used
 
 
 LOGGED = """

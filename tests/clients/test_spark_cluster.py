@@ -15,7 +15,7 @@ import pytest
 
 from tabletopic_kernel.clients.spark import cluster, cluster_probe
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
-from tabletopic_kernel.clients.spark.versions import VARIABLE, differences, own_versions
+from tabletopic_kernel.clients.spark.versions import FOLDERS, VARIABLE, differences, own_versions
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import SparkSettings
 from tests.clients.test_spark import Builder, builder  # noqa: F401 - a fixture
@@ -47,6 +47,8 @@ def test_a_master_whose_name_no_host_can_have() -> None:
     """As one that is not there."""
     with pytest.raises(RetryableError, match=r"does not respond \(spark..example:7077: .*label empty"):
         cluster.check_master("spark://spark..example:7077")
+    with pytest.raises(RetryableError, match=r"correct \[spark\] master"):
+        cluster.check_master(f"spark://127.0.0.1:{'9' * 30}")
 
 
 def test_one_of_several_masters_is_enough() -> None:
@@ -205,6 +207,18 @@ def test_versions_are_compared() -> None:
     assert differences(own, own) == []
     assert " " not in own
     assert differences("python:3.11,code:ab", "code:ab") == ["python None instead of 3.11"]
+
+
+def test_the_code_is_what_executors_run() -> None:
+    """A change elsewhere, as in the removal of files, leaves executors as they are."""
+    program = (
+        "import pkgutil, sys, tabletopic_kernel.pipeline as all_of\n"
+        "for one in pkgutil.walk_packages(all_of.__path__, all_of.__name__ + '.'): __import__(one.name)\n"
+        "ours = [name for name in sys.modules if name.startswith('tabletopic_kernel.')]\n"
+        "print(*sorted({name.split('.')[1] for name in ours}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert tuple(done.stdout.split()) == FOLDERS
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -17,6 +18,7 @@ from sqlalchemy import event, text
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.storage import probe as storage_probe
 from tabletopic_kernel.clients.storage.probe import (
+    Place,
     default_place,
     table_place,
     try_changes,
@@ -24,6 +26,7 @@ from tabletopic_kernel.clients.storage.probe import (
     try_table,
     within_limit,
 )
+from tabletopic_kernel.clients.storage.table_files import TableFileIO
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tests.servers.answering_store import AnsweringStore
 from tests.servers.staging_catalog import StagingCatalog
@@ -153,6 +156,19 @@ def test_a_table_bucket_refuses_deletes(
     try_table(properties | {"rest.signing-name": "s3tables"}, TABLE, {})
     with pytest.raises(ActionNeededError, match="ACCESS_DENIED"):
         try_table(properties, TABLE, {})
+
+
+def test_nothing_stays_of_a_trial_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file can be made there, but nothing written to it; each trial would leave another one."""
+
+    def full(stream: Any) -> None:
+        stream._stream.close()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tabletopic_kernel.clients.storage.small_files._Counted.close", full)
+    with pytest.raises(RetryableError, match="No space left"):
+        try_folder(Place(f"file://{tmp_path}", TableFileIO({})))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_namespace_may_say_where_its_tables_lie(tmp_path: Path, catalog: Catalog) -> None:

@@ -94,7 +94,7 @@ def parsed(text: str) -> Any:
     return json.loads(text, parse_int=Decimal, parse_float=Decimal)
 
 
-KEYS = st.sampled_from(["a", "b", "A", "a.b", "", "_kafka_key", "_kafka_value_rest", "größe", "é"])
+KEYS = st.sampled_from(["a", "b", "A", "a.b", "a\0b", "", "_kafka_key", "_kafka_value_rest", "größe", "é"])
 NUMBERS = st.one_of(
     st.integers(-3, 3),
     st.integers(-(2**63), 2**63 - 1),
@@ -241,6 +241,16 @@ def test_names_that_engines_cannot_tell_apart() -> None:
     assert list(columns_of(decoder.iceberg_schema)) == ["id", "ID_2", "a_b", "_", REST]
     assert batch.to_pylist() == [{"id": 1, "ID_2": 2, "a_b": 3, "_": 4, REST: '{"_kafka_key":5}'}]
     assert decoder.iceberg_schema.find_field("a_b", case_sensitive=True).doc == 'property "a.b"'
+
+
+@pytest.mark.parametrize("count", [1, 200])  # one by one, and by the native reader
+def test_a_name_with_nul_is_no_name_of_a_column(count: int) -> None:
+    """Engines to which Arrow's columns are lent would read the name up to there."""
+    decoder, batch = settled(Schema(), texts(*[{"a\0b": n, "in": {"\0": n}} for n in range(count)]))
+    assert batch.to_pylist() == [{"a_b": n, "in": {"_": n}} for n in range(count)]
+    assert decoder.iceberg_schema.find_field("a_b").doc == r'property "a\u0000b"'
+    again, _ = settled(decoder.iceberg_schema, texts({"a\0b": 1, "in": {"\0": 1}}))
+    assert again.iceberg_schema == decoder.iceberg_schema
 
 
 def test_columns_have_a_budget() -> None:

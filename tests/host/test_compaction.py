@@ -86,6 +86,25 @@ def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
     return coordinator
 
 
+def test_without_a_thread_the_next_compaction_may_begin(rig: Rig, threads: Threads) -> None:
+    """The topic goes on, the request gets its report, and the host's other topics are not kept waiting."""
+    coordinator = with_files(rig)
+
+    def refused(name: str, work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    object.__setattr__(coordinator._services, "spawn", refused)
+    ask(coordinator)
+    drain(coordinator)
+    coordinator.step()
+    assert "no thread for it could be started: can't start new thread" in (outcome(rig).error or "")
+    assert coordinator._services.allowance.is_free(rig.now_ms, asked=True)
+    object.__setattr__(coordinator._services, "spawn", threads._spawn)
+    ask(coordinator)
+    threads.go_on(coordinator)
+    assert (outcome(rig).error, outcome(rig).files) == (None, 1)
+
+
 def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
     """One more commit."""
     rig.stage(start, end)

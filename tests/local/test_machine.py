@@ -107,3 +107,11 @@ def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
     assert machine.tail(log, 3) == ""
     log.write_bytes(b"x" * 5000 + b"\n\xff one\ntwo\nthree\n")
     assert machine.tail(log, 2) == "two\nthree"
+
+
+def test_a_failed_write_leaves_no_draft(tmp_path: Path) -> None:
+    """On a full disk each try would leave another one, by another process."""
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        machine.write_whole(tmp_path / "folder", "secret")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -14,6 +14,7 @@ import pytest
 
 from tabletopic_kernel.local import processes
 from tabletopic_kernel.local.processes import ProcessId
+from tabletopic_kernel.model.errors import StackError
 
 SLEEP = "import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"
@@ -57,6 +58,27 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
         assert processes.is_alive(started, "mark")
     processes.stop([started], timeout_s=0.1)
     assert not processes.is_alive(started, "mark")
+
+
+def test_another_process_with_the_pid_goes_on(tmp_path: Path) -> None:
+    """What is to be stopped may have ended since it was found, and its pid may be somebody else's."""
+    started = _start(tmp_path, SLEEP, "mark")
+    processes.stop([ProcessId(started.pid, started.start_time_s - 100)], timeout_s=1)
+    assert processes.is_alive(started, "mark")
+    processes.stop([started], 10)
+    assert not processes.is_alive(started, "mark")
+
+
+def test_a_process_of_another_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only they can stop it: an error of ours, whoever stops servers or hosts."""
+    us = psutil.Process()
+
+    def denied(self: psutil.Process, number: int) -> None:
+        raise psutil.AccessDenied(self.pid)
+
+    monkeypatch.setattr(psutil.Process, "send_signal", denied)
+    with pytest.raises(StackError, match=f"Process {us.pid} is another user's"):
+        processes.stop([ProcessId.of(us)], timeout_s=1)
 
 
 def test_stopping_what_is_gone_is_no_error(tmp_path: Path) -> None:

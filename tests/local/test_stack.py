@@ -8,7 +8,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tabletopic_kernel.local import machine, stack, state
+from tabletopic_kernel.local import broker, machine, stack, state
+from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.processes import ProcessId
@@ -205,6 +206,26 @@ def test_a_failed_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     assert steps[-1].state == "failed"
     assert local.info() is None
     assert local.down() == []
+
+
+def test_records_without_their_cluster_are_not_formatted(tmp_path: Path) -> None:
+    """Kafka's tool would make a new cluster, whose folder cannot take the place of the old one."""
+    data = tmp_path / "data"
+    (data / "clicks-0").mkdir(parents=True)
+    with pytest.raises(StackError, match=r"no meta\.properties.*move the folder away"):
+        Broker(tmp_path, {"client": 1, "controller": 2}).prepare(Jars(tmp_path))
+    assert list(tmp_path.glob("format")) == []
+
+
+def test_a_format_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM may hang, on a disk that does not answer for instance."""
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    java.chmod(0o700)
+    monkeypatch.setattr(jvm, "java", lambda: java)
+    monkeypatch.setattr(broker, "_FORMAT_LIMIT_S", 0.2)
+    with pytest.raises(StackError, match=r"did not format .* within 0\.2 s; try again"):
+        Broker(tmp_path / "kafka", {"client": 1, "controller": 2}).prepare(Jars(tmp_path))
 
 
 def test_the_state_folder_is_private(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tabletopic_kernel.local import broker, hosts, processes, watchers
+from tabletopic_kernel.local.processes import ProcessId
 
 _IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
 _JUPYTER = """
@@ -59,6 +60,13 @@ def started(tmp_path: Path) -> Iterator[Processes]:
     processes.stop([one for _, one in processes.find({processes.mark(watchers.KEEPER, tmp_path)})], 10)
 
 
+def test_a_keeper_that_ends_meanwhile_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel no longer tells the command line of a process that is about to end."""
+    monkeypatch.setattr(processes, "find", lambda marks: [("mark", ProcessId.of(psutil.Process()))])
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda self: [])
+    assert not watchers._others_live("mark")
+
+
 def test_servers_and_hosts_end_with_a_killed_jupyter_server(started: Processes, tmp_path: Path) -> None:
     """Whoever started them; those of another folder, and a host in a terminal, go on."""
     jupyter, its_keeper = started.jupyter()
@@ -101,5 +109,7 @@ def test_a_host_of_a_program_is_stopped_by_name(started: Processes, tmp_path: Pa
     (tmp_path / "link").symlink_to("state")
     words = ("serve", "--quiet", "--state-dir", str(tmp_path / "link"), "--with-parent", str(os.getpid()))
     host, _ = started.start(_IDLE, *words)
-    assert hosts.stop_detached(tmp_path / "state") == [host.pid]
+    told: list[str] = []
+    assert hosts.stop_detached(tmp_path / "state", told.append) == [host.pid]
+    assert told == ["stopping the host in the background; staged files are committed first …"]
     assert host.poll() is not None

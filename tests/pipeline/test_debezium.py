@@ -486,7 +486,7 @@ def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) 
             b'{"b":12345678901234567890.10}'
         ),
         b'{"schema":{"x":1,"payload":2},"payload":{"c":1}}': b'{"c":1}',
-        b'{"schema":1,"payload":{"a":1},"more":2}': b'{"a":1},"more":2',  # no JSON: refused by the decoder
+        b'{"schema":1,"payload":{"a":1},"more":2}': b'{"a":1},"more":2',  # no JSON: read as a whole then
         b'{"payload":{"a":1},"more":2}': b'{"payload":{"a":1},"more":2}',
         b'{"schema":1}': b'{"schema":1}',
         b'{"schema":1,"payload":{"a":': b'{"schema":1,"payload":{"a":',
@@ -496,3 +496,13 @@ def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) 
     }
     for values in (list(cases), list(cases)[::-1], list(cases) * 3):
         assert payloads(pa.array(values, kind)).to_pylist() == [cases[one] for one in values]
+
+
+def test_a_record_with_more_than_schema_and_payload_is_no_event(catalog: Catalog) -> None:
+    """It is JSON, whatever stands behind the payload; one that breaks off there is none."""
+    path = of_json(catalog)
+    more = with_schema(event("c", None, {"id": 2}))[:-1] + b',"more":{"x":1}}'
+    broken = with_schema(event("c", None, {"id": 3}))[:-1] + b',"more":}'
+    (row,) = path.send(more, with_schema(event("c", None, {"id": 1})), broken)
+    assert row["id"] == 1
+    assert path.dead_letters == {0: "not_an_envelope", 2: "json_syntax"}

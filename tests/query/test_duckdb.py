@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,13 @@ def test_time_travel_by_snapshot_and_by_time(own: DuckLake, catalog: Catalog) ->
     [
         (12345, "default.clicks has no snapshot 12345; its newest: "),
         ("2001-01-01", "no snapshot as old as 2001-01-01"),
+        (date(2001, 1, 1), "no snapshot as old as 2001-01-01"),
         ("yesterday", "neither a snapshot id nor a time"),
+        (1.5, "neither a snapshot id nor a time"),
+        (True, "neither a snapshot id nor a time"),
     ],
 )
-def test_a_moment_that_is_not_there(lake: DuckLake, at: int | str, message: str) -> None:
+def test_a_moment_that_is_not_there(lake: DuckLake, at: Any, message: str) -> None:
     """A snapshot that a table does not have is a mistake of the question, said with what there is."""
     with pytest.raises(UsageError, match=message):
         lake.sql("FROM clicks", at=at)

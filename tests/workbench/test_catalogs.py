@@ -168,6 +168,21 @@ def test_doctor_tries_each(settings: Settings) -> None:
     assert "[catalogs.lab]" in checks["catalog lab"].detail
 
 
+def test_doctor_tries_catalogs_without_the_other_servers(settings: Settings) -> None:
+    """Neither [kafka] nor [registry] is set, and no local stack runs."""
+    alone = settings.model_copy(update={"kafka": {"client.id": "me"}, "registry": {}})
+    told = [(one.name, one.status) for one in doctor.run_checks(LoadedSettings(alone, {}))]
+    assert told[[name for name, _ in told].index("servers") :] == [
+        ("servers", "warn"),
+        ("catalog", "ok"),
+        ("storage", "ok"),
+        ("catalog prod", "ok"),
+        ("storage prod", "ok"),
+        ("catalog lab", "fail"),
+        ("storage lab", "fail"),
+    ]
+
+
 def test_a_clusters_executors_must_reach_the_topics_catalog(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,22 @@ def test_a_topic_that_is_not_enabled_is_told_with_a_few_that_are(
     monkeypatch.setattr(settings_topic, "change_desired", _disabled)
     with pytest.raises(UnknownTopicError, match=r"; enabled: t000, .*, t009, …\. Enable it with"):
         _bench(tmp_path).pause("clicks")
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a container the user may be a number that the system does not know."""
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": DesiredTopic(topic="clicks")})
+    monkeypatch.setattr(
+        settings_topic, "change_desired", lambda _, topic, change: change(DesiredTopic(topic=topic))
+    )
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert _bench(tmp_path).pause("clicks").requested_by == str(os.getuid())
 
 
 @pytest.mark.parametrize("ask", [Workbench.compact, Workbench.expire, Workbench.replay])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import (
     DEFAULT,
@@ -275,3 +276,13 @@ def test_the_process_is_the_default_source(monkeypatch: pytest.MonkeyPatch, tmp_
     assert loaded.settings.spark.master == "here"
     assert loaded.settings.state_dir == str(tmp_path / ".tabletopic")
     assert isinstance(loaded.settings, Settings)
+
+
+def test_a_folder_that_was_deleted_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell or a server may live on in it, without a place to look for settings."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SettingsError, match="was deleted; start it in another one"):
+        load_settings()

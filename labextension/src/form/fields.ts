@@ -90,6 +90,9 @@ function makeInput(name: string, schema: IFieldSchema, trans: TranslationBundle)
   if (schema.enum !== undefined) {
     return choice(schema.enum);
   }
+  if (name === 'projection') {
+    return passage();
+  }
   if (schema.anyOf !== undefined) {
     const words = schema.anyOf.flatMap(one => one.enum ?? []);
     return text(name, words, value => (typeof value === 'number' ? momentText(value) : plain(value)));
@@ -134,6 +137,18 @@ function text(name: string, suggestions: readonly JSONValue[], show: (value: JSO
     value: () => input.value.trim() || null,
     set: value => {
       input.value = show(value);
+    }
+  };
+}
+
+/** Text of several lines, which a single line would join; empty is null. */
+function passage(): IInput {
+  const area = h('textarea', { rows: '3', class: 'jp-mod-styled', spellcheck: 'false' });
+  return {
+    element: area,
+    value: () => area.value.trim() || null,
+    set: value => {
+      area.value = plain(value);
     }
   };
 }

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from tabletopic_kernel.model.errors import SettingsError
@@ -87,6 +88,8 @@ TABLE = (
 # For catalogs or storage that Spark reaches in other ways, or through other programs of the same name.
 _OF_AWS = ("s3.", "client.", "glue.", "rest.sigv4-", "rest.signing-")
 _NO_SPARK = ("py-catalog-impl", "py-io-impl", "s3.signer", "auth.", "ssl.", "hive.kerberos")
+# Options that lead PostgreSQL's own client to another database; its driver for Java ignores them.
+_PLACE = frozenset({"host", "hostaddr", "port", "dbname", "service"})
 _GCS = ("gs://", "gcs://")
 _AZURE = ("abfs://", "abfss://", "wasb://", "wasbs://")
 
@@ -229,12 +232,22 @@ def _jdbc(uri: str) -> dict[str, str]:
         # Same file, different driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
         return {"uri": f"jdbc:sqlite:{url.database or ''}?busy_timeout=30000"}
     if dialect == "postgresql":
-        place = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database or ''}"
-        options = "&".join(f"{name}={value}" for name, value in url.query.items())
-        properties = {"uri": f"jdbc:postgresql://{place}{'?' * bool(options)}{options}"}
-        login = {"jdbc.user": url.username, "jdbc.password": url.password}
-        return properties | {name: value for name, value in login.items() if value is not None}
+        return _jdbc_of_postgresql(url)
     raise SettingsError(f"Spark cannot read a catalog in {dialect}; query with --engine duckdb")
+
+
+def _jdbc_of_postgresql(url: URL) -> dict[str, str]:
+    if elsewhere := sorted(_PLACE.intersection(url.query)):
+        raise SettingsError(
+            f"[catalog] uri cannot be passed to Spark with {elsewhere[0]} after the question mark; write "
+            "postgresql://HOST:PORT/DATABASE, or query with --engine duckdb"
+        )
+    host = f"[{url.host}]" if url.host and ":" in url.host else url.host or "localhost"
+    place = f"{host}{f':{url.port}' if url.port else ''}/{quote(url.database or '')}"
+    options = "&".join(f"{name}={quote(str(value))}" for name, value in url.query.items())
+    properties = {"uri": f"jdbc:postgresql://{place}{'?' * bool(options)}{options}"}
+    login = {"jdbc.user": url.username, "jdbc.password": url.password}
+    return properties | {name: value for name, value in login.items() if value is not None}
 
 
 def _translated(properties: Mapping[str, str]) -> dict[str, str]:

@@ -160,7 +160,7 @@ def _addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
 
 
 def _accepts(address: tuple[str, int]) -> bool:
-    with contextlib.suppress(OSError, UnicodeError):
+    with contextlib.suppress(OSError, UnicodeError, OverflowError):
         socket.create_connection(address, _CONNECT_S).close()
         return True
     return False
@@ -170,7 +170,7 @@ def _refuses(address: tuple[str, int]) -> bool:
     """Whether the connection is refused at once; false if there is no response at all."""
     try:
         socket.create_connection(address, _CONNECT_S).close()
-    except (ConnectionRefusedError, UnicodeError):  # the second: no host can have this name
+    except (ConnectionRefusedError, UnicodeError, OverflowError):  # no host or port can have this name
         return True
     except OSError:
         return False

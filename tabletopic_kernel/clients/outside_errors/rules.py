@@ -33,6 +33,7 @@ class Row:
     ``kinds`` are prefixes of full class names, and one of the error's classes must match; ``says`` is
     searched in "[code] [HTTP status] text". ``who`` is empty if it is the called system. A ``setting`` is
     wrong whatever any server says. ``keys``: keys or tokens were refused, and a catalog may lend new ones.
+    ``places``: modules, one of which must have raised it; for kinds that a bug of ours may have, too.
     """
 
     kinds: tuple[str, ...]
@@ -43,6 +44,7 @@ class Row:
     who: str = ""
     setting: bool = False
     keys: bool = False
+    places: tuple[str, ...] = ()
 
 
 def _row(
@@ -52,9 +54,15 @@ def _row(
 
 
 def _wait(
-    kinds: str, says: str = "", remedy: str = "", *, who: str = "", lead: str = "does not respond"
+    kinds: str,
+    says: str = "",
+    remedy: str = "",
+    *,
+    who: str = "",
+    lead: str = "does not respond",
+    places: tuple[str, ...] = (),
 ) -> Row:
-    return _row(Verdict.WAIT, kinds, says, lead, remedy, who=who)
+    return _row(Verdict.WAIT, kinds, says, lead, remedy, who=who, places=places)
 
 
 def _act(
@@ -160,7 +168,7 @@ _SETTINGS = (
         "requests.exceptions.MissingSchema requests.exceptions.InvalidSchema requests.exceptions.InvalidURL "
         "requests.exceptions.InvalidProxyURL",
         "",
-        "correct uri; it begins with https://",
+        "correct uri; it has the form https://HOST:PORT/PATH",
         setting=True,
     ),
 )
@@ -467,6 +475,13 @@ _GLUE = (
         lead="returned an invalid response",
     ),
     _wait("builtins.UnicodeDecodeError", lead="returned an invalid response"),
+    # null, [] or a part of a table, as a gateway in front of Glue may return them with status 200.
+    _wait("builtins.ValueError", r"Glue table is missing", who=CATALOG, lead="returned an invalid response"),
+    _wait(
+        "builtins.AttributeError builtins.KeyError builtins.TypeError",
+        lead="returned an invalid response",
+        places=("botocore.endpoint", "botocore.parsers", "pyiceberg.catalog.glue"),
+    ),
     _wait("botocore. boto3. s3transfer. aiobotocore."),
 )
 

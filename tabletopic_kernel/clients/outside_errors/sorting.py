@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -122,7 +123,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _fits(row: Row, error: BaseException) -> bool:
     names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
-    return any(name.startswith(row.kinds) for name in names) and bool(row.says.search(_evidence(error)))
+    if not any(name.startswith(row.kinds) for name in names) or not row.says.search(_evidence(error)):
+        return False
+    return not row.places or _place(error) in row.places
+
+
+def _place(error: BaseException) -> object:
+    """The name of the module that raised the error; None before it was raised."""
+    *_, frame = (None, *(frame for frame, _ in traceback.walk_tb(error.__traceback__)))
+    return frame and frame.f_globals.get("__name__")
 
 
 def _evidence(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import ssl
@@ -27,6 +28,7 @@ _NUMBERS: Final = (
     "retries.wait.ms",
     "retries.max.wait.ms",
 )
+_MOST: Final = 1_000_000_000  # beyond, there are waits that no system can time
 # The HTTP client's words for an address, or for a header with the login, that it does not send.
 _NO_REQUEST: Final = re.compile(
     r"Illegal header value|'ascii' codec can't encode|Invalid (?:port|IDNA hostname)|label empty or too long"
@@ -64,7 +66,7 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
     """The properties in the form that Confluent's client takes, where it differs from others or needs more.
 
     Raises:
-        SettingsError: a login that the client does not support, or a value that must be a number and is not.
+        SettingsError: a login that the client does not support, or a number that is none, or too large.
     """
     found: dict[str, object] = dict(properties)
     if "bearer.auth.credentials.source" in found:
@@ -72,11 +74,18 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
     if (source := found.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
         raise SettingsError(f"[registry] {_SOURCE}: must be USER_INFO or URL, not {source}")
     for name in found.keys() & {*_NUMBERS}:
-        try:
-            found[name] = float(str(found[name]))
-        except ValueError:
-            raise SettingsError(f"[registry] {name} = {found[name]}: it must be a number") from None
+        number = _number(str(found[name]))
+        if not 0 <= number <= _MOST:  # nor NaN
+            raise SettingsError(f"[registry] {name} = {found[name]}: it must be a number from 0 to {_MOST:,}")
+        found[name] = number
     return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def explain_unusable(properties: Mapping[str, str], error: Exception) -> SettingsError:

@@ -50,7 +50,7 @@ def check_master(master: str) -> None:
         try:
             socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_S).close()
             return
-        except (OSError, UnicodeError) as error:  # the second: no host can have this name
+        except (OSError, UnicodeError, OverflowError) as error:  # no host or port can have this name
             found.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
     raise RetryableError(
         f"Spark's cluster {master} does not respond ({', '.join(found)}): start its master, or correct "

@@ -113,6 +113,8 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
         _write(probe.io, probe.of_driver, token)
     except OSError as error:
         _LOG.warning("could not probe whether the cluster shares %s: %s", warehouse, error)
+        with contextlib.suppress(OSError):  # on a full disk there is a file, which is empty
+            probe.io.delete(probe.of_driver)
         return
     try:
         for number, (machine, fault) in enumerate(_run(session, probe.run, tasks)):

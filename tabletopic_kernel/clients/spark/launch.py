@@ -180,8 +180,8 @@ def _escaped(text: str) -> str:
 def environment(**values: str) -> Iterator[None]:
     """Set variables while a child process is started, then restore the old ones."""
     before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
     try:
+        os.environ.update(values)
         yield
     finally:
         for name, value in before.items():

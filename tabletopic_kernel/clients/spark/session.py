@@ -182,15 +182,15 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
     started: Future[SparkSession] = Future()
 
     def start() -> None:
-        _forget_dead_jvm()
-        with environment(JAVA_HOME=place.java_home, **{_PYTHON_VARIABLE: python}, **loopback):
-            try:
+        try:
+            _forget_dead_jvm()
+            with environment(JAVA_HOME=place.java_home, **{_PYTHON_VARIABLE: python}, **loopback):
                 launch(conf, place.folder)
                 keep_accepting()
                 started.set_result(builder.getOrCreate())
-            except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
-                _forget_stopped_context()
-                started.set_exception(not_started(error, settings.effective_master, log, known))
+        except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
+            _forget_stopped_context()
+            started.set_exception(not_started(error, settings.effective_master, log, known))
 
     # In a separate thread: in the main thread, pyspark takes over Ctrl-C and cancels every job, including the
     # table topics'.
@@ -334,7 +334,10 @@ def new_checkpoint(session: SparkSession) -> Path:
 
     Also removes folders that a killed process left.
     """
-    parent = Path(session.conf.get("spark.local.dir") or tempfile.gettempdir())
+    wanted = session.conf.get("spark.local.dir") or tempfile.gettempdir()
+    parent = Path(wanted)
+    if not parent.parent.is_dir():  # a list of folders, on several disks; a comma may be in a name, too
+        parent = Path(wanted.split(",")[0].strip())
     parent.mkdir(parents=True, exist_ok=True)
     for folder in parent.glob(f"{_CHECKPOINT}*"):
         if not psutil.pid_exists(int(folder.name.removeprefix(_CHECKPOINT).split("-")[0])):

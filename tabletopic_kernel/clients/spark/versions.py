@@ -19,7 +19,7 @@ from pyspark import version as pyspark_version
 VARIABLE = "TABLETOPIC_VERSIONS"
 _PACKAGES = ("pyarrow", "pyiceberg", "tabletopic")
 # The code that an executor runs; a checkout has the same version from one release to the next.
-_FOLDERS = ("clients", "formats", "model", "pipeline", "table")
+FOLDERS = ("clients", "formats", "model", "pipeline")
 OTHER_VERSIONS = "has other versions than this host"
 
 
@@ -75,7 +75,7 @@ def _version(name: str) -> str:
 def _digest() -> str:
     """A short hash of the modules that executors run."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()
-    for folder in _FOLDERS:
+    for folder in FOLDERS:
         for file in sorted((package / folder).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

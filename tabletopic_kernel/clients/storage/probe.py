@@ -168,8 +168,14 @@ def try_folder(place: Place, *, must_delete: bool = True) -> None:
     text = uuid.uuid4().bytes
     with reachable(STORAGE):
         # Without a check whether it exists: stores say why they refuse a PUT, but not a HEAD.
-        with place.io.new_output(path).create(overwrite=True) as stream:
-            stream.write(text)
+        try:
+            with place.io.new_output(path).create(overwrite=True) as stream:
+                stream.write(text)
+        except OSError:
+            if path.startswith("/"):  # on a full disk there is a file, which is empty
+                with suppress(OSError):
+                    place.io.delete(path)
+            raise
         try:
             with place.io.new_input(path).open() as stream:
                 same = stream.read() == text

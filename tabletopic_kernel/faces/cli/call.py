@@ -132,10 +132,22 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
     except Exception as error:
         if debug:
             screen.trace()
+        if (fixable := _fixable(error)) is not None:
+            screen.error(fixable)
+            raise typer.Exit(FAILED) from None
         screen.error(f"unexpected {type(error).__name__}: {_first_line(error)}")
         if not debug:
             screen.note(f"this is a bug; run it again with --debug (or {DEBUG_VARIABLE}=1) for the trace")
         raise typer.Exit(FAILED) from None
+
+
+def _fixable(error: Exception) -> str | None:
+    """The message of the system's refusal to write that the user can lift; None for any other error."""
+    from tabletopic_kernel.local.machine import remedy_of
+
+    if not isinstance(error, OSError) or (remedy := remedy_of(error)) is None:
+        return None
+    return f"cannot use {error.filename}: {remedy}" if error.filename else f"cannot write: {remedy}"
 
 
 def _first_line(error: Exception) -> str:

@@ -60,6 +60,7 @@ __all__ = [
     "size",
     "steps",
     "trace",
+    "write",
 ]
 
 # Wide enough that nothing is cut without a terminal to fit into.
@@ -74,6 +75,9 @@ _COMMANDS: Final = dict.fromkeys({*range(32), *range(0x7F, 0xA0)} - {ord("\t"), 
 
 
 class _Console(Console):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **options)  # ":key:" is part of somebody's address
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=segment.text.translate(_COMMANDS))
@@ -85,13 +89,13 @@ class _Console(Console):
 def console() -> Console:
     """Formatted stdout; in a pipe without colours or added line breaks."""
     if sys.stdout.isatty():
-        return _Console(highlight=False)
-    return _Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
+        return _Console()
+    return _Console(soft_wrap=True, width=_PIPE_WIDTH)
 
 
 def side() -> Console:
     """Stderr: progress, hints, errors."""
-    return _Console(stderr=True, highlight=False, soft_wrap=True)
+    return _Console(stderr=True, soft_wrap=True)
 
 
 def error(message: str) -> None:
@@ -119,19 +123,25 @@ def show(*lines: str) -> None:
         out.print(line, soft_wrap=True)
 
 
+def write(text: str) -> None:
+    """Write text to stdout unchanged; on a terminal without what would command it."""
+    sys.stdout.write(text.translate(_COMMANDS) if sys.stdout.isatty() else text)
+
+
 def show_text(text: str) -> None:
-    """Print text unchanged on stdout."""
-    print(text, flush=True)  # noqa: T201
+    """Print text on stdout as ``write`` does."""
+    write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def show_json(value: object) -> None:
     """Print one JSON document on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+    show_text(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def show_json_line(value: object) -> None:
     """Print one JSON document on one line of stdout."""
-    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+    show_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def grid(*columns: str, right: Iterable[str] = ()) -> Table:

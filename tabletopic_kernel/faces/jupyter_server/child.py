@@ -1,7 +1,7 @@
 """A child process of the Jupyter server, which ends with it.
 
-The server asks it to end when the server itself stops; a killed server runs no code, so every command started
-here also gets our pid and watches its parent.
+The server asks it to end when the server itself stops; a killed server runs no code, so host and dashboard
+also get our pid and watch their parent. A program that sends sample events ends when they are sent.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local.machine import logs_folder
+from tabletopic_kernel.local.machine import logs_folder, stack_errors
 from tabletopic_kernel.model.errors import StackError, TableTopicError
 
 DASHBOARD = "tabletopic_dashboard"
@@ -35,6 +35,7 @@ PATH = "tabletopic/dashboard"
 # Panel and PyIceberg load in 2 s on an idle machine.
 _READY_LIMIT_S = 60.0
 _STOP_LIMIT_S = 5.0
+_LONGEST_FOLDER = 100  # bytes: a unix socket's path has at most 107
 
 
 @dataclass
@@ -69,7 +70,8 @@ class Dashboard:
 
     def _start(self) -> str:
         self._remove_folder()
-        self._folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
+        with stack_errors(Path(tempfile.gettempdir())):
+            self._folder = _new_folder()
         path = str(self._folder / "socket")
         words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
         self.child.start([*self.command, *words], self._log(), self.in_force.environment())
@@ -88,8 +90,10 @@ class Dashboard:
 
     def _log(self) -> Path:
         try:
-            return logs_folder(Path(self.in_force.settings().state_dir)) / "dashboard.out"
-        except TableTopicError:  # wrong settings: the dashboard itself reports them
+            state_dir = Path(self.in_force.settings().state_dir)
+            with stack_errors(state_dir):
+                return logs_folder(state_dir) / "dashboard.out"
+        except TableTopicError:  # wrong settings, which the dashboard itself reports, or no right to write
             assert self._folder is not None
             return self._folder / "out"
 
@@ -108,6 +112,15 @@ class Dashboard:
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    """A private folder whose path leaves room for a socket's, however long that of temporary files is."""
+    folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="tabletopic-", dir="/tmp"))
+    return folder
 
 
 def _accepts(path: str) -> bool:

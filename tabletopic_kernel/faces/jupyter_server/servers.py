@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local.machine import logs_folder
+from tabletopic_kernel.local.machine import logs_folder, stack_errors
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -156,11 +156,13 @@ class Sample:
         Raises:
             NoServersError: there is no broker.
             ActionNeededError: the last ones are still being sent.
+            StackError: nothing can be written in the state folder.
         """
         state_dir = self._in_force.workbench().servers.state_dir
         command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "produce-clickstream"]
         command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
-        log = logs_folder(state_dir) / "sample.out"
+        with stack_errors(state_dir):
+            log = logs_folder(state_dir) / "sample.out"
         if not self._child.start(command, log, self._in_force.environment()):
             raise ActionNeededError("sample events are still being sent: try again in a moment")
 
@@ -200,7 +202,8 @@ class HeadlessHost:
             StackError: it cannot be started.
         """
         state_dir = self.in_force.workbench().servers.state_dir
-        log = logs_folder(state_dir) / "host-of-jupyter.out"
+        with stack_errors(state_dir):
+            log = logs_folder(state_dir) / "host-of-jupyter.out"
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid()), "--state-dir", str(state_dir)]
         if self.child.start(command, log, self.in_force.environment()):
             self._started_s = time.monotonic()

@@ -106,10 +106,10 @@ def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
             {"/": open_page}, prefix=place.prefix, unused_session_lifetime=_KEEP_UNUSED_MS, **more
         )
     except OSError as error:
-        raise UsageError(
-            f"cannot listen at {place.unix_socket or f'127.0.0.1:{place.port}'}: {error.strerror}; "
-            "choose another with --port, or 0 for a free one"
-        ) from error
+        where, remedy = f"127.0.0.1:{place.port}", "choose another with --port, or 0 for a free one"
+        if place.unix_socket:
+            where, remedy = place.unix_socket, "choose another with --unix-socket"
+        raise UsageError(f"cannot listen at {where}: {error.strerror or error}; {remedy}") from error
     if not place.unix_socket:  # otherwise the proxy says who may frame the pages
         server._tornado.add_transform(_Guarded)
     return server

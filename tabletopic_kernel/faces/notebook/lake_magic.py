@@ -111,7 +111,10 @@ def _as_of(at: str | None, variables: Mapping[str, Any]) -> Any:
     """A snapshot id or a time as written, or the value of ``$name``."""
     if at is None or not at.startswith("$"):
         return at
-    return (_bound(at, variables) or {}).get(at[1:], at)
+    value = (_bound(at, variables) or {}).get(at[1:], at)
+    if value is None:  # it would mean the newest snapshot
+        raise UsageError(f"--at {at}: its value is None; assign a snapshot id or a time, or omit --at")
+    return value
 
 
 def _split(line: str) -> tuple[str, str]:

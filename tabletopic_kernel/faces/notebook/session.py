@@ -54,8 +54,12 @@ class KernelHost:
                 return host
             self.error = None
             self._handler = log_to(workbench.servers.state_dir, LOG_FILE)
-            host = self._host = workbench.host()
-            host.start()
+            try:
+                host = self._host = workbench.host()
+                host.start()
+            except BaseException:
+                self._forget()
+                raise
         threading.Thread(target=_start_spark, args=(workbench,), name="spark early", daemon=True).start()
         threading.Thread(target=self._stop_with_the_kernel, args=(host,), name="host end").start()
         return host
@@ -114,7 +118,10 @@ def _is_dead(host_id: str) -> bool:
     machine, pid, _ = host_id.rsplit("-", 2) if host_id.count("-") >= 2 else (host_id, "", "")
     if machine != socket.gethostname() or not pid.isdecimal() or int(pid) == os.getpid():
         return False
-    return not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class Session:

@@ -140,11 +140,16 @@ class TopicMagics(Magics):
         """Show a bar of records until the table contains what the topic contains; interruptible."""
         handle = self._session.workbench.topic(topic)
         now = handle.status()
-        goal = sum(now.end_offsets.values())
-        begun = min(goal, sum(now.next_offsets.values()))
+        ends = now.end_offsets
+
+        def read() -> int:
+            """Each partition counts by itself: what another one got meanwhile makes up for nothing."""
+            return sum(min(now.next_offsets.get(partition, 0), end) for partition, end in ends.items())
+
+        begun = read()
         deadline = time.monotonic() + timeout
-        with Bar(topic, goal - begun, self.shell) as bar:
-            while sum(now.next_offsets.values()) < goal or not now.end_offsets:
+        with Bar(topic, sum(ends.values()) - begun, self.shell) as bar:
+            while read() < sum(ends.values()) or not ends:
                 if why_not := not_coming(now):
                     raise ActionNeededError(why_not)
                 if time.monotonic() > deadline:
@@ -152,8 +157,8 @@ class TopicMagics(Magics):
                     raise RetryableError(f"{topic} is {now.state} after {timeout:g} s: {why}")
                 time.sleep(_REFRESH_S / 2)
                 now = handle.status()
-                goal = goal or sum(now.end_offsets.values())
-                bar.to(max(0, min(goal, sum(now.next_offsets.values())) - begun))
+                ends = ends or now.end_offsets
+                bar.to(max(0, read() - begun))
         return status_facts(now)
 
     # -- the host and the servers

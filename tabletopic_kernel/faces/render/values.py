@@ -29,8 +29,34 @@ def _values(column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):  # a date outside Python's calendar
-        values = pc.cast(column, pa.string()).to_pylist()
-    return values
+        values = pc.cast(column, _dates_as_text(column.type)).to_pylist()
+    return [_with_maps(value, column.type) for value in values] if "map<" in str(column.type) else values
+
+
+def _dates_as_text(kind: pa.DataType) -> pa.DataType:
+    """A type with texts for its dates and timestamps, at any depth."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_dates_as_text(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_dates_as_text(kind.key_type), _dates_as_text(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return (pa.list_ if pa.types.is_list(kind) else pa.large_list)(_dates_as_text(kind.value_type))
+    return kind
+
+
+def _with_maps(value: Any, kind: pa.DataType) -> Any:
+    """A value whose empty maps are dictionaries: as lists of no pairs they would be taken for lists."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return [(key, _with_maps(inner, kind.item_type)) for key, inner in value] or {}
+    if pa.types.is_struct(kind):
+        return {field.name: _with_maps(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_with_maps(inner, kind.value_type) for inner in value]
+    return value
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -164,7 +164,13 @@ class PayloadDecoder:
 
     def decode(self, values: pa.Array) -> Decoded:
         """See ``JsonDecoder.decode``."""
-        decoded = self._inner.decode(payloads(values))
+        parts = payloads(values)
+        decoded = self._inner.decode(parts)
+        # Cut from a record that goes on behind its payload, a part is no JSON; the record itself may be.
+        if whole := [bad.index for bad in decoded.refused if _has_more(values[bad.index].as_py())]:
+            mask = np.zeros(len(values), np.bool_)
+            mask[whole] = True
+            decoded = self._inner.decode(pc.if_else(pa.array(mask), values, parts))
         self.needed = self._inner.needed
         return decoded
 
@@ -223,6 +229,15 @@ def _is_head(head: bytes) -> bool:
 def _read(values: pa.Array) -> pa.Array:
     """Like ``payloads``, one by one."""
     return pa.array([_payload(value) for value in values.to_pylist()], values.type)
+
+
+def _has_more(record: bytes) -> bool:
+    """Whether a record is JSON with other properties beside schema and payload."""
+    try:
+        found = parse(record)
+    except JsonTextError:
+        return False
+    return isinstance(found, dict) and not found.keys() <= {"schema", "payload"}
 
 
 def _payload(record: bytes) -> bytes:

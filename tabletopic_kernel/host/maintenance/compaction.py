@@ -207,7 +207,11 @@ class Compactions:
         self._services.allowance.take()
         failed = partial(Rewritten, owner, current.dead_letters)
         job = partial(self._work, failed, work, table.table.name(), str(table.table.metadata.table_uuid))
-        self._services.spawn(f"compaction {self._topic}", job)
+        try:
+            self._services.spawn(f"compaction {self._topic}", job)
+        except RuntimeError as error:  # no more threads can be started; the allowance is the whole host's
+            self._services.allowance.give_back(now, 0.0)
+            self._end(f"no thread for it could be started: {error}")
 
     def _end(self, error: str | None) -> None:
         """End the round; a request always gets a report."""

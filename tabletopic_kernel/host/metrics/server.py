@@ -86,10 +86,11 @@ def _listening(address: Address, application: Callable[..., Iterable[bytes]]) ->
         family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
         kind = type("_Server", (_Server,), {"address_family": family})
         return make_server(*address, application, server_class=kind, handler_class=_Handler)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the second: no name that a host can have
+        reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"no metrics at {address.host}:{address.port}: {error.strerror or error}; choose another "
-            "--metrics-port or --metrics-host"
+            f"no metrics at {address.host}:{address.port}: {reason}; choose another --metrics-port or "
+            "--metrics-host"
         ) from error
 
 

@@ -1,9 +1,10 @@
 """Column names: how they derive from the field names of a schema, and which column belongs to which field.
 
-A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), an empty name becomes ``_``,
-and names that differ only in case, which most engines cannot distinguish, get ``_2``, ``_3``… in the order of
-the schema; an existing column keeps its name. If the column's name differs from the field's, the latter is at
-the end of the column's doc, by which the column is found again.
+A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names
+in Arrow's C interface end; an empty name becomes ``_``, and names that differ only in case, which most
+engines cannot distinguish, get ``_2``, ``_3``… in the order of the schema; an existing column keeps its name.
+If the column's name differs from the field's, the latter is at the end of the column's doc, by which the
+column is found again.
 
 A field of a writer's schema belongs to the first of these: the column it had when the table first covered its
 schema; the column of its name; the column that one of its aliases names, if the writer has no field of that
@@ -46,7 +47,7 @@ def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
 
 
 def _wanted(key: str) -> str:
-    return key.replace(".", "_") or "_"
+    return key.replace(".", "_").replace("\0", "_") or "_"
 
 
 def original_name(name: str, doc: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
         (ActionNeededError("a person must decide"), 1),
         (UsageError("there is no topic 'x'"), 2),
         (SettingsError("[kafka] is wrong [really]"), 2),
+        (RetryableError("fe80::1:a:9092 (:key:) does not respond"), 1),
     ],
 )
 def test_our_errors_are_one_message_and_a_code(
@@ -47,6 +49,22 @@ def test_an_unexpected_error_is_short_and_says_how_to_see_more(run: Callable[...
     assert "--debug" in ended.err
     assert "Traceback" not in ended.err
     assert "Traceback" in run("status", "--debug").err
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "cannot write: the disk is full: free some"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x/logs"), "cannot use /x/logs: no permission"),
+    ],
+)
+def test_a_disk_that_refuses_is_no_bug(run: Callable[..., Any], fake: Any, error: OSError, told: str) -> None:
+    """Whatever was being written: a log, a report, the output itself."""
+    fake.error = error
+    ended = run("status")
+    assert ended.code == 1
+    assert ended.err.startswith(f"error: {told}")
+    assert "bug" not in ended.err
 
 
 def test_the_variable_for_debugging_is_known(

@@ -78,6 +78,9 @@ def test_the_query_may_come_from_standard_input(
     run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`query -` reads it."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT '\xff'"), "utf-8"))
+    assert run("query", "-").err == "error: the query is not UTF-8 text; save it as UTF-8\n"
+    assert run("query", "SELECT '\udcff'").code == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 2\n"))
     run("query", "-")
     assert fake.asked[0][1][0] == "SELECT 2\n"
@@ -164,3 +167,35 @@ def test_times_beyond_the_calendar_are_still_shown() -> None:
     ((nanos, far),) = values.rows_of(table)
     assert values.text(nanos) == "2023-11-14 22:13:20.123456"
     assert values.text(far).startswith("20000-")
+
+
+@pytest.mark.parametrize("wrap", [pa.list_, pa.large_list, lambda kind: pa.map_(pa.string(), kind)])
+def test_times_beyond_the_calendar_inside_others_are_shown_too(
+    wrap: Callable[[pa.DataType], pa.DataType],
+) -> None:
+    """In a struct, a list or a map; the values beside them stay as they are."""
+    kind = wrap(pa.struct([("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("n", pa.int64())]))
+    far = {"at": 568_971_820_800_000_000, "day": 6_585_322, "n": 7}
+    values_of = [("k", far)] if pa.types.is_map(kind) else [far]
+    ((shown,),) = values.rows_of(pa.table({"x": pa.array([values_of], kind)}))
+    told = dict(shown)["k"] if pa.types.is_map(kind) else shown[0]
+    assert told == {"at": "20000-01-01 00:00:00.000000Z", "day": "20000-01-01", "n": 7}
+
+
+def test_an_empty_map_is_no_list() -> None:
+    """A program that reads JSON finds the same type in each row, at any depth."""
+    kind = pa.map_(pa.string(), pa.int64())
+    deep = pa.struct([("m", pa.list_(kind)), ("l", pa.list_(pa.int64()))])
+    rows = values.rows_of(
+        pa.table(
+            {
+                "m": pa.array([[("a", 1)], [], None], kind),
+                "s": pa.array([{"m": [[]], "l": []}, {"m": [[("b", 2)]], "l": [1]}, None], deep),
+            }
+        )
+    )
+    assert json.loads("".join(values.json_lines(["m", "s"], rows))) == [
+        {"m": {"a": 1}, "s": {"m": [{}], "l": []}},
+        {"m": {}, "s": {"m": [{"b": 2}], "l": [1]}},
+        {"m": None, "s": None},
+    ]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from tabletopic_kernel.clients.spark import session as spark
@@ -17,13 +20,16 @@ from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.faces.cli.commands import hosts as run
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import HostWatch
+from tabletopic_kernel.local.hosts import stop_detached
 from tabletopic_kernel.local.java import jvm
+from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import HIDDEN, learn
 from tabletopic_kernel.workbench.logs import log_json_to
 from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
 
 QUIET = run._Manner(quiet=True)
+STAY = "while :; do sleep 0.1; done"
 
 
 @pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
@@ -121,3 +127,46 @@ def test_wrong_use(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -
     """Exit code 2, which a supervisor must not try again."""
     assert main(["serve", *words]) == 2
     assert words[0] in capsys.readouterr().err
+
+
+@pytest.fixture
+def detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Path, int]]]:
+    """Starts a shell script as a background host; all of them end with the test."""
+    call = SimpleNamespace(
+        workbench=SimpleNamespace(servers=SimpleNamespace(state_dir=tmp_path)), config=None
+    )
+    program = tmp_path / "program"
+    monkeypatch.setattr("sys.executable", str(program))
+
+    def start(script: str) -> tuple[Path, int]:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o700)
+        return run.start_detached(cast(Any, call))
+
+    yield start
+    stop_detached(tmp_path)
+
+
+def test_hosts_in_the_background_share_a_log(detached: Callable[[str], tuple[Path, int]]) -> None:
+    """A second one takes nothing from the log of the first, neither its lines nor those still to come."""
+    wait = "while ! test -e $0.go; do sleep 0.05; done"
+    log, _ = detached(f"echo 'host 1 joins; it'; {wait}; echo more of 1; {STAY}")
+    detached(f"echo 'host 2 joins; it'; {STAY}")
+    (log.parents[1] / "program.go").touch()
+    lines = []
+    deadline = time.monotonic() + 20
+    while len(lines) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        lines = log.read_text().splitlines()
+    assert lines == ["host 1 joins; it", "host 2 joins; it", "more of 1"]
+
+
+def test_a_host_that_ends_at_once_does_not_run_in_the_background(
+    detached: Callable[[str], tuple[Path, int]],
+) -> None:
+    """Its reason is in the log, of which the error shows the end; the next host begins a new one."""
+    with pytest.raises(StackError, match=r"(?s)the host has ended.*host\.out:\nerror: no metrics here"):
+        detached("echo 'error: no metrics here'; exit 1")
+    log, pid = detached(f"echo 'host 2 joins; it'; {STAY}")
+    assert psutil.pid_exists(pid)
+    assert log.read_text() == "host 2 joins; it\n"

@@ -233,6 +233,16 @@ def test_down_of_nothing(run: Callable[..., Any], fake_stack: list[Exception | N
     assert run("down", "--json").json == {"servers": [], "hosts": []}
 
 
+def test_hosts_with_servers_of_their_own_wait_for_none(
+    run: Callable[..., Any], fake: Any, fake_stack: list[Exception | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing was stopped, nobody waits for it."""
+    monkeypatch.setattr(_Stack, "info", lambda self: self)
+    assert "is still running" not in run("down").err
+    monkeypatch.setattr(_Stack, "down", lambda self: ["kafka"])
+    assert "host here-1 is still running and waits for the servers" in run("down").err
+
+
 def test_no_hosts_in_the_background(tmp_path: Path) -> None:
     """A state folder without detached hosts has none to stop."""
     assert stop_detached(tmp_path) == []
@@ -334,6 +344,15 @@ def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pyte
         3,
     )
     assert run(*words, "--json").json == dataclasses.asdict(tallies)
+
+
+def test_a_drill_checks_its_options_first(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not after an hour: where the report goes."""
+    monkeypatch.setattr("tabletopic_kernel.drill.run", lambda **_: pytest.fail("it began"))
+    ended = run("drill", "--report", str(tmp_path / "gone" / "drill.html"))
+    assert (ended.code, ended.err) == (2, f"error: --report: there is no folder {tmp_path / 'gone'}\n")
 
 
 def test_demo_hands_its_options_on(

@@ -168,6 +168,12 @@ def test_since(run: Callable[..., Any], fake: Any, since: str, span_ms: int | No
         assert before - span_ms - 5 <= since_ms <= time.time() * 1000 - span_ms
 
 
+def test_a_since_before_1970(run: Callable[..., Any], fake: Any) -> None:
+    """It is everything: a time below 0 is no time to Kafka, and one of 20 digits no number to its client."""
+    run("events", "--since", "999999999999999d")
+    assert fake.asked[0][1][1] == 0
+
+
 def test_a_wrong_since(run: Callable[..., Any]) -> None:
     """A span that is none is wrong use, with examples."""
     ended = run("events", "--since", "soon")

@@ -388,6 +388,38 @@ def test_one_workbench_until_the_settings_change(in_force: SettingsInForce, tmp_
     assert in_force.workbench().servers.kafka["bootstrap.servers"] == "127.0.0.1:2"
 
 
+def test_a_state_folder_that_cannot_be_used_is_told(in_force: SettingsInForce, tmp_path: Path) -> None:
+    """With what to do: it is neither a bug nor a missing server."""
+    (tmp_path / "state").touch()
+    servers = (
+        "kafka.'bootstrap.servers' = '127.0.0.1:1'\nregistry.url = 'http://r'\ncatalog.uri = 'sqlite://'"
+    )
+    (tmp_path / "tabletopic.toml").write_text(servers)
+    told = "state/logs: a file is where a folder should be"
+    with pytest.raises(StackError, match=told):
+        HeadlessHost(in_force).start()
+    with pytest.raises(StackError, match=told):
+        Sample(in_force).send("clicks", 1)
+    dashboard = Dashboard(in_force, "/x", command=["true"])
+    dashboard.warm()  # its output goes elsewhere
+    dashboard.stop()
+
+
+def test_a_long_folder_of_temporary_files_leaves_room_for_a_socket(
+    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path has a hundred characters at most, whatever TMPDIR is."""
+    long = tmp_path / ("t" * 100)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    dashboard = Dashboard(in_force, "/x", command=IDLE)
+    dashboard.warm()
+    assert dashboard.socket is not None
+    assert len(dashboard.socket) < 107
+    assert list(long.iterdir()) == []
+    dashboard.stop()
+
+
 def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By variables with absolute paths."""
     monkeypatch.chdir(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,13 @@ from tabletopic_kernel.faces.notebook import kernel
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError, UsageError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    UnknownTopicError,
+    UsageError,
+)
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import DesiredTopic
@@ -140,6 +147,23 @@ def test_a_dead_host_of_this_machine_does_not_count(
     assert hosts_started == [bench]
 
 
+def test_a_host_that_does_not_start_leaves_no_log_behind(
+    bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each further attempt would open the file again, and write each line once more."""
+
+    def host(_: object) -> None:
+        raise SettingsError("executors do not reach the warehouse")
+
+    monkeypatch.setattr(FakeWorkbench, "host", host)
+    before, mine = logging.getLogger().handlers[:], KernelHost()
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="do not reach"):
+            mine.start(bench)
+    assert logging.getLogger().handlers == before
+    assert mine.running is None
+
+
 def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: InteractiveShell) -> None:
     """The reason stays until a host is started again."""
 
@@ -172,6 +196,27 @@ def test_wait_ends_when_the_table_has_it_all(run: Callable[[str], Any], bench: F
     """What the topic has when it is asked is what is waited for."""
     bench.found = [status(next_offsets={0: 1334}, lag_records=0)]
     assert "0 records" in repr(run("%topic wait clicks --timeout 10s"))
+
+
+def test_wait_counts_each_partition_by_itself(
+    run: Callable[[str], Any], bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that arrive meanwhile in one partition do not make up for those of another."""
+    first = status(next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
+    ahead = status(next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
+    there = status(next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50}, lag_records=100)
+    states = [first, ahead, there]
+    monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
+    assert "0: 100 of 200, 1: 50 of 50" in repr(run("%topic wait clicks --timeout 60s"))
+
+
+def test_wait_for_a_topic_that_was_deleted_says_so(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
+    """Nobody knows its lag."""
+    gone = "the topic clicks no longer exists"
+    bench.found = [status(end_offsets={}, lag_records=None, lag_seconds=None, error=gone)]
+    assert f"clicks is running after 0.1 s: {gone}" in fail("%topic wait clicks --timeout 100ms")
+    with pytest.raises(RetryableError, match=f"clicks is running after 0 s: {gone}"):
+        bench.topic("clicks").wait(0)
 
 
 def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
@@ -375,6 +420,15 @@ def test_the_moment_may_be_a_variable(run: Callable[[str], Any], bench: FakeWork
     assert bench.asked[-1][1][2]["at"] == 42
     run("%lake --at 2026-01-31T12:00:00Z SELECT 1")
     assert bench.asked[-1][1][2]["at"] == "2026-01-31T12:00:00Z"
+
+
+def test_a_moment_without_a_value_is_refused(
+    run: Callable[[str], Any], fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """An empty variable would otherwise read the newest snapshot, without a word."""
+    run("before = None")
+    assert fail("%lake --at $before SELECT 1").startswith("UsageError: --at $before: its value is None; ")
+    assert not bench.asked
 
 
 def test_variables_of_a_function_count_too(run: Callable[[str], Any], bench: FakeWorkbench) -> None:

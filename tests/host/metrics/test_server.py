@@ -164,11 +164,12 @@ def test_it_asks_by_itself_and_ends() -> None:
 
 
 def test_a_port_that_is_taken(watched: Watched) -> None:
-    """Is said with the options to change."""
+    """Is said with the options to change, and so is a name that no address has."""
     port = urlparse(watched.watch.url).port
     assert port
-    with pytest.raises(UsageError, match=rf"no metrics at 127.0.0.1:{port}: .*--metrics-port"):
-        HostWatch(FakeHost(), Broker(), str, lambda *_: None, {}, Address("127.0.0.1", port))  # type: ignore[arg-type]
+    for host in ("127.0.0.1", "a..b"):
+        with pytest.raises(UsageError, match=rf"no metrics at {host}:{port}: .*--metrics-port"):
+            HostWatch(FakeHost(), Broker(), str, lambda *_: None, {}, Address(host, port))  # type: ignore[arg-type]
 
 
 def test_a_question_that_hangs() -> None:

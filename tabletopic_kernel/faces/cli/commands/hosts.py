@@ -21,7 +21,7 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.errors import StackError, TableTopicError
 from tabletopic_kernel.model.progress.events import HEARTBEATS, ControlEvent, Failed
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
@@ -32,18 +32,31 @@ if TYPE_CHECKING:
 
 
 def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
-    """Start a host that outlives this process, with ``more`` options; returns its log and its pid."""
+    """Start a host that outlives this process, with ``more`` options; returns its log and its pid.
+
+    Hosts that run at the same time share the log. Raises StackError if the host ends before it joins.
+    """
     from tabletopic_kernel.local import hosts, processes
     from tabletopic_kernel.local.machine import logs_folder
 
     state_dir = call.workbench.servers.state_dir.resolve()
-    log = logs_folder(state_dir) / "host.out"
+    log, mark = logs_folder(state_dir) / "host.out", hosts.host_mark(state_dir)
+    if not processes.find({mark}):
+        log.write_bytes(b"")
     options = ["--state-dir", str(state_dir)]
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]
-    options += ["--mark", hosts.host_mark(state_dir), *more]
+    options += ["--mark", mark, *more]
     command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *options]
-    return log, processes.spawn(command, Path.cwd(), log).pid
+    start = log.stat().st_size
+    process = processes.spawn(command, Path.cwd(), log, append=True)
+    deadline = time.monotonic() + _JOIN_S
+    while _JOINS not in (text := log.read_bytes()[start:]) and time.monotonic() < deadline:
+        if not processes.is_alive(process, mark):
+            last = "\n".join(text.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]) or "(none)"
+            raise StackError(f"the host has ended. Its last lines, all of them in {log}:\n{last}")
+        time.sleep(_LOOK_EVERY_S)
+    return log, process.pid
 
 
 _LOOK_EVERY_S = 0.2
@@ -52,6 +65,8 @@ _JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
 _DULL = HEARTBEATS | {"FilesStaged"}
 _BAD = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
+_JOINS = b" joins; "  # printed once it has started
+_LAST_LINES = 15
 _LOG = logging.getLogger("tabletopic.serve")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -34,7 +34,11 @@ def query(
     """Print the rows of a query, and how fresh the tables are."""
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined")
-    text = sys.stdin.read() if sql == "-" else sql
+    try:
+        text = sys.stdin.read() if sql == "-" else sql
+        text.encode()  # bytes that are not UTF-8 come as surrogates
+    except UnicodeError:
+        raise UsageError("the query is not UTF-8 text; save it as UTF-8") from None
     if limit is None and not (as_json or as_csv):
         limit = _SHOWN_ROWS
     if engine == "spark":
@@ -98,20 +102,24 @@ def _show_json(answer: Answer) -> None:
     from tabletopic_kernel.faces.render import values  # noqa: PLC0415
 
     names = values.unique_names(answer.rows.column_names)
-    _write(values.json_lines(names, values.rows_of(answer.rows)))
+    for piece in values.json_lines(names, values.rows_of(answer.rows)):
+        screen.write(piece)
 
 
 def _show_csv(answer: Answer) -> None:
     from tabletopic_kernel.faces.render import values  # noqa: PLC0415
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(_Screen(), lineterminator="\n")
     writer.writerow(answer.rows.column_names)
     writer.writerows([values.csv_text(value) for value in row] for row in values.rows_of(answer.rows))
 
 
-def _write(pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        sys.stdout.write(piece)
+class _Screen:
+    """Standard output, as the writer of CSV wants it."""
+
+    def write(self, text: str) -> None:
+        """Write a line."""
+        screen.write(text)
 
 
 def _show_freshness(answer: Answer) -> None:

@@ -131,7 +131,7 @@ def down(call: Call, as_json: bool) -> None:
     from tabletopic_kernel.local.hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
 
-    hosts = stop_detached(Path(call.loaded.settings.state_dir))
+    hosts = stop_detached(Path(call.loaded.settings.state_dir), screen.note)
     stack = call.stack(TerminalReport())
     left: list[str] = []
     if stack.info() is not None:
@@ -142,7 +142,7 @@ def down(call: Call, as_json: bool) -> None:
         screen.show_json({"servers": stopped, "hosts": hosts})
     elif not stopped and not hosts:
         screen.note(f"nothing was running in {call.loaded.settings.state_dir}")
-    for host in left:
+    for host in left if stopped else ():  # otherwise they have servers of their own
         screen.note(f"host {host} is still running and waits for the servers; end it with Ctrl-C there")
 
 

@@ -286,4 +286,4 @@ def events(call: Call, topic: str | None, follow: bool, since: str, everything: 
 def _since_ms(text: str) -> int | None:
     if text.strip().lower() == "all":
         return None
-    return now_ms() - duration_ms("--since", text)
+    return max(0, now_ms() - duration_ms("--since", text))  # Kafka has other meanings for times below 0

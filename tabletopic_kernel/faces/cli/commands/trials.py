@@ -15,6 +15,7 @@ import typer
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import FAILED, INTERRUPTED, Call
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel._datasets.clickstream.tallies import Tallies
@@ -109,10 +110,11 @@ def drill(
 ) -> None:
     """Run the drill, and print and write its report."""
     from tabletopic_kernel import drill as drills
-    from tabletopic_kernel.drill.report import docs_page, html_page
 
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     minutes = _MINUTES if minutes is None and rounds is None and not each else minutes
+    if report is not None and not report.parent.is_dir():
+        raise UsageError(f"--report: there is no folder {report.parent}")
     say = screen.note
     say(f"drill with seed {seed}")
     own = None
@@ -138,16 +140,22 @@ def drill(
             say=say,
             is_over=asked.is_set,
         )
-    if report is not None:
-        as_page = docs_page if report.suffix == ".md" else html_page
-        report.write_text(as_page(outcome), "utf-8")
-        say(f"report: {report}")
     if as_json:
         screen.show_json(outcome.to_json())
     else:
         _show(outcome)
+    if report is not None:
+        _write(outcome, report)
     if not outcome.ok:
         raise typer.Exit(FAILED)
+
+
+def _write(outcome: Outcome, report: Path) -> None:
+    from tabletopic_kernel.drill.report import docs_page, html_page
+
+    as_page = docs_page if report.suffix == ".md" else html_page
+    report.write_text(as_page(outcome), "utf-8")
+    screen.note(f"report: {report}")
 
 
 def _show(outcome: Outcome) -> None:
