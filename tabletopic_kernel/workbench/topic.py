@@ -111,15 +111,14 @@ class TableTopic:
         deadline = time.monotonic() + timeout_s
         now = self.status()
         ends = now.end_offsets
-        while any(now.next_offsets.get(p, 0) < end for p, end in ends.items()) or not ends:
+        # Where the lag is unknown, the offsets are those of other records, or of no topic.
+        while now.lag_records is None or any(now.next_offsets.get(p, 0) < end for p, end in ends.items()):
             if why_not := not_coming(now):
                 raise ActionNeededError(why_not)
             if time.monotonic() > deadline:
                 reason = f": {now.error}" if now.error else ""
-                raise RetryableError(
-                    f"{self.name} is {now.state} and {now.lag_records:,} records behind after "
-                    f"{timeout_s:g} s{reason}"
-                )
+                behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
+                raise RetryableError(f"{self.name} is {now.state}{behind} after {timeout_s:g} s{reason}")
             time.sleep(_LOOK_EVERY_S)
             now = self.status()
             ends = ends or now.end_offsets
