@@ -35,8 +35,9 @@ _READY_LIMIT_S = 120
 _STOP_LIMIT_S = 30
 # A broker whose disk is full halts by itself.
 _SPACE_BYTES = 256 * 1024**2
-# These end the path in a database URL or a file URI, or begin an escape there.
-_IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
+# These end the path in a database URL or a file URI, begin an escape, or are dropped there; DuckDB reads no
+# table below a double quote.
+_IMPOSSIBLE_IN_PATH = frozenset('?#%"\t\r\n')
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,9 @@ class LocalStack:
         self._report = report
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
         if bad := _IMPOSSIBLE_IN_PATH.intersection(str(self.state_dir)):
+            named = " ".join(one if one.isprintable() else repr(one)[1:-1] for one in sorted(bad))
             raise StackError(
-                f"The state folder {self.state_dir} has {' '.join(sorted(bad))} in its path: choose another "
+                f"The state folder {self.state_dir} has {named} in its path: choose another "
                 "with --state-dir or the setting state_dir."
             )
 
