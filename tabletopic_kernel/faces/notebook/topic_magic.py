@@ -144,7 +144,7 @@ class TopicMagics(Magics):
         begun = min(goal, sum(now.next_offsets.values()))
         deadline = time.monotonic() + timeout
         with Bar(topic, goal - begun, self.shell) as bar:
-            while sum(now.next_offsets.values()) < goal or not now.end_offsets:
+            while now.lag_records is None or sum(now.next_offsets.values()) < goal:
                 if why_not := not_coming(now):
                     raise ActionNeededError(why_not)
                 if time.monotonic() > deadline:
