@@ -64,24 +64,28 @@ def free_port(besides: set[int]) -> int:
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space, then try again",
     errno.EDQUOT: "the disk quota is used up: free some space, then try again",
-    errno.EROFS: "the file system is read-only: choose another folder",
-    errno.EACCES: "no permission: choose a folder that you may write to",
-    errno.EPERM: "no permission: choose a folder that you may write to",
-    errno.ENOTDIR: "a file is where a folder should be: move it or choose another folder",
-    errno.EEXIST: "a file is where a folder should be: move it or choose another folder",
+    errno.EROFS: "the file system is read-only: choose another folder with {setting}",
+    errno.EACCES: "no permission: choose a folder that you may write to with {setting}",
+    errno.EPERM: "no permission: choose a folder that you may write to with {setting}",
+    errno.ENOTDIR: "a file is where a folder should be: move it, or choose another with {setting}",
+    errno.EEXIST: "a file is where a folder should be: move it, or choose another with {setting}",
 }
 
 
 @contextlib.contextmanager
-def stack_errors(folder: Path) -> Iterator[None]:
-    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass through."""
+def stack_errors(folder: Path, setting: str) -> Iterator[None]:
+    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass through.
+
+    ``setting``: what chooses the folder.
+    """
     try:
         yield
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0)
         if remedy is None:
             raise
-        raise StackError(f"Cannot use {error.filename or folder}: {remedy}.") from error
+        where = error.filename or folder
+        raise StackError(f"Cannot use {where}: {remedy.format(setting=setting)}.") from error
 
 
 def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:

@@ -175,7 +175,7 @@ class LocalStack:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with stack_errors(self.state_dir):
+        with stack_errors(self.state_dir, "--state-dir or the setting state_dir"):
             logs_folder(self.state_dir)
             (self.state_dir / ".gitignore").write_text("*\n")
             on_wait = Step(_STEP, "started", detail="waiting for another process that starts or stops it")

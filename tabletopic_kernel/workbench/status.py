@@ -110,7 +110,7 @@ def statuses(
         except TableTopicError as error:
             if is_only:
                 raise
-            newest[topic] = _unread_progress(desired, reported.get(topic), str(error))
+            newest[topic] = _unread_progress(desired, reported.get(topic))
             unread[topic] = str(error)
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
     # Why a topic's lag is unknown.
@@ -137,13 +137,11 @@ def statuses(
 
 def _trouble(progress: Progress, found: TopicEnds | None) -> str | None:
     """Why the ledger says nothing about the topic's records (I8), as a host that starts would say."""
-    topic = progress.topic
     if found is None:
-        return f"the topic {topic} no longer exists"
+        return f"the topic {progress.topic} no longer exists"
     try:
-        if progress.topic_id is not None:
-            check_same_topic(topic, progress.topic_id, found.topic_id)
-        check_not_ahead(topic, progress.next_offsets, found.end)
+        check_same_topic(progress.topic, progress.topic_id or found.topic_id, found.topic_id)
+        check_not_ahead(progress.topic, progress.next_offsets, found.end)
     except ActionNeededError as error:
         return str(error)
     return None
@@ -165,16 +163,11 @@ def _newest_progress(
     return progress, NO_HOST, None
 
 
-def _unread_progress(
-    desired: DesiredTopic, reported: HostReport | None, error: str
-) -> tuple[Progress, str, str | None]:
-    """If the catalog does not respond: the error that a host reported, else this process's own."""
+def _unread_progress(desired: DesiredTopic, reported: HostReport | None) -> tuple[Progress, str, str | None]:
+    """If the catalog does not respond: what a host reported, if any."""
     if reported is not None and reported.progress.state is not State.STOPPED:
-        progress = reported.progress
-        update = {"error": progress.error or error}
-        return progress.model_copy(update=update), str(progress.state), reported.host
-    bare = _bare_progress(desired).model_copy(update={"error": error})
-    return bare, str(State.PAUSED) if desired.run == "paused" else NO_HOST, None
+        return reported.progress, str(reported.progress.state), reported.host
+    return _bare_progress(desired), str(State.PAUSED) if desired.run == "paused" else NO_HOST, None
 
 
 def _bare_progress(desired: DesiredTopic) -> Progress:
@@ -244,9 +237,10 @@ def _status(
     oldest_ms: int | None,
 ) -> TopicStatus:
     """``behind``: next offsets where more records are; None if the lag is unknown, for the reason ``why``."""
-    ends = found.end if found else {}
-    lag = None if behind is None else sum(ends[p] - offset for p, offset in behind.items())
-    lag_seconds = None if behind is None else _lag_seconds(progress, bool(behind), oldest_ms)
+    ends, lag, lag_seconds = found.end if found else {}, None, None
+    if behind is not None:
+        lag = sum(ends[p] - offset for p, offset in behind.items())
+        lag_seconds = _lag_seconds(progress, bool(behind), oldest_ms)
     delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
     return TopicStatus(
         topic=progress.topic,

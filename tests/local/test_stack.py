@@ -227,7 +227,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     """A file where the state folder should be is an error with a remedy."""
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(StackError, match="a file is where a folder should be"):
+        with pytest.raises(StackError, match=r"a file is where a folder should be: .* with --state-dir"):
             LocalStack(folder).up()
 
 
