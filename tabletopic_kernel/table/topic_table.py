@@ -339,8 +339,8 @@ class TopicTable:
             )
             raise ActionNeededError(
                 f"{self.identifier} {why}: where to resume is unknown. Roll it forward to snapshot "
-                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, or enable the topic with another "
-                "--table"
+                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, and delete again what others "
+                "deleted on purpose, or enable the topic with another --table"
             )
 
     def _write(self, producer: _SnapshotProducer[Any]) -> None:
