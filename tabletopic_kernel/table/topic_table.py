@@ -357,7 +357,7 @@ class TopicTable:
             ) from error
 
     def _check_as_read(self, read: Sequence[FileScanTask]) -> None:
-        """Check that files to remove have the rows that were read: those deleted since would come back (I1)."""
+        """Check that files to remove have the rows that were read: deleted ones would come back (I1)."""
         if not read:
             return
         with reachable("the storage", lent=lends_keys(self.table)):
