@@ -90,6 +90,7 @@ class Reporter:
         update: dict[str, object] = {
             **more,
             "epoch": ledger.epoch,
+            "topic_id": ledger.topic_id,
             "next_offsets": dict(ledger.next_offsets),
             "newest_ms": dict(ledger.newest_ms),
             "commits": ledger.commits,

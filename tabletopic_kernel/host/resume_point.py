@@ -37,20 +37,36 @@ def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> 
     )
 
 
-def check_same_topic(before: Ledger, topic_id: str, cluster_id: str | None = None) -> None:
-    """Check that offsets mean the same as in the ledger (I8); ``cluster_id`` None: not checked.
+def check_same_topic(topic: str, before_id: str, now_id: str, *, same_cluster: bool = True) -> None:
+    """Check that offsets mean the same as in the ledger, whose topic id is ``before_id`` (I8).
 
     Raises:
         ActionNeededError: it is a different topic.
     """
-    same_cluster = cluster_id in (None, before.cluster_id)
-    if same_cluster and is_same_topic(before.topic_id, topic_id):
+    if same_cluster and is_same_topic(before_id, now_id):
         return
     what = "was re-created" if same_cluster else "is on another cluster"
     raise ActionNeededError(
-        f"the topic {before.topic} {what} since the table was filled (topic id {before.topic_id}, now "
-        f"{topic_id}); its offsets refer to other records. Enable it with another --table"
+        f"the topic {topic} {what} since the table was filled (topic id {before_id}, now "
+        f"{now_id}); its offsets refer to other records. Enable it with another --table"
     )
+
+
+def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
+    """Check that the topic still has what was read (I8); ``end`` was asked after the ledger was read.
+
+    Raises:
+        ActionNeededError: it has fewer records, or fewer partitions.
+    """
+    ahead = {p: offset for p, offset in next_offsets.items() if offset > end.get(p, offset)}
+    if ahead:
+        raise ActionNeededError(
+            f"the table is ahead of {topic} ({ahead}): the topic lost "
+            "records. Enable it with another --table once the topic is intact"
+        )
+    missing = set(next_offsets) - set(end)
+    if missing:
+        raise ActionNeededError(f"the topic {topic} no longer has partitions {sorted(missing)}")
 
 
 def check_topic(before: Ledger, facts: TopicFacts) -> None:
@@ -60,7 +76,8 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         GapError: records between the ledger and the topic's first offset were deleted (I8).
         ActionNeededError: the topic is not the ledger's, or has fewer records.
     """
-    check_same_topic(before, facts.topic_id, facts.cluster_id)
+    same_cluster = facts.cluster_id == before.cluster_id
+    check_same_topic(before.topic, before.topic_id, facts.topic_id, same_cluster=same_cluster)
     # A partition that is not in the ledger was added since, and began at 0.
     next_offsets = {p: before.next_offsets.get(p, 0) for p in facts.first}
     gaps = {p: (offset, facts.first[p]) for p, offset in next_offsets.items() if facts.first[p] > offset}
@@ -74,15 +91,7 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
             f"`tabletopic alter {facts.topic} --on-gap go_on` continues after the gap and counts the missing "
             "records; a new --table starts with the remaining records",
         )
-    ahead = {p: offset for p, offset in before.next_offsets.items() if offset > facts.end.get(p, offset)}
-    if ahead:
-        raise ActionNeededError(
-            f"the table is ahead of {facts.topic} ({ahead}): the topic lost "
-            "records. Enable it with another --table once the topic is intact"
-        )
-    missing = set(before.next_offsets) - set(facts.end)
-    if missing:
-        raise ActionNeededError(f"the topic {facts.topic} no longer has partitions {sorted(missing)}")
+    check_not_ahead(facts.topic, before.next_offsets, facts.end)
 
 
 def gap_to_skip(before: Ledger, facts: TopicFacts, settings: TopicSettings) -> Mapping[int, tuple[int, int]]:

@@ -122,7 +122,8 @@ class WorkerListener:
         """
         ledger = self.owner.ledger
         try:
-            check_same_topic(ledger, self.services.broker.topic_id(ledger.topic))
+            topic_id = self.services.broker.topic_id(ledger.topic)
+            check_same_topic(ledger.topic, ledger.topic_id, topic_id)
         except TableTopicError:
             self.discard(batch.files, batch.dead_letters)
             raise

@@ -61,31 +61,39 @@ def free_port(besides: set[int]) -> int:
     )
 
 
+STATE_DIR = "--state-dir or the setting state_dir"
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space, then try again",
     errno.EDQUOT: "the disk quota is used up: free some space, then try again",
-    errno.EROFS: "the file system is read-only: choose another folder",
-    errno.EACCES: "no permission: choose a folder that you may write to",
-    errno.EPERM: "no permission: choose a folder that you may write to",
-    errno.ENOTDIR: "a file is where a folder should be: move it or choose another folder",
-    errno.EEXIST: "a file is where a folder should be: move it or choose another folder",
+    errno.EROFS: "the file system is read-only: choose another folder{choice}",
+    errno.EACCES: "no permission: choose a folder that you may write to{choice}",
+    errno.EPERM: "no permission: choose a folder that you may write to{choice}",
+    errno.ENOTDIR: "a file is where a folder should be: move it, or choose another{choice}",
+    errno.EEXIST: "a file is where a folder should be: move it, or choose another{choice}",
 }
 
 
 @contextlib.contextmanager
-def stack_errors(folder: Path) -> Iterator[None]:
-    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass through."""
+def stack_errors(folder: Path, setting: str) -> Iterator[None]:
+    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass through.
+
+    ``setting``: what chooses the folder.
+    """
     try:
         yield
     except OSError as error:
-        if (remedy := remedy_of(error)) is None:
+        if (remedy := remedy_of(error, setting)) is None:
             raise
         raise StackError(f"Cannot use {error.filename or folder}: {remedy}.") from error
 
 
-def remedy_of(error: OSError) -> str | None:
-    """What is wrong, and what the user can do about it; None if nothing is known."""
-    return _REMEDIES.get(error.errno or 0)
+def remedy_of(error: OSError, setting: str = "") -> str | None:
+    """What is wrong, and what the user can do about it; None if nothing is known.
+
+    ``setting``: what chooses the folder, if anything does.
+    """
+    remedy = _REMEDIES.get(error.errno or 0)
+    return remedy and remedy.format(choice=f" with {setting}" if setting else "")
 
 
 def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:

@@ -20,7 +20,7 @@ import psutil
 from tabletopic_kernel.local import broker, machine, processes, registry_server, state, watchers
 from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.local.machine import file_lock, logs_folder, need_space, stack_errors, tail
+from tabletopic_kernel.local.machine import STATE_DIR, file_lock, logs_folder, need_space, stack_errors, tail
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
@@ -35,8 +35,9 @@ _READY_LIMIT_S = 120
 _STOP_LIMIT_S = 30
 # A broker whose disk is full halts by itself.
 _SPACE_BYTES = 256 * 1024**2
-# These end the path in a database URL or a file URI, or begin an escape there.
-_IMPOSSIBLE_IN_PATH = frozenset("?#%\n")
+# These end the path in a database URL or a file URI, begin an escape, or are dropped there; DuckDB reads no
+# table below a double quote.
+_IMPOSSIBLE_IN_PATH = frozenset('?#%"\t\r\n')
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ class LocalStack:
         self._report = report
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
         if bad := _IMPOSSIBLE_IN_PATH.intersection(str(self.state_dir)):
+            named = " ".join(one if one.isprintable() else repr(one)[1:-1] for one in sorted(bad))
             raise StackError(
-                f"The state folder {self.state_dir} has {' '.join(sorted(bad))} in its path: choose another "
-                "with --state-dir or the setting state_dir."
+                f"The state folder {self.state_dir} has {named} in its path: choose another with {STATE_DIR}."
             )
 
     def up(self, *, die_with_parent: bool = False) -> StackInfo:
@@ -173,7 +174,7 @@ class LocalStack:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with stack_errors(self.state_dir):
+        with stack_errors(self.state_dir, STATE_DIR):
             logs_folder(self.state_dir)
             (self.state_dir / ".gitignore").write_text("*\n")
             on_wait = Step(_STEP, "started", detail="waiting for another process that starts or stops it")

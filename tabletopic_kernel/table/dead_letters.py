@@ -214,6 +214,11 @@ class DeadLetters:
         with reachable("the storage", lent=lends_keys(self.table.table)):
             return list(self.table.table.scan(row_filter=where).plan_files())
 
+    def refresh(self) -> None:
+        """Read what others have done to the letters; raises as ``TopicTable.reload``."""
+        if self.table is not None:
+            self.table.reload()
+
     def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
         """The letters of one data file that match ``where``, in the columns of the table."""
         assert self.table is not None
@@ -224,9 +229,11 @@ class DeadLetters:
         return _conformed(rows, file_schema(table.schema()))
 
     def replace(
-        self, old: Sequence[DataFile], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
+        self, old: Sequence[FileScanTask], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
     ) -> list[DataFile]:
         """Replace the files ``old`` by files with the letters of ``new``; returns the new files.
+
+        ``old``: as they were read, so that no letter comes back that others deleted since (I1).
 
         Raises: as ``TopicTable.commit``.
         """
@@ -244,17 +251,17 @@ class DeadLetters:
         where: BooleanExpression = _above({**dict.fromkeys(ledger.next_offsets, 0), **owned.next_offsets})
         if ledger.replay_id is not None:
             where = Or(where, EqualTo(term="replay_id", value=ledger.replay_id))
-        old: list[DataFile] = []
+        old: list[FileScanTask] = []
         kept: list[pa.Table] = []
         for task in self.tasks(where):
             dead_letters = self.read(task, AlwaysTrue())
             gone = is_gone(dead_letters)
             if gone.any():
-                old.append(task.file)
+                old.append(task)
                 kept.append(dead_letters.filter(pa.array(~gone)))
         self.replace(old, kept, owned, None)
 
-    def _commit(self, files: Sequence[DataFile], owned: Ledger, *, remove: Sequence[DataFile]) -> None:
+    def _commit(self, files: Sequence[DataFile], owned: Ledger, *, remove: Sequence[FileScanTask]) -> None:
         """Commit letters only: offsets stay, the commit id is new."""
         table = self.table
         assert table is not None

@@ -77,7 +77,7 @@ def _files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, DataFile]]:
     """A snapshot's data files, each with the number of the commit that added it."""
     for manifest in snapshot.manifests(table.io):
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            if entry.data_file.content is DataFileContent.DATA:
+            if entry.data_file.content == DataFileContent.DATA:
                 yield entry.file_sequence_number or entry.sequence_number or 0, entry.data_file
 
 

@@ -22,7 +22,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, Valida
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -220,17 +220,18 @@ class TopicTable:
         planned: Ledger | None,
         after: Ledger,
         *,
-        remove: Sequence[DataFile] = (),
+        remove: Sequence[FileScanTask] = (),
         replaced: Replaced | None = None,
     ) -> None:
         """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
 
-        Does nothing if ``after.commit_id`` is already in the table. ``remove``: files to remove with it;
-        ``replaced``: files whose rows are in ``files``.
+        Does nothing if ``after.commit_id`` is already in the table. ``remove``: files to remove with it, as
+        they were read; ``replaced``: files whose rows are in ``files``.
 
         Raises:
             HeadMovedError: another writer was first and the ledger is as planned: call again. First plan
-                again a claim after the previous owner's commit, and ``remove`` if others removed some of it.
+                again a claim after the previous owner's commit, and ``remove`` if others removed some of it,
+                or deleted rows of it.
             LostOwnershipError: a higher epoch is in the table (I5).
             OutdatedError: ``files`` no longer have the rows of those ``replaced``, nothing was sent.
             StartOverError: the files no longer fit the table's partition spec or columns, or
@@ -251,18 +252,20 @@ class TopicTable:
         self._check_not_behind_its_ledger()
         self._check_planned_on(planned, after.epoch)
         chosen, changes = list(files), DeleteChanges()
+        self._check_as_read(remove)
+        gone = [task.file for task in remove]
         if replaced is not None:
             changes = check_replaced(self.table, replaced)
-            remove = replaced.files
+            gone = list(replaced.files)
         self._check_fits(chosen, replaced)
         self._check_readable(chosen)
         self._without_retries()
         try:
             transaction = QuickTransaction(self.table)
-            producer = _producer(transaction, after, remove, replaced)
+            producer = _producer(transaction, after, gone, replaced)
             for file in chosen:
                 producer.append_data_file(file)
-            for file in remove:
+            for file in gone:
                 producer.delete_data_file(file)
             if isinstance(producer, ReplaceFiles):
                 producer.change_deletes(changes, chosen)
@@ -339,8 +342,8 @@ class TopicTable:
             )
             raise ActionNeededError(
                 f"{self.identifier} {why}: where to resume is unknown. Roll it forward to snapshot "
-                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, or enable the topic with another "
-                "--table"
+                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, and delete again what others "
+                "deleted on purpose, or enable the topic with another --table"
             )
 
     def _write(self, producer: _SnapshotProducer[Any]) -> None:
@@ -352,6 +355,17 @@ class TopicTable:
             raise HeadMovedError(
                 f"another program has just rewritten files of {self.identifier}; try again"
             ) from error
+
+    def _check_as_read(self, read: Sequence[FileScanTask]) -> None:
+        """Check that files to remove have the rows that were read: deleted ones would come back (I1)."""
+        if not read:
+            return
+        with reachable("the storage", lent=lends_keys(self.table)):
+            now = {task.file.file_path: _deletes_of(task) for task in self.table.scan().plan_files()}
+        if any(now.get(task.file.file_path) != _deletes_of(task) for task in read):
+            raise HeadMovedError(
+                f"another program has just rewritten or deleted rows of {self.identifier}; try again"
+            )
 
     def _check_fits(self, files: Sequence[DataFile], replaced: Replaced | None) -> None:
         """Check that files have the table's partition spec, and that it has each of their columns.
@@ -675,6 +689,10 @@ def _identifies(schema: Schema, field_id: int) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _deletes_of(task: FileScanTask) -> set[str]:
+    return {file.file_path for file in task.delete_files}
 
 
 def _producer(

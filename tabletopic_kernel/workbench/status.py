@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicPartition
 
-from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.host.resume_point import check_not_ahead, check_same_topic
 from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
-from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, HostReport
+from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
 from tabletopic_kernel.model.settings.sections import DesiredTopic, in_sql, table_identifier, table_name
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topic
     from pyiceberg.catalog import Catalog
 
 _PEEK_S = 0.5
-_NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 
 
 @dataclass(frozen=True)
@@ -101,30 +101,50 @@ def statuses(
     not respond is an error of its topics, if there are topics in other catalogs.
     """
     reported = recent_reports(broker)
-    ends: dict[str, dict[int, int] | None] = {**broker.end_offsets(desired_topics)}
     is_only = len({desired.settings.catalog for desired in desired_topics.values()}) == 1
     newest: dict[str, tuple[Progress, str, str | None]] = {}
+    unread: dict[str, str] = {}
     for topic, desired in sorted(desired_topics.items()):
         try:
             newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
         except TableTopicError as error:
             if is_only:
                 raise
-            newest[topic] = _unread_progress(desired, reported.get(topic), str(error))
-            ends[topic] = None  # without the ledger the lag is unknown
+            newest[topic] = _unread_progress(desired, reported.get(topic))
+            unread[topic] = str(error)
+    ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
+    # Why a topic's lag is unknown.
+    why = unread | {
+        topic: trouble
+        for topic, (progress, _, _) in newest.items()
+        if topic not in unread and (trouble := _trouble(progress, ends.get(topic)))
+    }
     behind = {
         topic: {
             p: progress.next_offsets.get(p, 0)
-            for p, end in (ends.get(topic) or {}).items()
+            for p, end in ends[topic].end.items()
             if progress.next_offsets.get(p, 0) < end
         }
         for topic, (progress, _, _) in newest.items()
+        if topic not in why
     }
     oldest = oldest_waiting(broker, behind)
     return [
-        _status(progress, state, host, ends.get(topic), bool(behind[topic]), oldest.get(topic))
+        _status(progress, state, host, ends.get(topic), why.get(topic), behind.get(topic), oldest.get(topic))
         for topic, (progress, state, host) in newest.items()
     ]
+
+
+def _trouble(progress: Progress, found: TopicEnds | None) -> str | None:
+    """Why the ledger says nothing about the topic's records (I8), as a host that starts would say."""
+    if found is None:
+        return f"the topic {progress.topic} no longer exists"
+    try:
+        check_same_topic(progress.topic, progress.topic_id or found.topic_id, found.topic_id)
+        check_not_ahead(progress.topic, progress.next_offsets, found.end)
+    except ActionNeededError as error:
+        return str(error)
+    return None
 
 
 def _newest_progress(
@@ -140,19 +160,14 @@ def _newest_progress(
     progress = progress_of_table(desired, catalog(name))
     if desired.run == "paused":
         return progress, str(State.PAUSED), None
-    return progress.model_copy(update={"error": _NO_HOST_HINT}), NO_HOST, None
+    return progress, NO_HOST, None
 
 
-def _unread_progress(
-    desired: DesiredTopic, reported: HostReport | None, error: str
-) -> tuple[Progress, str, str | None]:
-    """If the catalog does not respond: the error that a host reported, else this process's own."""
+def _unread_progress(desired: DesiredTopic, reported: HostReport | None) -> tuple[Progress, str, str | None]:
+    """If the catalog does not respond: what a host reported, if any."""
     if reported is not None and reported.progress.state is not State.STOPPED:
-        progress = reported.progress
-        update = {"error": progress.error or error}
-        return progress.model_copy(update=update), str(progress.state), reported.host
-    bare = _bare_progress(desired).model_copy(update={"error": error})
-    return bare, str(State.PAUSED) if desired.run == "paused" else NO_HOST, None
+        return reported.progress, str(reported.progress.state), reported.host
+    return _bare_progress(desired), str(State.PAUSED) if desired.run == "paused" else NO_HOST, None
 
 
 def _bare_progress(desired: DesiredTopic) -> Progress:
@@ -190,6 +205,7 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
             "newest_ms": dict(ledger.newest_ms),
             "commits": ledger.commits,
             "epoch": ledger.epoch,
+            "topic_id": ledger.topic_id,
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
@@ -215,27 +231,26 @@ def _status(
     progress: Progress,
     state: str,
     host: str | None,
-    ends: dict[int, int] | None,
-    behind: bool,
+    found: TopicEnds | None,
+    why: str | None,
+    behind: dict[int, int] | None,
     oldest_ms: int | None,
 ) -> TopicStatus:
-    error = progress.error
-    lag: int | None = None
-    if ends is None:
-        error = error or f"the topic {progress.topic} no longer exists"
-    else:
-        lag = sum(max(0, end - progress.next_offsets.get(p, 0)) for p, end in ends.items())
-    lag_seconds = _lag_seconds(progress, behind, oldest_ms) if lag is not None else None
+    """``behind``: next offsets where more records are; None if the lag is unknown, for the reason ``why``."""
+    ends, lag, lag_seconds = found.end if found else {}, None, None
+    if behind is not None:
+        lag = sum(ends[p] - offset for p, offset in behind.items())
+        lag_seconds = _lag_seconds(progress, bool(behind), oldest_ms)
     delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
     return TopicStatus(
         topic=progress.topic,
         table=progress.table,
         state=state,
-        error=error,
+        error=progress.error or why or (NO_HOST_HINT if state == NO_HOST else None),
         lag_records=lag,
         lag_seconds=lag_seconds,
         next_offsets=progress.next_offsets,
-        end_offsets=ends or {},
+        end_offsets=ends,
         schema_versions=[one.model_dump() for one in progress.schema_versions],
         snapshot_id=progress.snapshot_id,
         commits=progress.commits,

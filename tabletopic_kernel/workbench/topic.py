@@ -111,7 +111,8 @@ class TableTopic:
         deadline = time.monotonic() + timeout_s
         now = self.status()
         ends = now.end_offsets
-        while any(now.next_offsets.get(p, 0) < end for p, end in ends.items()) or not ends:
+        # Where the lag is unknown, the offsets are those of other records, or of no topic.
+        while now.lag_records is None or any(now.next_offsets.get(p, 0) < end for p, end in ends.items()):
             if why_not := not_coming(now):
                 raise ActionNeededError(why_not)
             if time.monotonic() > deadline:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 import sqlite3
 import ssl
@@ -34,6 +35,7 @@ from pyiceberg.exceptions import (
     WaitingForLockException,
 )
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.utils.properties import property_as_int
 from sqlalchemy import create_engine
 from sqlalchemy import exc as sql
@@ -154,6 +156,27 @@ def pydantic(model: type) -> Exception:
     return raised(lambda: model.model_validate_json(HTML))  # type: ignore[attr-defined]
 
 
+def newer(**metadata: object) -> list[Exception]:
+    """What PyIceberg says of a table that it does not know, from a file and from a REST catalog."""
+    whole = {
+        "format-version": 3, "table-uuid": "7f1f5b3e-1a2b-4c3d-8e9f-000000000001", "location": "file:///x",
+        "last-sequence-number": 0, "last-updated-ms": 1, "last-column-id": 1, "current-schema-id": 0,
+        "schemas": [], "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}],
+        "last-partition-id": 999, "default-sort-order-id": 0, "next-row-id": 0, **metadata,
+    }  # fmt: skip
+    response = json.dumps({"metadata-location": "x", "metadata": whole, "config": {}})
+    return [
+        raised(lambda: TableMetadataUtil.parse_raw(json.dumps(whole))),
+        raised(lambda: TableResponse.model_validate_json(response)),
+    ]
+
+
+def schema_of(kind: str) -> list[dict[str, object]]:
+    """Of one column."""
+    field = {"id": 1, "name": "v", "required": False, "type": kind}
+    return [{"type": "struct", "schema-id": 0, "fields": [field]}]
+
+
 WAIT: list[tuple[str, str, Exception]] = [
     # whoever was asked is "?"
     (CATALOG, "invalid response", pydantic(TableResponse)),
@@ -252,6 +275,9 @@ WAIT: list[tuple[str, str, Exception]] = [
 ACT: list[tuple[str, str, Exception]] = [
     ("the table", "TBLPROPERTIES", raised(lambda: property_as_int({"commit.retry.num-retries": "x"}, "commit.retry.num-retries"))),
     ("the table", "TBLPROPERTIES", ValueError("Unsupported codec: GZIP")),
+    *(("the table", "type: 'variant'", one) for one in newer(schemas=schema_of("variant"))),
+    *(("the table", "another --table", one) for one in newer(schemas=schema_of("geometry(OGC:CRS84)"))),
+    *(("the table", "tags: 1, 2, 3", one) for one in newer(**{"format-version": 4})),
     (CATALOG, "credential, scope", OAuthError("invalid_client: Credentials given were invalid")),
     (CATALOG, "credential, token", rest(401)),
     (CATALOG, "credential, token", rest(401, HTML)),

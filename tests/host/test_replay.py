@@ -11,13 +11,16 @@ import pytest
 from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.replay import replay as module
 from tabletopic_kernel.host.replay.dry_run import plan_replay
 from tabletopic_kernel.host.replay.replay import dead_letters_where
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import Replayed
 from tabletopic_kernel.model.settings.sections import ReplayRequest
+from tabletopic_kernel.model.steps import Step
 from tests.host.rig import Rig, drain
+from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import AVRO, TOPIC, answer_lost, never_arrived, refused
 from tests.table.test_dead_letters import LETTERS, _fine, commit, dead_letters, rows, running, stage, staged
 
@@ -67,6 +70,38 @@ def test_letters_become_rows_or_stay(rig: Rig) -> None:
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
     assert (rows(rig)[-1], dead_letters(rig)[-1], rig.offset()) == (10, 11, 12)
+
+
+def delete_letters(rig: Rig, *places: int) -> None:
+    """Another program deletes letters by their place in the only file."""
+    table = rig.catalog.real.load_table(LETTERS)
+    (file,) = (task.file for task in table.scan().plan_files())
+    delete_rows(table, {file.file_path: places})
+
+
+def test_letters_that_others_deleted_become_no_rows(rig: Rig) -> None:
+    """A replay reads the letters that are there, not those of the owner's last commit (I1)."""
+    coordinator = with_letters(rig)
+    delete_letters(rig, 0, 1)
+    assert dead_letters(rig) == list(range(4, 10))
+    event = replay(rig, coordinator)
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 4, 5, 7, 8], [6, 9])
+    assert (event.rows, event.stayed, event.error) == (4, {"no_schema_id": 2}, None)
+
+
+def test_letters_that_others_delete_meanwhile_do_not_come_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is no longer there: nothing is written, and the next replay takes what is (I1)."""
+    coordinator = with_letters(rig)
+    monkeypatch.setattr(module, "reach", lambda step: delete_letters(rig, 0) if step is Step.REPLAY else None)
+    event = replay(rig, coordinator)
+    assert "try again" in (event.error or "")
+    assert (rows(rig), dead_letters(rig)) == ([0, 1], list(range(3, 10)))
+    monkeypatch.undo()
+    replay(rig, coordinator)
+    assert (rows(rig), dead_letters(rig)) == ([0, 1, 4, 5, 7, 8], [3, 6, 9])
+    assert coordinator.state is State.RUNNING
 
 
 def test_a_plan_says_what_a_replay_does_and_changes_nothing(rig: Rig, tmp_path: Path) -> None:

@@ -47,13 +47,13 @@ def test_chosen_ports_are_free_and_not_lent_to_connections(monkeypatch) -> None:
 )
 def test_errors_of_the_system_say_what_to_do(number: int, words: str, tmp_path: Path) -> None:
     """Full, forbidden and read-only become errors that name the file and the remedy."""
-    with pytest.raises(StackError, match=rf"/data/x.*{words}"), machine.stack_errors(tmp_path):
+    with pytest.raises(StackError, match=rf"/data/x.*{words}"), machine.stack_errors(tmp_path, "--here"):
         raise OSError(number, os.strerror(number), "/data/x")
 
 
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     """An error nobody can act on is not dressed up."""
-    with pytest.raises(BrokenPipeError), machine.stack_errors(tmp_path):
+    with pytest.raises(BrokenPipeError), machine.stack_errors(tmp_path, "--here"):
         raise BrokenPipeError(errno.EPIPE, "broken")
 
 

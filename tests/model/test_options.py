@@ -49,3 +49,6 @@ def test_wrong_values_are_named() -> None:
     """As in a settings file."""
     with pytest.raises(SettingsError, match="errors: "):
         altered("clicks", NOW, {"errors": "shout"})
+    with pytest.raises(SettingsError, match=r"format-version: this program cannot write"):
+        altered("clicks", NOW, {"table_properties": {"format-version": "3"}})
+    assert altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["b"] == "2"

@@ -145,6 +145,24 @@ def test_a_compaction_is_no_commit_of_rows(catalog: Catalog) -> None:
     assert [row["a"] for row in lake.rows()].count(9) == 1
 
 
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_files_of_format_version_1_are_data_files(catalog: Catalog, upgraded: bool) -> None:
+    """Their manifests do not say so; deletes of rows come with version 2."""
+    lake = Lake(catalog, SIMPLE, table_properties={"format-version": "1"})
+    for at in range(4):
+        lake.append({"a": [2 * at, 2 * at + 1]})
+    if upgraded:
+        with lake.table.transaction() as change:
+            change.upgrade_table_version(2)
+        delete_rows(lake.table, {lake.files()[0].file_path: [0]})
+        lake.append({"a": [8, 9]})
+    before = lake.rows()
+    assert len(before) == (9 if upgraded else 8)
+    plan = lake.compact()
+    assert (plan.files, len(plan.delete_files), plan.left) == (5 if upgraded else 4, int(upgraded), {})
+    assert (len(lake.files()), lake.rows()) == (1, before)
+
+
 def test_rows_stand_in_the_order_of_their_commits(catalog: Catalog) -> None:
     """As they were read from the topic, so that neighbours stay together."""
     lake = Lake(catalog, SIMPLE)

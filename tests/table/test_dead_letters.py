@@ -459,7 +459,7 @@ def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
     )
     letters = owner.dead_letters
     (task,) = letters.tasks(EqualTo("offset", 1))
-    letters.replace([task.file], [letters.read(task, EqualTo("offset", 2))], owner.ledger, None)
+    letters.replace([task], [letters.read(task, EqualTo("offset", 2))], owner.ledger, None)
     assert dead_letters(rig) == [2, 7]
     table = rig.catalog.real.load_table(LETTERS)
     kept = table.metadata.current_snapshot()

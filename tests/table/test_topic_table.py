@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -30,6 +32,7 @@ from tabletopic_kernel.table import topic_table
 from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
+from tests.table.histories import place_of
 from tests.table.samples import (
     IDENTIFIER,
     SCHEMA,
@@ -103,6 +106,32 @@ def test_a_commit_reads_nothing_of_the_commits_before(
     table.reload()
     assert (table.has_commit("theirs"), table.newest_epoch) == (True, 2)
     assert all(table.has_commit(one) for one in ("claim", ledger.commit_id))
+
+
+def test_a_clock_that_is_set_back_leaves_times_in_order(
+    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's Java library, and so Spark, reads no table whose logs go back, whoever wrote them so."""
+    table, ledger = owned
+    clock = [0.0]
+    moments = SimpleNamespace(time=lambda: time.time() + clock[0])
+    monkeypatch.setattr("pyiceberg.table.snapshots.time", moments)
+    for at, ahead_s in enumerate((3_600.0, 0.0, 3_600.0, 0.0)):
+        clock[0] = ahead_s
+        if at == 2:  # by a program whose clock is ahead, in PyIceberg's own way
+            catalog.load_table(IDENTIFIER).append(table.table.scan().to_arrow())
+        staged = batch(table, at, at + 1)
+        after = next_commit(ledger, staged)
+        table.commit(staged.files, ledger, after)
+        ledger = after
+        with catalog.load_table(IDENTIFIER).transaction() as change:
+            change.set_properties({"at": str(at)})
+    metadata = TableMetadataUtil.parse_raw(place_of(fresh(catalog).table.metadata_location).read_text())
+    for log in (metadata.snapshot_log, metadata.metadata_log, metadata.snapshots):
+        times = [entry.timestamp_ms for entry in log]
+        assert times == sorted(times)
+        assert times[-1] <= metadata.last_updated_ms
+    assert metadata.snapshots[-1].timestamp_ms > time.time() * 1000 + 3_000_000
 
 
 def test_a_commit_needs_the_ledger_it_was_planned_on(owned: Owned) -> None:
@@ -325,11 +354,12 @@ def test_files_that_others_took_away_are_planned_again(
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
     table.commit(staged.files, ledger, after)
+    read = list(table.table.scan().plan_files())
     foreign = catalog.load_table(IDENTIFIER)
     foreign.overwrite(foreign.scan().to_arrow())
     there = set(tmp_path.rglob("*.avro"))
     with pytest.raises(HeadMovedError, match="rewritten"):
-        table.commit((), after, next_commit(after, batch(table, 3, 4)), remove=staged.files)
+        table.commit((), after, next_commit(after, batch(table, 3, 4)), remove=read)
     assert set(tmp_path.rglob("*.avro")) == there
     assert fresh(catalog).ledger == after
 

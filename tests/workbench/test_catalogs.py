@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
+from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.clients.spark import cluster_probe
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import State
@@ -124,9 +125,9 @@ def test_a_topic_works_with_its_catalog_alone() -> None:
 class Broker:
     """Knows that two records are in each topic."""
 
-    def end_offsets(self, topics: Any) -> dict[str, dict[int, int]]:
+    def ends(self, topics: Any) -> dict[str, TopicEnds]:
         """Of all."""
-        return {topic: {0: 2} for topic in topics}
+        return {topic: TopicEnds("now", {0: 2}) for topic in topics}
 
 
 def desired(topic: str, catalog: str | None) -> DesiredTopic:

@@ -1,4 +1,4 @@
-"""How late a table is, told without servers."""
+"""The lag of topics, also of those whose ledger is not about the broker's records; told without servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,82 @@ from typing import Any, cast
 
 import pytest
 
-from tabletopic_kernel.workbench import status
+from tabletopic_kernel.clients.kafka.broker import TopicEnds
+from tabletopic_kernel.faces.jupyter_server.overview import row_of
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import NO_TOPIC_ID
+from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT, HostReport
+from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+from tabletopic_kernel.workbench import status, topic
+from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.topic import TableTopic
+
+READ = Progress(topic="clicks", table="default.clicks", topic_id="old", next_offsets={0: 5, 1: 3}, epoch=1)
+
+
+class Broker:
+    """Has one topic."""
+
+    def __init__(self, ends: TopicEnds | None) -> None:
+        self._ends = ends
+
+    def ends(self, _topics: Any) -> dict[str, TopicEnds]:
+        """Of it."""
+        return {"clicks": self._ends} if self._ends else {}
+
+
+def found(
+    monkeypatch: pytest.MonkeyPatch, ends: TopicEnds | None, state: str = NO_HOST, progress: Progress = READ
+) -> TopicStatus:
+    """The status of a topic that was read up to ``progress``, as ``state`` by a host, or by none."""
+    now = progress.model_copy(update={} if state == NO_HOST else {"state": State(state)})
+    reported = {} if state == NO_HOST else {"clicks": HostReport(now, "h", 1)}
+    monkeypatch.setattr(status, "recent_reports", lambda _: reported)
+    monkeypatch.setattr(status, "progress_of_table", lambda *_: now)
+    monkeypatch.setattr(status, "oldest_waiting", lambda *_: {})
+    desired = {"clicks": DesiredTopic(topic="clicks", settings=TopicSettings())}
+    (one,) = status.statuses(Broker(ends), desired, lambda _: None)  # type: ignore[arg-type,return-value]
+    return one
+
+
+@pytest.mark.parametrize("state", [NO_HOST, "paused", "running"])
+def test_offsets_of_other_records_are_no_lag(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """Of a topic that was re-created, lost records or is gone, the status says so, whoever runs it."""
+    for ends, why in (
+        (TopicEnds("new", {0: 5, 1: 3}), "was re-created since the table was filled (topic id old, now new)"),
+        (TopicEnds("old", {0: 2, 1: 3}), "the topic lost records"),
+        (TopicEnds("old", {0: 5}), "no longer has partitions [1]"),
+        (None, "no longer exists"),
+    ):
+        one = found(monkeypatch, ends, state)
+        assert why in (one.error or "")
+        assert (one.state, one.lag_records, one.lag_seconds) == (state, None, None)
+        assert why in row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 2)["error"]
+
+
+def test_the_ledgers_own_records_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a broker, or a host, that tells no ids; the sidebar's header says that nobody runs it."""
+    for ends, progress in (
+        (TopicEnds("old", {0: 6, 1: 3, 2: 4}), READ),
+        (TopicEnds(NO_TOPIC_ID, {0: 6, 1: 3, 2: 4}), READ),
+        (TopicEnds("old", {0: 6, 1: 3, 2: 4}), READ.model_copy(update={"topic_id": None})),
+    ):
+        one = found(monkeypatch, ends, progress=progress)
+        assert (one.lag_records, one.error) == (5, NO_HOST_HINT)
+        assert row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 3)["error"] is None
+    assert found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running").error is None
+
+
+def test_a_wait_is_not_over_with_other_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what the status says, also of a topic that is gone."""
+    monkeypatch.setattr(topic, "_LOOK_EVERY_S", 0.001)
+    for ends, why in ((TopicEnds("new", {0: 5, 1: 3}), "re-created"), (None, "no longer exists")):
+        one = found(monkeypatch, ends)
+        monkeypatch.setattr(TableTopic, "status", lambda _, one=one: one)
+        with pytest.raises(RetryableError, match=f"clicks is no_host after 0.01 s: .*{why}"):
+            TableTopic("clicks", None).wait(timeout_s=0.01)  # type: ignore[arg-type]
 
 
 class _Message:

@@ -11,6 +11,9 @@ always read. Metadata is kept only while somebody holds it, for example a table,
 
 The manifests of a table repeat one Avro schema in their headers; converting it for each was an eighth of a
 compaction's CPU time.
+
+Times in metadata never go back here, whatever the clock does: Iceberg's Java library, and so Spark, reads no
+table whose logs go back by more than a minute, and PyIceberg writes such a table without a word.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
@@ -29,7 +33,7 @@ from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import UTF8
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -54,9 +58,26 @@ def _read_once(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
 
 def _write_and_remember(metadata: TableMetadata, output_file: OutputFile, overwrite: bool = False) -> None:
     """Like PyIceberg's, but remembers what it wrote, and skips the check whether a unique name exists."""
+    metadata = _in_order(metadata)
     dumped: Any = _Dumped(metadata)  # PyIceberg only asks it for the JSON
     _write(dumped, output_file, overwrite or _has_uuid(output_file.location))
     _remember(output_file.location, metadata)
+
+
+def _in_order(metadata: TableMetadata) -> TableMetadata:
+    """The metadata with logs whose times do not go back, and last updated at the newest of them or later."""
+    update: dict[str, Any] = {}
+    newest_ms = metadata.last_updated_ms
+    for name in ("snapshot_log", "metadata_log"):
+        log = getattr(metadata, name)
+        times = [entry.timestamp_ms for entry in log]
+        if times != (in_order := list(accumulate(times, max))):
+            pairs = zip(log, in_order, strict=True)
+            update[name] = [entry.model_copy(update={"timestamp_ms": at_ms}) for entry, at_ms in pairs]
+        newest_ms = max([newest_ms, *in_order[-1:]])
+    if newest_ms != metadata.last_updated_ms:
+        update["last_updated_ms"] = newest_ms
+    return metadata.model_copy(update=update) if update else metadata
 
 
 class _Dumped:
@@ -136,6 +157,20 @@ class QuickTransaction(Transaction):
         if self._known is None or self._known[0] is not base or self._known[1] is not updates:
             self._known = (base, updates, super().table_metadata)
         return self._known[2]
+
+    def _apply(
+        self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()
+    ) -> Transaction:
+        """Like PyIceberg's, but no snapshot is older than the table's newest metadata."""
+        newest_ms = self._table.metadata.last_updated_ms
+        return super()._apply(tuple(_not_before(newest_ms, one) for one in updates), requirements)
+
+
+def _not_before(newest_ms: int, update: TableUpdate) -> TableUpdate:
+    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms >= newest_ms:
+        return update
+    snapshot = update.snapshot.model_copy(update={"timestamp_ms": newest_ms})
+    return update.model_copy(update={"snapshot": snapshot})
 
 
 # PyIceberg's catalogs for SQL, Glue, Hive and DynamoDB read and write through these two.

@@ -72,6 +72,14 @@ class TopicFacts:
     internal: bool = False  # by the broker, it is one of Kafka's own
 
 
+@dataclass(frozen=True)
+class TopicEnds:
+    """A topic's id, and its end offsets by partition."""
+
+    topic_id: str
+    end: dict[int, int]
+
+
 def make_admin(properties: Mapping[str, str], errors: ConnectionErrors | None = None) -> AdminClient:
     """An admin client whose connections report to ``errors``.
 
@@ -190,10 +198,15 @@ class Broker:
 
     def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """End offsets by topic and partition, read-committed; unknown topics are left out."""
+        return {topic: found.end for topic, found in self.ends(topics).items()}
+
+    def ends(self, topics: Iterable[str]) -> dict[str, TopicEnds]:
+        """Ids and end offsets by topic, read-committed; unknown topics are left out."""
         wanted = list(topics)
         if not wanted:
             return {}
         asked: dict[TopicPartition, OffsetSpec] = {}
+        result: dict[str, TopicEnds] = {}
         for topic, future in self._descriptions(wanted).items():
             try:
                 description = self._description(topic, future)
@@ -201,11 +214,11 @@ class Broker:
                 if error.args[0].code() in UNKNOWN_TOPIC:
                     continue
                 raise self.explain(error) from error
+            result[topic] = TopicEnds(str(description.topic_id), {})
             for partition in description.partitions:
                 asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
-        result: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in self._list_offsets(asked).items():
-            result.setdefault(topic, {})[partition] = offset
+            result[topic].end[partition] = offset
         return result
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:

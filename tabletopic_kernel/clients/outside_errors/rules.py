@@ -150,6 +150,14 @@ _SETTINGS = (
         who="the table",
         lead="has a wrong property",
     ),
+    _act(
+        f"{_ICEBERG}ValidationError pydantic_core._pydantic_core.ValidationError",
+        r"Unsupported field type: |Could not parse \S* into a|Input tag '\d+' found using 'format_version'",
+        "another program has given it a column or a format version that PyIceberg does not know: query it "
+        "with Spark, and enable its topic with another --table",
+        who="the table",
+        lead="cannot be read",
+    ),
     _act("builtins.ValueError", r"Invalid endpoint: ", "correct the endpoint's URL", setting=True),
     _act(
         f"{_ICEBERG}NoSuchPropertyException builtins.ValueError",

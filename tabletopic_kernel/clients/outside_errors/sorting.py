@@ -20,6 +20,7 @@ _DEPTH: Final = 4
 _PAGE: Final = re.compile(
     r"RESTError (\d+): (?:Received unexpected JSON Payload|Could not decode json payload).*", re.DOTALL
 )
+_IN_METADATA: Final = re.compile(r"(?:Unsupported field type: |Input tag '\d+' found using )[^\[\n]*")
 _BACKGROUND: Final = re.compile(r"\s*\(Background on this error at: [^)]*\)| error_info=\{.*\}")
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
@@ -85,6 +86,8 @@ def plain(error: BaseException) -> str:
     text = _said(error).strip()
     if page := _PAGE.search(text):
         text = f"HTTP {page[1]}, which is not an error of Iceberg's REST interface"
+    elif part := _IN_METADATA.search(text):
+        text = part[0].rstrip()
     elif " validation error" in text.partition("\n")[0] and "Response" in text:
         text = "its response is not one of Iceberg's REST interface"
     text = _BACKGROUND.sub("", text)

@@ -27,7 +27,7 @@ from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local.machine import logs_folder, stack_errors
+from tabletopic_kernel.local.machine import STATE_DIR, logs_folder, stack_errors
 from tabletopic_kernel.model.errors import StackError, TableTopicError
 
 DASHBOARD = "tabletopic_dashboard"
@@ -70,7 +70,7 @@ class Dashboard:
 
     def _start(self) -> str:
         self._remove_folder()
-        with stack_errors(Path(tempfile.gettempdir())):
+        with stack_errors(Path(tempfile.gettempdir()), "TMPDIR"):
             self._folder = _new_folder()
         path = str(self._folder / "socket")
         words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
@@ -91,7 +91,7 @@ class Dashboard:
     def _log(self) -> Path:
         try:
             state_dir = Path(self.in_force.settings().state_dir)
-            with stack_errors(state_dir):
+            with stack_errors(state_dir, STATE_DIR):
                 return logs_folder(state_dir) / "dashboard.out"
         except TableTopicError:  # wrong settings, which the dashboard itself reports, or no right to write
             assert self._folder is not None

@@ -11,7 +11,7 @@ from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample,
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
-from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT
 from tabletopic_kernel.model.redact import mask, redact
 from tabletopic_kernel.model.settings.sections import DesiredTopic, registry_place, table_name
 from tabletopic_kernel.workbench.config import names_all_servers
@@ -178,7 +178,7 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
         "table": status.table,
         "state": status.state,
         # The header says once that no host runs, and has the button.
-        "error": None if status.state == NO_HOST else status.error,
+        "error": None if status.error == NO_HOST_HINT else status.error,
         "lag_records": status.lag_records,
         "lag_seconds": status.lag_seconds,
         "schema_version": _newest(status.schema_versions),

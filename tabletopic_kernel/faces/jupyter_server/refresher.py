@@ -35,6 +35,7 @@ class Refresher:
         self._began = self._ended = float("-inf")
         self._asked_at = float("-inf")
         self._wanted_since = float("-inf")
+        self._waiting = 0
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -52,8 +53,10 @@ class Refresher:
         asked = time.monotonic()
         with self._changed:
             self._wanted_since = max(self._wanted_since, asked)
+            self._waiting += 1  # a poll may take longer than idle_s
             self._ask()
             self._changed.wait_for(lambda: self._began >= asked or self._closed, limit_s)
+            self._waiting -= 1
             return self._kept if self._began >= asked else None
 
     def hurry(self) -> None:
@@ -91,7 +94,7 @@ class Refresher:
 
         def due_in() -> float | None:
             now = time.monotonic()
-            if now - self._asked_at > self._idle_s:
+            if now - self._asked_at > self._idle_s and not self._waiting:
                 return None
             if self._wanted_since > self._began:
                 return 0.0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local.machine import logs_folder, stack_errors
+from tabletopic_kernel.local.machine import STATE_DIR, logs_folder, stack_errors
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -161,7 +161,7 @@ class Sample:
         state_dir = self._in_force.workbench().servers.state_dir
         command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "produce-clickstream"]
         command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
-        with stack_errors(state_dir):
+        with stack_errors(state_dir, STATE_DIR):
             log = logs_folder(state_dir) / "sample.out"
         if not self._child.start(command, log, self._in_force.environment()):
             raise ActionNeededError("sample events are still being sent: try again in a moment")
@@ -202,7 +202,7 @@ class HeadlessHost:
             StackError: it cannot be started.
         """
         state_dir = self.in_force.workbench().servers.state_dir
-        with stack_errors(state_dir):
+        with stack_errors(state_dir, STATE_DIR):
             log = logs_folder(state_dir) / "host-of-jupyter.out"
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid()), "--state-dir", str(state_dir)]
         if self.child.start(command, log, self.in_force.environment()):

@@ -149,7 +149,7 @@ class TopicMagics(Magics):
         begun = read()
         deadline = time.monotonic() + timeout
         with Bar(topic, sum(ends.values()) - begun, self.shell) as bar:
-            while read() < sum(ends.values()) or not ends:
+            while now.lag_records is None or read() < sum(ends.values()):
                 if why_not := not_coming(now):
                     raise ActionNeededError(why_not)
                 if time.monotonic() > deadline:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.clients.registry.registry import Registry
@@ -46,7 +47,7 @@ class TableDraft(TopicTable):
         planned: Ledger | None,
         after: Ledger,
         *,
-        remove: Sequence[DataFile] = (),
+        remove: Sequence[FileScanTask] = (),
         replaced: Replaced | None = None,
     ) -> None:
         """Raises InternalError: a draft has no snapshots of its own."""

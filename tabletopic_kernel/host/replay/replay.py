@@ -81,10 +81,12 @@ class Replay:
     def round(self) -> StagedBatch | None:
         """Try some dead letters; returns the rows to commit, None when no letters are left.
 
-        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``TopicTable.commit``; then letters stay.
+        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``refresh``, and ``TopicTable.commit``; then
+            letters stay.
         """
         # Letters of an earlier round whose rows are in the table would become rows again (I7).
         self._owner.require_settled_letters()
+        self._owner.dead_letters.refresh()
         while tasks := self._next_tasks():
             batch = self._round(tasks)
             if batch is not None:
@@ -140,8 +142,7 @@ class Replay:
         marked = every.filter(goes)
         marked = marked.set_column(at, kind, pa.repeat(pa.scalar(replay_id, kind.type), len(marked)))
         rest = every.filter(pc.invert(goes))
-        old = [task.file for task in tasks]
-        new = self._owner.dead_letters.replace(old, (marked, rest), self._owner.ledger, replay_id)
+        new = self._owner.dead_letters.replace(tasks, (marked, rest), self._owner.ledger, replay_id)
         self._seen.update(file.file_path for file in new)
 
 

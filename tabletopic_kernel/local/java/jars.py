@@ -96,7 +96,7 @@ def install(java: Sequence[str], report: Report, wanted: JarSet = EVERY_JVM) -> 
             "set TABLETOPIC_CACHE to another."
         )
     began = time.monotonic()
-    with stack_errors(cache):
+    with stack_errors(cache, "TABLETOPIC_CACHE"):
         cache.mkdir(parents=True, exist_ok=True)
         with file_lock(
             cache / "lock",

@@ -35,6 +35,8 @@ class Progress(_Model):
     state: State = State.STOPPED
     error: str | None = None
     epoch: int = 0
+    # The id of the topic that the offsets are of; None while unknown.
+    topic_id: str | None = None
     next_offsets: dict[int, int] = Field(default_factory=dict)
     newest_ms: dict[int, int] = Field(default_factory=dict)
     schema_versions: list[SchemaVersion] = Field(default_factory=list)

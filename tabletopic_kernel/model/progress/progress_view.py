@@ -24,6 +24,7 @@ from tabletopic_kernel.model.settings.sections import DesiredTopic
 FRESH_MS = 7_000
 # A state in addition to the coordinator's: the topic is enabled and nobody runs it.
 NO_HOST = "no_host"
+NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 _KEPT = 100  # of each kind of note: the newest
 
 

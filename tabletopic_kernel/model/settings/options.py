@@ -128,9 +128,16 @@ FIXED_SETTINGS = (
 def validated(settings: Mapping[str, Any]) -> TopicSettings:
     """The settings; raises SettingsError, which names the invalid keys."""
     try:
-        return TopicSettings.model_validate(settings)
+        made = TopicSettings.model_validate(settings)
     except ValidationError as error:
         raise SettingsError("; ".join(map(_message, error.errors()))) from None
+    # Not a limit of the model: a host must still read the settings of a topic that already has another one.
+    if made.table_properties.get("format-version", "2") not in ("1", "2"):
+        raise SettingsError(
+            "table_properties.format-version: this program cannot write versions other than 1 and 2; "
+            "leave it out, or set it to 2"
+        )
+    return made
 
 
 def _message(problem: ErrorDetails) -> str:

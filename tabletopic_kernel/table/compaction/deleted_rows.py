@@ -63,7 +63,7 @@ class Head:
         for manifest in head.manifests(table.io) if head is not None else ():
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 entry.data_file.spec_id = manifest.partition_spec_id
-                is_data = entry.data_file.content is DataFileContent.DATA
+                is_data = entry.data_file.content == DataFileContent.DATA
                 (self.data if is_data else self.deletes).append(entry)
         self.data.sort(key=lambda entry: (_number(entry), entry.data_file.file_path))
         self.delete_files = frozenset(entry.data_file.file_path for entry in self.deletes)
@@ -77,7 +77,7 @@ class Head:
     @property
     def has_equality_deletes(self) -> bool:
         """Whether rows are deleted by value."""
-        return any(entry.data_file.content is DataFileContent.EQUALITY_DELETES for entry in self.deletes)
+        return any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in self.deletes)
 
 
 class DeletedRows:

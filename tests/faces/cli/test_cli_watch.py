@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -104,6 +105,7 @@ def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> Non
     text = run("status").out
     assert "clicks: schema [v2] refused" in text
     assert "failed" in text
+    assert re.search(r"1 +200 +200 +-", run("status", "clicks").out)  # the lag of a partition is unknown, too
 
 
 def test_topics_that_are_late_say_why_once(run: Callable[..., Any], fake: Any) -> None:

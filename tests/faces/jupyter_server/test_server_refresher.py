@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,13 +18,14 @@ class Looks:
     """Counts, and can be paused."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.begun = self.count = 0
         self.go = threading.Event()
         self.go.set()
         self.errors: list[Exception] = []
 
     def __call__(self, last: dict[str, Any] | None) -> dict[str, Any]:
         """One more than the last."""
+        self.begun += 1
         self.go.wait(240)
         self.count += 1
         if self.errors:
@@ -56,6 +58,21 @@ def test_it_looks_only_while_somebody_asks(refreshed: Callable[..., tuple[Refres
     until(lambda: not _goes_on(looks))
     assert refresher.kept() is None  # what is known is old
     assert refresher.wait(240) is not None
+
+
+def test_who_waits_is_served_after_a_long_look(refreshed: Callable[..., tuple[Refresher, Looks]]) -> None:
+    """Although the last question is older than what makes it rest by then."""
+    refresher, looks = refreshed(0.01, 0.05)
+    looks.go.clear()
+    refresher.kept()
+    until(lambda: looks.begun == 1)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(refresher.wait, 20)
+        until(lambda: refresher._waiting == 1)
+        time.sleep(0.1)
+        looks.go.set()
+        assert answer.result() == {"n": 2}
+    until(lambda: not _goes_on(looks))
 
 
 def _goes_on(looks: Looks) -> bool:

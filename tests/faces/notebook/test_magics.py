@@ -219,6 +219,14 @@ def test_wait_for_a_topic_that_was_deleted_says_so(fail: Callable[[str], str], b
         bench.topic("clicks").wait(0)
 
 
+def test_wait_does_not_end_with_the_offsets_of_other_records(
+    fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """A topic that was re-created may have no more records than were read before."""
+    bench.found = [status(next_offsets={0: 1334}, lag_records=None, error="clicks was re-created")]
+    assert "after 0.01 s: clicks was re-created" in fail("%topic wait clicks --timeout 0.01s")
+
+
 def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
     """A topic that has failed is not waited for."""
     bench.found = [status(state="failed", error="offset 7 is no Avro")]

@@ -232,7 +232,7 @@ def detail(status: TopicStatus) -> RenderableType:
     )
     for partition in sorted(status.end_offsets.keys() | status.next_offsets.keys()):
         at, end = status.next_offsets.get(partition), status.end_offsets.get(partition)
-        behind = None if end is None else max(0, end - (at or 0))
+        behind = None if end is None or status.lag_records is None else max(0, end - (at or 0))
         offsets.add_row(str(partition), screen.number(at), screen.number(end), screen.number(behind))
     reason = status.error or status.delay_reason
     why = [Text(reason, style=_error_style(status)), Text()] if reason else []
