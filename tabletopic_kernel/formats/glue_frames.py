@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 
 from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.model.errors import TooMuchAtOnceError
 
 _HEADS = pa.array([bytes((wire.GLUE_MAGIC, way)) for way in (wire.GLUE_PLAIN, wire.GLUE_ZLIB)], pa.binary())
 # Kafka's brokers accept 1 MB by default, but a few compressed bytes can expand to gigabytes.
 _MOST_BYTES = 64 * 1024**2
+_MOST_AT_ONCE = 2 * _MOST_BYTES  # several values together
 
 
 @dataclass
@@ -36,21 +38,42 @@ def split_glue(values: pa.Array, positions: Positions) -> GlueFrames:
     Args:
         values: binary or large_binary.
         positions: of values without Confluent's frame.
+
+    Raises:
+        TooMuchAtOnceError: uncompressed, several values have more than 128 MiB.
     """
     chosen = values.take(pa.array(positions))
     heads = pc.binary_slice(chosen, 0, wire.GLUE_BYTES)
     is_head = pc.is_in(pc.binary_slice(heads, 0, 2), value_set=_HEADS.cast(chosen.type))
     is_framed = pc.and_(is_head, pc.equal(pc.binary_length(heads), wire.GLUE_BYTES))
     framed = is_framed.to_numpy(zero_copy_only=False)
-    found = GlueFrames(others=positions[~framed])
+    found, room = GlueFrames(others=positions[~framed]), _Room()
     encoded = heads.filter(is_framed).dictionary_encode()
     codes, at = encoded.indices.to_numpy(zero_copy_only=False), np.flatnonzero(framed)
     for code, head in enumerate(encoded.dictionary.to_pylist()):
-        _add_group(found, head, chosen, at[codes == code], positions)
+        _add_group(found, head, chosen, at[codes == code], positions, room)
     return found
 
 
-def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, positions: Positions) -> None:
+class _Room:
+    """What uncompressed values may still take."""
+
+    def __init__(self) -> None:
+        self._values = self._bytes = 0
+
+    def take(self, text: bytes) -> bytes:
+        """The value, if it fits beside those before it; the first one does."""
+        self._values, self._bytes = self._values + 1, self._bytes + len(text)
+        if self._values > 1 and self._bytes > _MOST_AT_ONCE:
+            raise TooMuchAtOnceError(
+                f"{self._values} compressed values have more than {_MOST_AT_ONCE // 1024**2} MiB"
+            )
+        return text
+
+
+def _add_group(
+    found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, positions: Positions, room: _Room
+) -> None:
     # Value by value: Arrow 26 raises an error if a slice leaves nothing of a value.
     front, is_packed = wire.prefix(0), head[1] == wire.GLUE_ZLIB
     texts: list[bytes] = []
@@ -58,7 +81,7 @@ def _add_group(found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, 
     for index, value in enumerate(chosen.take(pa.array(at)).to_pylist()):
         body = value[wire.GLUE_BYTES :]
         try:
-            texts.append(front + (_inflated(body) if is_packed else body))
+            texts.append(front + (room.take(_inflated(body)) if is_packed else body))
             whole.append(index)
         except (zlib.error, ValueError) as error:
             message = f"the value is not compressed as its frame says: {error}"

@@ -90,5 +90,9 @@ class UnreadableFilesError(StartOverError):
     """Staged files in the storage differ from what was written: their records are read again."""
 
 
+class TooMuchAtOnceError(TableTopicError):
+    """Several records together take more memory than a batch may: take fewer at a time."""
+
+
 class InternalError(TableTopicError):
     """A state that the rules exclude: a bug."""

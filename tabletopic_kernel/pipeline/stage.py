@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tabletopic_kernel.formats.arrays import Positions
-from tabletopic_kernel.formats.rejection import Narrowed, narrowed
+from tabletopic_kernel.formats.rejection import Narrowed, in_parts, narrowed
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ProjectionError
@@ -102,6 +102,10 @@ class Stage:
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
         result.value_bytes += batch.column("value").nbytes
+        for _ in in_parts(lambda start, stop: self._take(batch.slice(start, stop - start)), len(batch)):
+            pass
+
+    def _take(self, batch: pa.RecordBatch) -> None:
         found = narrowed(
             lambda start, stop: self._split(batch.slice(start, stop - start)),
             len(batch),

@@ -26,7 +26,7 @@ from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
 from tabletopic_kernel.formats.json.text import JsonTextError, parse
-from tabletopic_kernel.formats.rejection import Refused, narrowed
+from tabletopic_kernel.formats.rejection import Refused, in_parts, narrowed
 from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import (
@@ -85,7 +85,11 @@ def peek(
     with Reader(broker.properties, "tabletopic-readers") as reader:
         messages = list(chain.from_iterable(reader.read_range(topic, starts, facts.end)))
     messages.sort(key=lambda message: (message.timestamp()[1], message.offset() or 0), reverse=True)
-    return _decoded(messages[:count], topic, settings, registry)
+    messages = messages[:count]
+    parts = in_parts(
+        lambda start, stop: _decoded(messages[start:stop], topic, settings, registry), len(messages)
+    )
+    return [*chain.from_iterable(parts)]
 
 
 _Decode = Callable[[Group], tuple[pa.RecordBatch, list[Refused]]]

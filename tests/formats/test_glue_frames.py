@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabletopic_kernel.formats import glue_frames
 from tabletopic_kernel.formats.wire import prefix
+from tabletopic_kernel.model.errors import TooMuchAtOnceError
 from tabletopic_kernel.pipeline.split_by_schema import split
 
-_GUID = uuid.UUID("6da336d8-f1d3-0f98-4c47-d03ee8a14a10")
+GUID = uuid.UUID("6da336d8-f1d3-0f98-4c47-d03ee8a14a10")
 _OTHER = uuid.UUID(int=1)
 _BINARY = pa.binary()
 
 
-def framed(body: bytes, guid: uuid.UUID | str = _GUID, *, packed: bool = False) -> bytes:
+def framed(body: bytes, guid: uuid.UUID | str = GUID, *, packed: bool = False) -> bytes:
     """A value as AWS's serializers write it."""
     return (
         bytes((3, 5 if packed else 0))
@@ -51,7 +53,7 @@ def test_each_value_is_in_the_group_of_its_schema(kind: pa.DataType) -> None:
     ]
     rows, refused = _split(values, kind)
     assert rows == {
-        str(_GUID): {0: prefix(0) + b"a", 3: prefix(0) + b"c"},
+        str(GUID): {0: prefix(0) + b"a", 3: prefix(0) + b"c"},
         str(_OTHER): {4: prefix(0)},
         7: {1: prefix(7) + b"b"},
         None: {2: None},
@@ -69,9 +71,20 @@ def test_a_damaged_body_is_refused_alone() -> None:
         framed(b"y")[:1] + b"\x05" * 30,
     ]
     rows, refused = _split(values)
-    assert rows == {str(_GUID): {0: prefix(0) + b"good"}}
+    assert rows == {str(GUID): {0: prefix(0) + b"good"}}
     assert sorted(refused) == [1, 2, 3]
     assert "64 MiB" in refused[2]
+
+
+def test_values_that_take_too_much_together_are_refused_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads them takes fewer at a time; one alone may be as large as any value."""
+    monkeypatch.setattr(glue_frames, "_MOST_AT_ONCE", 100)
+    large = framed(bytes(150), packed=True)
+    assert _split([large, framed(bytes(5_000))])[0] == {
+        str(GUID): {0: prefix(0) + bytes(150), 1: prefix(0) + bytes(5_000)}
+    }
+    with pytest.raises(TooMuchAtOnceError, match="2 compressed values"):
+        _split([framed(b"small", packed=True), large])
 
 
 def test_protobuf_is_refused_with_the_reason() -> None:

@@ -22,6 +22,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
+from tabletopic_kernel.formats import glue_frames
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
@@ -35,6 +36,7 @@ from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
+from tests.formats.test_glue_frames import GUID, framed
 from tests.pipeline.source import SOURCE
 
 AVRO = {
@@ -313,6 +315,33 @@ def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.Mon
     assert [row["value"] for row in rows(result.dead_letters)] == [bad]
     assert sorted(size for size in taken if size > 10_000 * 2) == [max(taken)]
     assert len(taken) > 5
+
+
+def test_values_that_expand_are_decoded_a_few_at_a_time(
+    plan: StagePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed, they are few bytes; uncompressed, they could take all memory together."""
+    monkeypatch.setattr(glue_frames, "_MOST_AT_ONCE", 3_000)
+    at_once: list[int] = []
+    split_one = stage.split
+
+    def note(values: pa.Array, *more: Any) -> Any:
+        found = split_one(values, *more)
+        at_once.append(sum(group.values.nbytes for group in found[0]))
+        return found
+
+    monkeypatch.setattr(stage, "split", note)
+    bodies = [good(number).removeprefix(prefix(7)) for number in range(300)]
+    values = [framed(body, packed=True) for body in bodies]
+    values[7] = framed(bodies[7] + bytes(10_000), packed=True)  # alone more than what several may have
+    glued = replace(plan, schemas={str(GUID): WRITER})
+    result = run(glued, batch(*values))
+    kept = sorted(row["_kafka_metadata"]["offset"] for row in rows(result.files))
+    assert kept == [100 + at for at in range(300) if at != 7]
+    assert [row["offset"] for row in rows(result.dead_letters)] == [107]
+    assert (result.records, result.rows, result.refused_count) == (300, 299, 1)
+    assert len(at_once) > 5
+    assert sorted(at_once)[-2] < 4_000  # all but the one
 
 
 @pytest.mark.parametrize("given", [None, [], [{"key": "a", "value": b"1"}], [{"key": "a", "value": None}]])
