@@ -237,10 +237,9 @@ def _status(
     oldest_ms: int | None,
 ) -> TopicStatus:
     """``behind``: next offsets where more records are; None if the lag is unknown, for the reason ``why``."""
-    ends, lag, lag_seconds = found.end if found else {}, None, None
-    if behind is not None:
-        lag = sum(ends[p] - offset for p, offset in behind.items())
-        lag_seconds = _lag_seconds(progress, bool(behind), oldest_ms)
+    ends = found.end if found else {}
+    lag = None if behind is None else sum(ends[p] - offset for p, offset in behind.items())
+    lag_seconds = _lag_seconds(progress, behind, oldest_ms)
     delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
     return TopicStatus(
         topic=progress.topic,
@@ -272,11 +271,11 @@ def _status(
     )
 
 
-def _lag_seconds(progress: Progress, behind: bool, oldest_ms: int | None) -> float:
+def _lag_seconds(progress: Progress, behind: dict[int, int] | None, oldest_ms: int | None) -> float | None:
     if not behind:
-        return 0.0
-    known = oldest_ms if oldest_ms is not None else min(progress.newest_ms.values(), default=None)
-    return 0.0 if known is None else round(max(0.0, (now_ms() - known) / 1000), 3)
+        return None if behind is None else 0.0
+    known = min(progress.newest_ms.values(), default=None) if oldest_ms is None else oldest_ms
+    return None if known is None else round(max(0.0, (now_ms() - known) / 1000), 3)
 
 
 def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:

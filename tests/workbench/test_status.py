@@ -71,7 +71,7 @@ def test_the_ledgers_own_records_are(monkeypatch: pytest.MonkeyPatch) -> None:
         (TopicEnds("old", {0: 6, 1: 3, 2: 4}), READ.model_copy(update={"topic_id": None})),
     ):
         one = found(monkeypatch, ends, progress=progress)
-        assert (one.lag_records, one.error) == (5, NO_HOST_HINT)
+        assert (one.lag_records, one.lag_seconds, one.error) == (5, None, NO_HOST_HINT)
         assert row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 3)["error"] is None
     assert found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running").error is None
 
