@@ -31,28 +31,48 @@ export class RowDetails implements IView<IRow> {
     const stand = [row.enabled, row.schema_version, row.commits, row.state, row.error].join('|');
     if (stand !== this._stand) {
       this._stand = stand;
-      void this._fetch(this._columns, this._trans.__('Columns'), async () => this._schema(await this._api.schema(this._topic)));
-      void this._fetch(this._events, this._trans.__('Last events'), async () => {
-        const { events } = await this._api.events(this._topic, ASKED);
-        return [this._eventList(events.filter(event => event.type !== 'FilesStaged').slice(0, EVENTS))];
-      });
+      const columns = this._trans.__('Columns');
+      void this._fetch(this._columns, columns, this._api.schema(this._topic), schema => this._schema(schema));
+      const lately = this._trans.__('Last events');
+      void this._fetch(this._events, lately, this._api.events(this._topic, ASKED), ({ events }) => [
+        this._eventList(events.filter(event => event.type !== 'FilesStaged').slice(0, EVENTS))
+      ]);
     }
   }
 
-  private async _fetch(section: HTMLElement, title: string, content: () => Promise<HTMLElement[]>): Promise<void> {
+  /** Display an answer, unless a newer one was asked for, or it is displayed already: what is unfolded stays so. */
+  private async _fetch<T>(
+    section: HTMLElement,
+    title: string,
+    asked: Promise<T>,
+    content: (answer: T) => HTMLElement[]
+  ): Promise<void> {
     const heading = h('h4', {}, title);
     if (section.firstChild === null) {
       section.replaceChildren(heading, h('p', { class: css('quiet') }, this._trans.__('Loading…')));
     }
     setAttribute(section, 'aria-busy', 'true');
-    let shown: HTMLElement[];
+    this._asked.set(section, asked);
+    let text: string | null;
+    let fresh: HTMLElement[] | null;
     try {
-      shown = await content();
+      const answer = await asked;
+      text = JSON.stringify(answer);
+      fresh = text === this._texts.get(section) ? null : content(answer);
     } catch (error) {
-      shown = [h('p', { class: css('error') }, reasonOf(error))];
+      text = null;
+      fresh = [h('p', { class: css('error') }, reasonOf(error))];
+    }
+    if (this._asked.get(section) !== asked) {
+      return;
+    }
+    if (text === null) {
       this._stand = null; // retry with the next overview
     }
-    section.replaceChildren(heading, ...shown);
+    if (fresh !== null) {
+      section.replaceChildren(heading, ...fresh);
+      this._texts.set(section, text);
+    }
     setAttribute(section, 'aria-busy', null);
   }
 
@@ -106,4 +126,7 @@ export class RowDetails implements IView<IRow> {
   private readonly _columns = h('section');
   private readonly _events = h('section');
   private _stand: string | null = null;
+  /** By section: the newest request, and the displayed answer. */
+  private readonly _asked = new Map<HTMLElement, Promise<unknown>>();
+  private readonly _texts = new Map<HTMLElement, string | null>();
 }

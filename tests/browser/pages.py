@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -82,6 +84,13 @@ class LabPage:
     def set_theme(self, name: str) -> None:
         """Change the theme through the menu."""
         self.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait while the page goes on."""
+        deadline = time.monotonic() + LOAD_MS / 1000
+        while not condition():
+            assert time.monotonic() < deadline
+            self.page.wait_for_timeout(50)
 
     def outside(self) -> list[str]:
         """Requests to other servers."""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -322,6 +322,49 @@ def test_columns_and_events_unfold(page: LabPage, api: FakeApi) -> None:
         "<img src=x onerror=alert(1)>"
     )
     page.shot("sidebar-columns-and-events")
+
+
+def test_what_is_unfolded_stays_so_at_a_commit(page: LabPage, api: FakeApi) -> None:
+    """The columns are replaced only when they have changed."""
+    api.topics = [running("clicks", commits=1)]
+    device = {"name": "device", "type": "struct<os: string>", "required": False, "doc": None}
+    schema = {"table": "default.clicks", "columns": [device], "versions": []}
+    api.answers["GET", "topics/clicks/schema"] = (200, schema)
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": []})
+    page.open()
+    row = page.row("clicks")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    row.get_by_text("device").click()
+    expect(row.get_by_text("os", exact=True)).to_be_visible()
+    asked = api.asked.count(("GET", "topics/clicks/schema", None))
+    api.topics = [running("clicks", commits=2)]
+    page.until(lambda: api.asked.count(("GET", "topics/clicks/schema", None)) > asked)
+    expect(row.locator("section[aria-busy]")).to_have_count(0)
+    expect(row.get_by_text("os", exact=True)).to_be_visible()
+    url = {"name": "url", "type": "string", "required": True, "doc": None}
+    api.answers["GET", "topics/clicks/schema"] = (200, {**schema, "columns": [device, url]})
+    api.topics = [running("clicks", commits=3)]
+    expect(row.get_by_text("url", exact=True)).to_be_visible()
+
+
+def test_a_late_response_does_not_replace_a_newer_one(page: LabPage, api: FakeApi) -> None:
+    """Whichever arrives last, the newest question's answer is displayed."""
+    api.topics = [running("clicks", commits=1)]
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": []})
+    page.open()
+    late = list[Route]()
+    page.page.route("**/topics/clicks/schema*", lambda route: late.append(route))  # noqa: PLW0108 - it is marked
+    row = page.row("clicks")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    page.until(lambda: len(late) == 1)
+    api.topics = [running("clicks", commits=2)]
+    page.until(lambda: len(late) == 2)
+    for route, name in zip(reversed(late), ("new", "old"), strict=True):
+        column = {"name": name, "type": "string", "required": False, "doc": None}
+        route.fulfill(json={"table": "default.clicks", "columns": [column], "versions": []})
+        page.page.wait_for_timeout(300)
+    expect(row.get_by_text("new", exact=True)).to_be_visible()
+    expect(row.get_by_text("old", exact=True)).to_have_count(0)
 
 
 @pytest.mark.parametrize(
