@@ -60,11 +60,11 @@ def follow(properties: Mapping[str, str], log: Log, take: Take, over: threading.
             with _reader(properties) as reader:
                 place = TopicPartition(CONTROL_TOPIC, 0, offset)
                 for messages in reader.follow([place], lambda: not over.is_set()):
-                    take(_events(messages))
                     offset = (messages[-1].offset() or 0) + 1
-        except RetryableError as error:
-            _LOG.info("control topic: %s", error)
-            over.wait(REFUSED_S)
+                    take(_events(messages))
+        except Exception as error:  # a thread that ends here would leave the pages as they are
+            _log("control topic", error)
+            over.wait(REFUSED_S if isinstance(error, RetryableError) else _READ_AGAIN_S)
 
 
 def recall(
@@ -84,13 +84,20 @@ def recall(
             with _reader(properties) as reader:
                 while upper > log.first and not over.is_set():
                     lower = max(log.first, upper - _CHUNK)
-                    take(_chunk(reader, lower, upper, over))
+                    found = _chunk(reader, lower, upper, over)
                     upper = lower
+                    take(found)
                     report((log.recent - upper) / (log.recent - log.first))
-        except RetryableError as error:
-            _LOG.info("the past: %s", error)
+        except Exception as error:  # as above
+            _log("the past", error)
             over.wait(REFUSED_S if isinstance(error, LoginRefusedError) else _READ_AGAIN_S)
     report(1.0)
+
+
+def _log(what: str, error: Exception) -> None:
+    """Log an error after which a thread goes on, with the trace if nobody expects it."""
+    is_expected = isinstance(error, TableTopicError | KafkaException)
+    _LOG.log(logging.INFO if is_expected else logging.ERROR, "%s: %s", what, error, exc_info=not is_expected)
 
 
 def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:
@@ -178,8 +185,8 @@ class Live:
         while not self._stop.is_set():
             try:
                 workbench = Workbench(self._load_settings())
-            except TableTopicError as error:
-                self.known.trouble("servers", error)
+            except Exception as error:
+                self._failed("servers", error)
                 self._stop.wait(_AGAIN_S)
                 continue
             self.known.begin_again()
@@ -209,8 +216,8 @@ class Live:
         """Whether the settings now lead to other servers; not while they lead to none: they may come back."""
         try:
             found = find_servers(self._load_settings())
-        except TableTopicError as error:
-            self.known.trouble("servers", error)
+        except Exception as error:
+            self._failed("servers", error)
             return False
         self.known.trouble("servers", None)
         return found != servers
@@ -223,8 +230,8 @@ class Live:
                     log = find_log(properties)
                     break
                 self.known.read(1.0)  # no host has ever run here
-            except (TableTopicError, KafkaException) as error:
-                _LOG.info("control topic: %s", error)
+            except Exception as error:
+                _log("control topic", error)
             over.wait(_AGAIN_S)
         else:
             return

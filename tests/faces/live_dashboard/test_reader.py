@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tabletopic_kernel.faces.live_dashboard import live as module
@@ -19,8 +22,18 @@ from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
 
 
 def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:
-    """A dashboard that was started before the stack says what to do, and ends at once when it is asked to."""
-    reader = Live(lambda: Settings(state_dir=str(tmp_path))).start()
+    """A dashboard that was started before the stack says what to do, and ends at once when it is asked to.
+
+    Nor does an error that nobody expects end it.
+    """
+    errors = [OSError("too many open files")]
+
+    def load() -> Settings:
+        if errors:
+            raise errors.pop()
+        return Settings(state_dir=str(tmp_path))
+
+    reader = Live(load).start()
     deadline = time.monotonic() + 240
     while True:
         with reader.look() as view:
@@ -52,6 +65,49 @@ def test_other_servers_are_another_record() -> None:
     known.trouble("broker", RuntimeError("away"))
     known.begin_again()
     assert (known.record.topics, known.troubles, known.desired_topics) == ({}, {}, None)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no more threads"), UsageError("a property")])
+def test_an_unexpected_error_ends_no_reader(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Neither of recent events nor of the past; what was read once is not read again."""
+    monkeypatch.setattr(module, "_READ_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "_events", list)
+    monkeypatch.setattr(module, "is_heartbeat", lambda _: False)
+    over, troubles = threading.Event(), [error]
+
+    class Reader:
+        def __enter__(self) -> Reader:
+            if troubles:
+                raise troubles.pop()
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def follow(self, places: list[TopicPartition], _: object) -> Iterator[list[Mock]]:
+            yield from ([Mock(offset=lambda at=at: at)] for at in range(places[0].offset, 7))
+            over.set()
+
+        def read_range(
+            self, _: str, first: dict[int, int], end: dict[int, int], __: object
+        ) -> Iterator[list[int]]:
+            yield [Mock(offset=lambda at=at: at) for at in range(first[0], end[0])]
+
+    monkeypatch.setattr(module, "_reader", lambda _: Reader())
+    taken: list[int] = []
+
+    def take(events: list[Any]) -> None:
+        taken.extend(event.offset() for event in events)
+        if taken in ([4], [0, 1, 2, 3]):  # the first time
+            raise error
+
+    module.follow({}, module.Log(0, 4), take, over)
+    assert taken == [4, 5, 6]
+    over.clear()
+    taken.clear()
+    troubles.append(error)
+    shares: list[float] = []
+    module.recall({}, module.Log(0, 4), take, over, shares.append)
+    assert (taken, shares) == ([0, 1, 2, 3], [1.0])
 
 
 def test_a_replay_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
