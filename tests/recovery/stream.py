@@ -71,6 +71,9 @@ class Stream(Sender):
                 "linger.ms": 5,
                 "log_level": 0,
                 "message.timeout.ms": 240_000,
+                # librdkafka 2.16 once sent nothing for four minutes after the broker was back. It asks anew
+                # who leads the partitions; by default every five minutes.
+                "topic.metadata.refresh.interval.ms": 10_000,
             }
         )
 
