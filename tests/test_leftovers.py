@@ -61,11 +61,17 @@ class Fake:
 Fake.__module__ = "tests.fakes"
 fakes.Fake = Fake
 """
-ORPHAN = f"""
-import subprocess, sys
+# It has begun by itself: while a process becomes another program, the system tells neither its words nor its
+# environment.
+ORPHAN = """
+import os, subprocess, sys, time
+
+SLEEPS = "import os, time; print(os.getpid(), file=open('pid', 'w'), flush=True); time.sleep(60)"
 
 def test_orphan():
-    subprocess.Popen(['sh', '-c', '"$@" & echo $! > pid', '-', *{SLEEPS}]).wait()
+    subprocess.Popen(['sh', '-c', '"$@" &', '-', sys.executable, '-c', SLEEPS]).wait()
+    while not os.path.exists('pid') or not open('pid').read():
+        time.sleep(0.01)
 """
 
 
