@@ -134,6 +134,7 @@ export type Settings = Record<string, JSONValue>;
 /** The parts of JSON Schema that the settings' model uses. */
 export interface IFieldSchema {
   readonly type?: string;
+  readonly format?: string;
   readonly description?: string;
   readonly default?: JSONValue;
   readonly enum?: readonly JSONValue[];

@@ -13,7 +13,7 @@ from the list loses nothing either.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final, Generic, TypeVar
@@ -156,22 +156,21 @@ def narrowed(work: Callable[[int, int], R], count: int, *, patient: bool = False
     return found
 
 
-def in_parts(work: Callable[[int, int], R], count: int) -> Iterator[R]:
+def in_parts(work: Callable[[int, int], R], count: int) -> list[R]:
     """Do ``work`` (start, stop) for the records 0 to ``count``, in as few parts as fit into memory.
 
     Args:
         work: must not keep anything of a part that has too much.
     """
-    todo = [(0, count)]
+    todo, made = [(0, count)], []
     while todo:
         start, stop = todo.pop()
         try:
-            done = work(start, stop)
+            made.append(work(start, stop))
         except TooMuchAtOnceError:
             middle = (start + stop) // 2
             todo += [(middle, stop), (start, middle)]
-            continue
-        yield done
+    return made
 
 
 def _failure(index: int, error: BaseException) -> Failure:

@@ -102,8 +102,7 @@ class Stage:
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
         result.value_bytes += batch.column("value").nbytes
-        for _ in in_parts(lambda start, stop: self._take(batch.slice(start, stop - start)), len(batch)):
-            pass
+        in_parts(lambda start, stop: self._take(batch.slice(start, stop - start)), len(batch))
 
     def _take(self, batch: pa.RecordBatch) -> None:
         found = narrowed(

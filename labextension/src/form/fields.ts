@@ -90,7 +90,7 @@ function makeInput(name: string, schema: IFieldSchema, trans: TranslationBundle)
   if (schema.enum !== undefined) {
     return choice(schema.enum);
   }
-  if (name === 'projection') {
+  if (schema.format === 'sql') {
     return passage();
   }
   if (schema.anyOf !== undefined) {

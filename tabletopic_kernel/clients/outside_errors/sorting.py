@@ -133,8 +133,8 @@ def _fits(row: Row, error: BaseException) -> bool:
 
 def _place(error: BaseException) -> object:
     """The name of the module that raised the error; None before it was raised."""
-    *_, frame = (None, *(frame for frame, _ in traceback.walk_tb(error.__traceback__)))
-    return frame and frame.f_globals.get("__name__")
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1].f_globals.get("__name__") if frames else None
 
 
 def _evidence(error: BaseException) -> str:

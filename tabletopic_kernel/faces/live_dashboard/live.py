@@ -96,8 +96,14 @@ def recall(
 
 def _log(what: str, error: Exception) -> None:
     """Log an error after which a thread goes on, with the trace if nobody expects it."""
-    is_expected = isinstance(error, TableTopicError | KafkaException)
-    _LOG.log(logging.INFO if is_expected else logging.ERROR, "%s: %s", what, error, exc_info=not is_expected)
+    if _is_expected(error):
+        _LOG.info("%s: %s", what, error)
+    else:
+        _LOG.error("%s", what, exc_info=error)
+
+
+def _is_expected(error: Exception) -> bool:
+    return isinstance(error, TableTopicError | KafkaException)
 
 
 def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:
@@ -269,7 +275,6 @@ class Live:
 
     def _failed(self, what: str, error: Exception) -> None:
         """Show an error and log an unexpected one, once; it ends no thread, or pages would show the past."""
-        is_expected = isinstance(error, TableTopicError | KafkaException)
-        if not is_expected and words(error) != self.known.troubles.get(what):
-            _LOG.error("%s", what, exc_info=error)
+        if not _is_expected(error) and words(error) != self.known.troubles.get(what):
+            _log(what, error)
         self.known.trouble(what, error)

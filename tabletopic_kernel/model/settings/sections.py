@@ -206,6 +206,7 @@ class TopicSettings(_Model):
         None,
         min_length=1,
         description="SELECT … FROM batch, with or without a WHERE, over the columns of the transform",
+        json_schema_extra={"format": "sql"},  # forms give it several lines
     )
     metadata_columns: tuple[MetadataColumn, ...] = Field(
         ("key", "header", "metadata"), description="which _kafka_* columns the table has"

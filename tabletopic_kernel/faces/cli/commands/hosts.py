@@ -51,7 +51,7 @@ def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
     start = log.stat().st_size
     process = processes.spawn(command, Path.cwd(), log, append=True)
     deadline = time.monotonic() + _JOIN_S
-    while _JOINS not in (text := log.read_bytes()[start:]) and time.monotonic() < deadline:
+    while JOINS.encode() not in (text := log.read_bytes()[start:]) and time.monotonic() < deadline:
         if not processes.is_alive(process, mark):
             last = "\n".join(text.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]) or "(none)"
             raise StackError(f"the host has ended. Its last lines, all of them in {log}:\n{last}")
@@ -65,7 +65,7 @@ _JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
 _DULL = HEARTBEATS | {"FilesStaged"}
 _BAD = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
-_JOINS = b" joins; "  # printed once it has started
+JOINS = "joins; Ctrl-C commits staged files and leaves"  # printed once it has started
 _LAST_LINES = 15
 _LOG = logging.getLogger("tabletopic.serve")
 
@@ -154,7 +154,7 @@ def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> Non
     host.start()
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
-    manner.note(f"host {host.id} joins; Ctrl-C commits staged files and leaves")
+    manner.note(f"host {host.id} {JOINS}")
     if manner.tells_people:
         teller.start()
     try:
