@@ -482,13 +482,15 @@ def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
     api.topics = [running("clicks")]
     page.open()
     expect(page.row("clicks")).to_contain_text("up to date")
-    page.page.unroute("**/tabletopic/api/**")
-    page.page.route("**/tabletopic/api/**", lambda route: route.abort())
+
+    def away(route: Route) -> None:
+        route.abort()
+
+    page.page.route("**/tabletopic/api/**", away)  # on top: the real server does not respond in between
     warning = page.sidebar.get_by_role("alert").filter(has_text="Jupyter does not respond")
     expect(warning).to_be_visible()
     expect(page.row("clicks")).to_be_visible()
-    page.page.unroute("**/tabletopic/api/**")
-    api.serve(page.page)
+    page.page.unroute("**/tabletopic/api/**", away)
     page.button("Refresh now").click()
     expect(warning).to_be_hidden()
 
