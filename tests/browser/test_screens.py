@@ -67,6 +67,11 @@ def api(page: LabPage) -> FakeApi:
     return fake
 
 
+def _until_asked(page: LabPage, api: FakeApi, method: str, path: str, body: object = None) -> None:
+    """Wait for a request: the page shows that it is under way before it arrives."""
+    page.until(lambda: (method, path, body) in api.asked)
+
+
 def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> None:
     """No servers: the reason, and one button, which starts the local stack and then shows its steps."""
     api.servers, api.detail = "none", NO_SERVERS
@@ -81,7 +86,7 @@ def test_without_servers_it_says_what_to_start(page: LabPage, api: FakeApi) -> N
     item = page.page.locator(".jp-TableTopic-statusButton")
     expect(item).to_have_text("servers starting…")
     expect(item).to_have_attribute("title", "the local stack is starting: broker")
-    assert ("POST", "stack", None) in api.asked
+    _until_asked(page, api, "POST", "stack")
 
 
 def test_servers_that_stop_are_not_offered_to_be_started(page: LabPage, api: FakeApi) -> None:
@@ -104,7 +109,7 @@ def test_without_topics_it_offers_sample_events(page: LabPage, api: FakeApi) -> 
     api.topics = [other("clicks")]
     expect(page.row("clicks")).to_contain_text("4 partitions")
     expect(page.sidebar).to_contain_text("No topic is enabled")
-    assert ("POST", "sample", {"count": 5000}) in api.asked
+    _until_asked(page, api, "POST", "sample", {"count": 5000})
 
 
 def test_a_row_says_state_lag_schema_and_error(page: LabPage, api: FakeApi) -> None:
@@ -175,7 +180,7 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     page.shot("dead-letters")
     dialog.get_by_role("button", name="Replay").click()
     expect(page.sidebar.get_by_role("status")).to_contain_text("Replaying the dead letters of clicks")
-    assert ("POST", "topics/clicks/replay", None) in api.asked
+    _until_asked(page, api, "POST", "topics/clicks/replay")
 
 
 def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: FakeApi) -> None:
@@ -184,19 +189,18 @@ def test_a_table_is_maintained_from_the_menu_of_its_topic(page: LabPage, api: Fa
     page.open()
     page.menu("clicks", "Compact Small Files")
     expect(page.sidebar.get_by_role("status")).to_contain_text("Requested a compaction of clicks")
-    assert ("POST", "topics/clicks/compact", None) in api.asked
-    asked = ("POST", "topics/clicks/expire", None)
+    _until_asked(page, api, "POST", "topics/clicks/compact")
     page.menu("clicks", "Expire Old Snapshots")
     dialog = page.page.get_by_role("dialog")
     expect(dialog).to_contain_text("queries can no longer go back to them")
     page.shot("expire")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_be_hidden()
-    assert asked not in api.asked
+    assert ("POST", "topics/clicks/expire", None) not in api.asked
     page.menu("clicks", "Expire Old Snapshots")
     dialog.get_by_role("button", name="Expire").click()
     expect(page.sidebar.get_by_role("status")).to_contain_text("Requested an expiry of old snapshots")
-    assert asked in api.asked
+    _until_asked(page, api, "POST", "topics/clicks/expire")
     for topic in ("quiet", "orders"):  # no host works on them
         page.row(topic).get_by_role("button", name=f"Actions for {topic}").click()
         expect(page.page.get_by_role("menuitem", name="Settings and Plan")).to_be_visible()
@@ -259,7 +263,7 @@ def test_the_plan_is_shown_before_it_is_done(page: LabPage, api: FakeApi) -> Non
     form.get_by_role("button", name="Enable").click()
     expect(form).to_be_hidden()
     settings = {"commit_interval_ms": "2s", "partition_by": ["hour(event_time)", "bucket(16, user_id)"]}
-    assert ("PUT", "topics/orders", {"settings": settings}) in api.asked
+    _until_asked(page, api, "PUT", "topics/orders", {"settings": settings})
 
 
 def test_each_open_form_has_its_own_labels(page: LabPage, api: FakeApi) -> None:
@@ -294,7 +298,7 @@ def test_settings_of_a_running_topic_are_kept(page: LabPage, api: FakeApi) -> No
     form.get_by_label("Commit interval").fill("500ms")
     form.get_by_role("button", name="Apply").click()
     expect(form).to_be_hidden()
-    assert ("PUT", "topics/orders", {"settings": {**now, "commit_interval_ms": "500ms"}}) in api.asked
+    _until_asked(page, api, "PUT", "topics/orders", {"settings": {**now, "commit_interval_ms": "500ms"}})
 
 
 def test_columns_and_events_unfold(page: LabPage, api: FakeApi) -> None:
@@ -376,9 +380,8 @@ def test_a_query_cell_is_copied(page: LabPage, api: FakeApi, table: str, name: s
     api.topics = [running("web.clicks-v2", table=table)]
     page.open()
     page.menu("web.clicks-v2", "Copy Query Cell")
-    copied = page.page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("%%lake\n")
-    assert f"FROM {name}\n" in copied
+    wanted = re.compile(rf"%%lake\n.*FROM {re.escape(name)}\n", re.DOTALL)
+    page.until(lambda: wanted.match(page.page.evaluate("navigator.clipboard.readText()")) is not None)
 
 
 def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:
@@ -401,7 +404,7 @@ def test_everything_by_keyboard(page: LabPage, api: FakeApi) -> None:
     expect(page.switch("orders")).to_be_focused()
     keyboard.press("Space")
     expect(page.row("orders")).to_contain_text("enabling…")
-    assert ("PUT", "topics/orders", {"settings": {}}) in api.asked
+    _until_asked(page, api, "PUT", "topics/orders", {"settings": {}})
     api.topics = [running("orders"), other("clicks")]
     expect(page.switch("orders")).to_have_attribute("aria-checked", "true")
     expect(page.switch("orders")).to_be_focused()
