@@ -302,6 +302,11 @@ class Host:
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        _LOG.warning(
+            "host %s: its group has not heard from it for %g s; others may run its topics, it joins again",
+            self.id,
+            _SESSION_MS / 1000,
+        )
         self._on_revoke(consumer, partitions)
         self._lost_s = time.monotonic()
 

@@ -354,7 +354,7 @@ def _catalog(servers: Servers, name: str | None = None) -> str:
         return f"{catalog_name(properties)} opens, {found}"
 
     with in_section(name):
-        return within_limit(look)
+        return within_limit(look, at=properties.get("uri", ""))
 
 
 def _tables(catalog: Catalog) -> str:
@@ -393,8 +393,9 @@ def _try_storage(servers: Servers, name: str | None) -> str:
     from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
     from tabletopic_kernel.clients.storage.probe import try_folder, within_limit
 
-    kind = catalog_type(servers.catalog_of(name))
-    place = within_limit(lambda: _place(servers, name))
+    properties = servers.catalog_of(name)
+    kind = catalog_type(properties)
+    place = within_limit(lambda: _place(servers, name), at=properties.get("uri", ""))
     if place is None and kind == "sql":
         raise SettingsError(
             "[catalog] warehouse is not set: s3://bucket/folder, or a local folder, for tables"
@@ -411,7 +412,7 @@ def _try_storage(servers: Servers, name: str | None) -> str:
             "nothing to do; `tabletopic enable` checks that it can write there",
             "warn",
         )
-    within_limit(lambda: try_folder(place), what="the storage")
+    within_limit(lambda: try_folder(place), what="the storage", at=place.location)
     return f"{place.location}: write, read, delete"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import table_identifier, table_name
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
@@ -104,9 +104,11 @@ class TableTopic:
     def wait(self, timeout_s: float = 120.0) -> TopicStatus:
         """Wait until the table contains everything that was in the topic when called.
 
+        A server that stops responding in between is waited for, too.
+
         Raises:
             ActionNeededError: the topic failed, or is paused.
-            RetryableError: the table did not catch up in time.
+            RetryableError: the table did not catch up in time, or a server did not respond at all.
         """
         deadline = time.monotonic() + timeout_s
         now = self.status()
@@ -120,9 +122,21 @@ class TableTopic:
                 behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
                 raise RetryableError(f"{self.name} is {now.state}{behind} after {timeout_s:g} s{reason}")
             time.sleep(_LOOK_EVERY_S)
-            now = self.status()
+            now = self._status_by(deadline)
             ends = ends or now.end_offsets
         return now
+
+    def _status_by(self, deadline: float) -> TopicStatus:
+        """The status, as soon as the servers respond; raises RetryableError if they do not by then."""
+        while True:
+            try:
+                return self.status()
+            except LoginRefusedError:
+                raise
+            except RetryableError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK_EVERY_S)
 
     def events(self, limit: int = 50) -> list[ControlEvent]:
         """Events, newest first, without heartbeats."""

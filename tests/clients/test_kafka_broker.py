@@ -72,6 +72,32 @@ def test_a_topic_is_missing_only_if_it_stays_so(monkeypatch: pytest.MonkeyPatch)
         broker.topic_id("new")
 
 
+def test_a_topic_is_created_once_its_brokers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that was too slow for a moment is fenced, and the only one of a local stack."""
+    fenced: Future[Any] = Future()
+    fenced.set_exception(
+        KafkaException(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced"))
+    )
+    made: Future[Any] = Future()
+    made.set_result(None)
+    answers = iter([fenced, fenced, made])
+    asked: list[str] = []
+
+    def create_topics(new: list[Any], request_timeout: float) -> dict[str, Future[Any]]:
+        asked.append(new[0].topic)
+        return {new[0].topic: next(answers, fenced)}
+
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(create_topics=create_topics))
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    monkeypatch.setattr(broker, "topics", list)
+    monkeypatch.setattr(broker, "end_offsets", lambda topics: {name: {} for name in topics})
+    broker.ensure_topic("new", 1, {})
+    assert asked == ["new"] * 3
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.05)
+    with pytest.raises(RetryableError, match="All brokers are currently fenced"):
+        broker.ensure_topic("new", 1, {})
+
+
 def test_a_connection_that_is_lost_under_way_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker closes connections that were idle; a second loss is told."""
     monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())

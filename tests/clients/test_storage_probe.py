@@ -117,7 +117,21 @@ def test_a_server_that_never_answers_is_given_up(
     monkeypatch.setattr(storage_probe, "LIMIT_S", 0.2)
     over = threading.Event()
     with pytest.raises(RetryableError, match=r"the storage has not responded within 0\.2 s"):
-        within_limit(over.wait, what="the storage")
+        within_limit(over.wait, what="the storage", at="s3://lake/topics")
+    over.set()
+
+
+@pytest.mark.parametrize("at", ["sqlite:////lake/catalog.db", "/lake/warehouse", "file:///lake/warehouse"])
+def test_files_of_this_machine_get_longer(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """No firewall is in front of them, and a busy machine is no reason to give up."""
+    monkeypatch.setattr(storage_probe, "LIMIT_S", 0.01)
+    monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", 0.2)
+    over = threading.Event()
+    threading.Timer(0.05, over.set).start()
+    assert within_limit(over.wait, at=at)
+    over.clear()
+    with pytest.raises(RetryableError, match=r"within 0\.2 s; is its disk busy"):
+        within_limit(over.wait, at=at)
     over.set()
 
 

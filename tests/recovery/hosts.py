@@ -37,6 +37,7 @@ class HostProcess:
         temporary.mkdir(exist_ok=True)
         ours = without_settings()
         # Beside the state folder: no file of the product.
+        self._logs = folder / "logs"
         self.output = folder.with_name(f"{folder.name}-host-{number}.log")
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -79,6 +80,15 @@ class HostProcess:
     def is_called(self, host_id: str | None) -> bool:
         """Whether this is the host's id in events, statuses and in its group."""
         return host_id is not None and f"-{self.pid}-" in host_id
+
+    @property
+    def lost_its_share(self) -> bool:
+        """Whether its group ever took it for dead; a machine that stalls for seconds does that, too."""
+        return any(
+            self.is_called(line) and "has not heard from it" in line
+            for log in self._logs.glob("serve.log*")
+            for line in log.read_text("utf-8", "replace").splitlines()
+        )
 
     def kill(self) -> None:
         """``kill -9`` of the host alone: no handler runs, and its Spark is not notified."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.faces.jupyter_server.overview import row_of
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.ledger import NO_TOPIC_ID
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT, HostReport
@@ -84,6 +85,29 @@ def test_a_wait_is_not_over_with_other_records(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(TableTopic, "status", lambda _, one=one: one)
         with pytest.raises(RetryableError, match=f"clicks is no_host after 0.01 s: .*{why}"):
             TableTopic("clicks", None).wait(timeout_s=0.01)  # type: ignore[arg-type]
+
+
+def test_an_outage_does_not_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers restart meanwhile; only one that is away at the beginning, or to the end, is reported."""
+    monkeypatch.setattr(topic, "_LOOK_EVERY_S", 0.001)
+    away = RetryableError("could not read __tabletopic.control")
+    behind = found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running")
+    done = replace(behind, next_offsets={0: 6, 1: 3}, lag_records=0)
+    answers: list[TopicStatus | RetryableError] = [behind, away, away, done]
+
+    def status_now(_: TableTopic) -> TopicStatus:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, RetryableError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(TableTopic, "status", status_now)
+    clicks = TableTopic("clicks", None)  # type: ignore[arg-type]
+    assert clicks.wait() is done
+    refused = LoginRefusedError("could not read __tabletopic.control: refused")
+    for answers[:], limit_s in (([away], 120), ([behind, away], 0.01), ([behind, refused], 120)):
+        with pytest.raises(RetryableError, match="could not read __tabletopic"):
+            clicks.wait(limit_s)
 
 
 class _Message:

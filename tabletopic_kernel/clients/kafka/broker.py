@@ -48,10 +48,11 @@ _ABSENT_S = 1.0
 _FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
 # Without a logger, librdkafka prints connection errors to stderr; users get errors with a remedy instead.
 _LOG = logging.getLogger("tabletopic.librdkafka")
-_NO_LEADER = {
+# A partition has no leader for a moment: while the topic is new, or its broker restarts or was too slow.
+NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
@@ -233,9 +234,10 @@ class Broker:
         check_topic_name(topic)
         if topic in self.topics():
             return
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
         try:
-            self._result(self.admin.create_topics([new], request_timeout=TIMEOUT_S)[topic])
+            self._create(
+                NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config))
+            )
         except KafkaException as error:
             if error.args[0].code() in _MAY_NOT:
                 user = self.properties.get("sasl.username") or "<name>"
@@ -249,6 +251,19 @@ class Broker:
         while topic not in self.end_offsets([topic]):  # the response comes before all brokers know it
             if time.monotonic() > deadline:
                 raise RetryableError(f"the broker at {self.address} created {topic} but does not list it")
+            time.sleep(0.1)
+
+    def _create(self, new: NewTopic) -> None:
+        """Raises KafkaException; waits out a moment in which too few brokers are there for the replicas."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                self._result(self.admin.create_topics([new], request_timeout=TIMEOUT_S)[new.topic])
+                return
+            except KafkaException as error:
+                is_passing = error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
+                if not is_passing or time.monotonic() > deadline:
+                    raise
             time.sleep(0.1)
 
     def topic_config(self, topic: str) -> dict[str, str]:
@@ -317,10 +332,9 @@ class Broker:
                 try:
                     found[partition.topic, partition.partition] = self._result(future).offset
                 except KafkaException as error:
-                    # For a moment, a new topic's partitions have no leader.
                     is_lost = error.args[0].code() == KafkaError._TRANSPORT and lost_in in (-1, turn)
                     lost_in = turn if is_lost else lost_in
-                    is_passing = is_lost or error.args[0].code() in _NO_LEADER
+                    is_passing = is_lost or error.args[0].code() in NO_LEADER | UNKNOWN_TOPIC
                     if not is_passing or time.monotonic() > deadline:
                         raise self.explain(error) from error
             waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, make_consumer
+from tabletopic_kernel.clients.kafka.broker import NO_LEADER, TIMEOUT_S, make_consumer
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.model.errors import RetryableError
 
@@ -118,7 +118,11 @@ def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:
 
 
 def _asked(topic: str, ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except KafkaException as error:
-        raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
+                raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
+        time.sleep(_POLL_S)

@@ -1,7 +1,8 @@
 """Tries whether catalog and storage accept what a table topic writes, before anything is created.
 
 Everything written is undone: rows in a database are rolled back, a file is removed. Each trial ends within
-``LIMIT_S``, whatever the servers do: clients that wait longer are abandoned.
+``LIMIT_S``, whatever the servers do (``_LOCAL_LIMIT_S`` for files on this machine): clients that wait longer
+are abandoned.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tabletopic_kernel.model.redact import is_secret
 
 T = TypeVar("T")
 LIMIT_S: Final = 10.0
+_LOCAL_LIMIT_S: Final = 60.0  # no firewall is in front of a file; it is slow only if the whole machine is
 _FILE: Final = ".tabletopic-probe-"
 # By default, clients retry for longer than anybody waits for a trial; user settings win.
 _IMPATIENT: Final = {"glue.max-retries": "1", "s3.connect-timeout": "3"}
@@ -57,11 +59,13 @@ def open_impatient(properties: Mapping[str, str]) -> Catalog:
     return open_catalog({**_IMPATIENT, **properties})
 
 
-def within_limit(trial: Callable[[], T], *, what: str = CATALOG) -> T:
-    """The outcome of a trial; raises RetryableError if it does not end in time.
+def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -> T:
+    """The outcome of a trial of ``what`` at a URI or path; raises RetryableError if it does not end in time.
 
     The thread of a hanging trial stays until its client gives up; the process does not wait for it to exit.
     """
+    is_here = at.startswith(("sqlite", "/", "file:"))
+    limit_s = _LOCAL_LIMIT_S if is_here else LIMIT_S
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -72,14 +76,16 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG) -> T:
 
     threading.Thread(target=run, name=f"trial of {what}", daemon=True).start()
     try:
-        return outcome.result(LIMIT_S)
+        return outcome.result(limit_s)
     except NotDoneError:
         if outcome.done():
             raise
-        raise RetryableError(
-            f"{what} has not responded within {LIMIT_S:g} s; is its address in [catalog] right, and do "
-            "firewalls let this machine through?"
-        ) from None
+        question = (
+            "is its disk busy, or does another program keep its file locked?"
+            if is_here
+            else "is its address in [catalog] right, and do firewalls let this machine through?"
+        )
+        raise RetryableError(f"{what} has not responded within {limit_s:g} s; {question}") from None
 
 
 def try_table(
@@ -98,7 +104,7 @@ def try_table(
         try_changes(catalog)
         return table_place(catalog, identifier)
 
-    found = within_limit(place)
+    found = within_limit(place, at=properties.get("uri", ""))
     if found is not None:
         data = table_properties.get("write.data.path")
 
@@ -106,7 +112,7 @@ def try_table(
             for folder in (found.location, *([data] if data else [])):
                 try_folder(Place(folder, found.io), must_delete=not maintains_itself(properties))
 
-        within_limit(write, what=STORAGE)
+        within_limit(write, what=STORAGE, at=found.location)
 
 
 def try_changes(catalog: Catalog) -> None:
