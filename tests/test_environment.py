@@ -203,7 +203,8 @@ def test_one_half_of_the_tests_does_not_hide_the_other(
 
 def test_ci_runs_the_words_of_the_makefile() -> None:
     """What people run is what CI runs."""
-    assert re.findall(r"for task in (.+);", (ROOT / ".ci" / "run").read_text())[0] == "lint test test-servers"
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert re.findall(r"^run (\S+)", ci, re.MULTILINE) == ["lint", "test", "test-servers"]
 
 
 def test_old_pythons_are_refused(tmp_path: Path) -> None:

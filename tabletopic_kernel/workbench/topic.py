@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,10 +102,12 @@ class TableTopic:
         """The topic's status."""
         return self._workbench.status(self.name)[0]
 
-    def wait(self, timeout_s: float = 120.0) -> TopicStatus:
+    def wait(
+        self, timeout_s: float = 120.0, on_status: Callable[[TopicStatus], None] = lambda _: None
+    ) -> TopicStatus:
         """Wait until the table contains everything that was in the topic when called.
 
-        A server that stops responding in between is waited for, too.
+        A server that stops responding in between is waited for, too. ``on_status`` gets each further status.
 
         Raises:
             ActionNeededError: the topic failed, or is paused.
@@ -115,19 +118,23 @@ class TableTopic:
         ends = now.end_offsets
         # Where the lag is unknown, the offsets are those of other records, or of no topic.
         while now.lag_records is None or any(now.next_offsets.get(p, 0) < end for p, end in ends.items()):
-            if why_not := not_coming(now):
+            if why_not := _not_coming(now):
                 raise ActionNeededError(why_not)
             if time.monotonic() > deadline:
                 reason = f": {now.error}" if now.error else ""
                 behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
                 raise RetryableError(f"{self.name} is {now.state}{behind} after {timeout_s:g} s{reason}")
             time.sleep(_LOOK_EVERY_S)
-            now = self._status_by(deadline)
+            now = self.status_by(deadline)
             ends = ends or now.end_offsets
+            on_status(now)
         return now
 
-    def _status_by(self, deadline: float) -> TopicStatus:
-        """The status, as soon as the servers respond; raises RetryableError if they do not by then."""
+    def status_by(self, deadline: float) -> TopicStatus:
+        """The status, as soon as the servers respond; raises RetryableError if they do not by then.
+
+        ``deadline`` is a time of ``time.monotonic()``.
+        """
         while True:
             try:
                 return self.status()
@@ -215,7 +222,7 @@ class TableTopic:
         return table
 
 
-def not_coming(now: TopicStatus) -> str | None:
+def _not_coming(now: TopicStatus) -> str | None:
     """Why waiting for the table is futile, and what to do; None if it may catch up by itself."""
     if now.state == "failed":
         return f"{now.topic} failed: {now.error}"

@@ -7,6 +7,7 @@ from typing import Any
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.topic import TableTopic
 
 
 class AskedWorkbench:
@@ -47,6 +48,10 @@ class AskedWorkbench:
         if topic is not None and not chosen:
             raise UsageError(f"{topic} is not enabled")
         return chosen
+
+    def topic(self, name: str) -> TableTopic:
+        """The real handle."""
+        return TableTopic(name, self)  # type: ignore[arg-type]
 
     def hosts(self) -> list[str]:
         """Live hosts."""

@@ -30,7 +30,6 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.sections import registry_place
-from tabletopic_kernel.workbench.topic import not_coming
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Step
@@ -139,26 +138,16 @@ class TopicMagics(Magics):
     def _wait(self, topic: str, timeout: float) -> Grid:
         """Show a bar of records until the table contains what the topic contains; interruptible."""
         handle = self._session.workbench.topic(topic)
-        now = handle.status()
-        ends = now.end_offsets
+        first = handle.status()
+        ends = first.end_offsets
 
-        def read() -> int:
+        def read(now: TopicStatus) -> int:
             """Each partition counts by itself: what another one got meanwhile makes up for nothing."""
             return sum(min(now.next_offsets.get(partition, 0), end) for partition, end in ends.items())
 
-        begun = read()
-        deadline = time.monotonic() + timeout
+        begun = read(first)
         with Bar(topic, sum(ends.values()) - begun, self.shell) as bar:
-            while now.lag_records is None or read() < sum(ends.values()):
-                if why_not := not_coming(now):
-                    raise ActionNeededError(why_not)
-                if time.monotonic() > deadline:
-                    why = now.error or "still reading"
-                    raise RetryableError(f"{topic} is {now.state} after {timeout:g} s: {why}")
-                time.sleep(_REFRESH_S / 2)
-                now = handle.status()
-                ends = ends or now.end_offsets
-                bar.to(max(0, read() - begun))
+            now = handle.wait(timeout, lambda now: bar.to(max(0, read(now) - begun)))
         return status_facts(now)
 
     # -- the host and the servers

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from tabletopic_kernel.faces.cli.commands import topics
 from tabletopic_kernel.faces.cli.screen import event_text
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import EVENT_ADAPTER, Progress, SchemaVersion
@@ -132,6 +134,27 @@ def test_no_topics_yet(run: Callable[..., Any], fake: Any) -> None:
     assert "tabletopic enable TOPIC" in text
     assert "127.0.0.1:9092" in text
     assert run("status", "--json").json == []
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_outage_does_not_end_a_watch(
+    run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """Also where the output is no terminal, such as a pipe to a monitor; there, too, it is told."""
+    answers: list[Any] = [fake.found, RetryableError("the broker is away"), fake.found, KeyboardInterrupt()]
+
+    def status(_: str | None) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(fake, "status", status)
+    monkeypatch.setattr(topics, "_REFRESH_S", 0.001)
+    ended = run("status", "--watch", *options)
+    assert answers == []
+    assert ended.out.count("default.clicks") == 2
+    assert "the broker is away; retrying …" in (ended.err if options else ended.out)
 
 
 def _told() -> list[events.ControlEvent]:

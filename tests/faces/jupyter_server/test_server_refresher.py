@@ -54,7 +54,7 @@ def test_it_looks_only_while_somebody_asks(refreshed: Callable[..., tuple[Refres
     refresher, looks = refreshed(0.01, 0.2)
     assert looks.count == 0
     assert refresher.wait(240) is not None
-    until(lambda: looks.count > 3)
+    until(lambda: refresher.kept() and looks.count > 3)
     until(lambda: not _goes_on(looks))
     assert refresher.kept() is None  # what is known is old
     assert refresher.wait(240) is not None
@@ -64,14 +64,13 @@ def test_who_waits_is_served_after_a_long_look(refreshed: Callable[..., tuple[Re
     """Although the last question is older than what makes it rest by then."""
     refresher, looks = refreshed(0.01, 0.05)
     looks.go.clear()
-    refresher.kept()
-    until(lambda: looks.begun == 1)
+    until(lambda: refresher.kept() is None and looks.begun == 1)  # its thread may begin after it could rest
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(refresher.wait, 20)
         until(lambda: refresher._waiting == 1)
         time.sleep(0.1)
         looks.go.set()
-        assert answer.result() == {"n": 2}
+        assert (answer.result() or {"n": 0})["n"] >= 2
     until(lambda: not _goes_on(looks))
 
 

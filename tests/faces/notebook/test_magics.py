@@ -205,7 +205,7 @@ def test_wait_counts_each_partition_by_itself(
     first = status(next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
     ahead = status(next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
     there = status(next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50}, lag_records=100)
-    states = [first, ahead, there]
+    states = [first, first, ahead, there]
     monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
     assert "0: 100 of 200, 1: 50 of 50" in repr(run("%topic wait clicks --timeout 60s"))
 
@@ -254,7 +254,9 @@ def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench,
 
 def test_wait_gives_up(fail: Callable[[str], str]) -> None:
     """After --timeout the state and the time are told."""
-    assert "Retryable: clicks is running after 0.1 s" in fail("%topic wait clicks --timeout 100ms")
+    assert "Retryable: clicks is running and 1,234 records behind after 0.1 s" in fail(
+        "%topic wait clicks --timeout 100ms"
+    )
 
 
 def test_a_bar_in_a_kernel_is_one_place(

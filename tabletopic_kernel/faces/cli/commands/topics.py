@@ -70,7 +70,7 @@ def _who_runs(topic: str, hosts: list[str] | None) -> Message:
 def _wait_until_running(call: Call, topic: str, seconds: float) -> TopicStatus:
     deadline = time.monotonic() + seconds
     while True:
-        status = call.workbench.status(topic)[0]
+        status = call.workbench.topic(topic).status_by(deadline)
         if status.state in _RUNNING:
             return status
         if status.state == "failed":
@@ -118,13 +118,16 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
 
     if as_json:
         while True:
-            for status in call.workbench.status(topic):
-                screen.show_json_line(status.to_json())
+            try:
+                for status in call.workbench.status(topic):
+                    screen.show_json_line(status.to_json())
+            except RetryableError as error:
+                screen.note(_retrying(error))
             time.sleep(_REFRESH_S)
     out = screen.console()
     if not out.is_terminal:
         while True:
-            out.print(_page(call, call.workbench.status(topic), topic, out))
+            out.print(_page_or_error(call, topic, out))
             time.sleep(_REFRESH_S)
     with Live(console=out, auto_refresh=False) as live:
         while True:
@@ -138,7 +141,11 @@ def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableTyp
     try:
         return _page(call, call.workbench.status(topic), topic, out)
     except RetryableError as error:
-        return Text(f"{error}; retrying …", style="yellow")
+        return Text(_retrying(error), style="yellow")
+
+
+def _retrying(error: RetryableError) -> str:
+    return f"{error}; retrying …"
 
 
 def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
