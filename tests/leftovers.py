@@ -151,14 +151,16 @@ def _told(found: str | threading.Thread | psutil.Process) -> str:
 def _live(look: Callable[[], set[Any]], before: set[Any]) -> list[str]:
     """What exists in addition to ``before``, after some time to end."""
     began = time.monotonic()
-    collected = False
+    waited_s, collected = 0.0, False
     while left := look() - before:
-        waited_s = time.monotonic() - began
         if waited_s > _GRACE_S:
             return sorted(map(_told, left))
         if waited_s > 1 and not collected:
             gc.collect()  # an executor without an owner ends its threads
             collected = True
+        waited_s = (
+            time.monotonic() - began
+        )  # before a pause: the last look comes after what was frozen with us
         time.sleep(0.01)
     return []
 

@@ -85,7 +85,12 @@ def executed(path: Path, stack: StackInfo, settings: Mapping[str, str] = Mapping
         kernel_name="tabletopic", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(KERNELSPECS)])
     )
     client = NotebookClient(
-        notebook, km=manager, timeout=_CELL_LIMIT_S, resources={"metadata": {"path": str(path.parent)}}
+        notebook,
+        km=manager,
+        timeout=_CELL_LIMIT_S,
+        iopub_timeout=240,  # by default, output that comes 4 s after the reply is lost
+        startup_timeout=240,
+        resources={"metadata": {"path": str(path.parent)}},
     )
     client.owns_km = True  # it ends the kernel too: one that lives would be a host in the next notebook
     try:

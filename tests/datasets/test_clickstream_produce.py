@@ -36,20 +36,20 @@ def mock_broker() -> Producer:
 def topic(mock_broker: Producer) -> str:
     """A new topic of four partitions; the mock cluster creates it on first request."""
     name = f"clicks-{uuid4().hex[:8]}"
-    mock_broker.list_topics(name, timeout=10)
+    mock_broker.list_topics(name, timeout=60)
     return name
 
 
 @pytest.fixture
 def bootstrap(mock_broker: Producer) -> dict[str, str]:
     """Properties to connect to the mock cluster."""
-    brokers = mock_broker.list_topics(timeout=10).brokers.values()
+    brokers = mock_broker.list_topics(timeout=60).brokers.values()
     return {"bootstrap.servers": ",".join(f"{broker.host}:{broker.port}" for broker in brokers)}
 
 
 def _read(bootstrap: dict[str, str], topic: str, count: int) -> list[Message]:
     consumer = Consumer({**bootstrap, "group.id": "none", "log_level": 0})
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     messages: list[Message] = []
     give_up = time.monotonic() + 240
@@ -99,7 +99,7 @@ def test_records_are_stamped_now_unless_told_otherwise(bootstrap: dict[str, str]
     produce(bootstrap, MOCK_REGISTRY, topic, 50)
     assert all(message.timestamp()[1] >= began_ms for message in _read(bootstrap, topic, 50))
     other = f"{topic}-simulated"
-    Producer({**bootstrap, "log_level": 0}).list_topics(other, timeout=10)
+    Producer({**bootstrap, "log_level": 0}).list_topics(other, timeout=60)
     produce(bootstrap, MOCK_REGISTRY, other, 50, record_time="simulated")
     stamps = sorted(message.timestamp()[1] for message in _read(bootstrap, other, 50))
     assert stamps == [event.timestamp_ms for event in Clickstream().events(50)]

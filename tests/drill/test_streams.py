@@ -11,11 +11,12 @@ from typing import Any
 import fastavro
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.drill import streams
 from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan, avro_schema, poisoned, value_of
 from tabletopic_kernel.local.stack import StackInfo
@@ -93,8 +94,7 @@ def test_the_log_says_how_a_transaction_ended(stack: StackInfo) -> None:
     """Of a producer that died with a transaction open, and of one that died after its commit."""
     kafka = {"bootstrap.servers": stack.bootstrap_servers}
     name = f"ended-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(kafka)
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    Broker(kafka).ensure_topic(name, 2, {})
     plan = StreamPlan(name, "json", 2, True, {})
     stream = streams.Stream(plan, kafka, {"url": stack.registry_url}, seed=1)
     stream._producer.init_transactions(60)
@@ -118,6 +118,7 @@ def test_the_log_says_how_a_transaction_ended(stack: StackInfo) -> None:
     (last,) = records
     place = TopicPartition(name, last.partition, -1)
     stream._producer.commit_transaction(60)
+    admin = AdminClient(kafka)
     admin.delete_records([place])[place].result()
     stream._begin_anew(records)
     assert stream.sent[-1] == replace(last, fate=Fate.UNSURE)

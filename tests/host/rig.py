@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,10 +135,12 @@ class Rig:
 
 def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True) -> None:
     """Take steps until nothing waits; bounded, so that an endless loop of events fails."""
-    for _ in range(200):
+    steps, deadline = 0, time.monotonic() + 240
+    while steps < 200 and time.monotonic() < deadline:
         idle = coordinator._inbox.empty() and coordinator._due() is None and not coordinator._can_replay()
         if idle and until():
             return
+        steps += not idle  # to wait for another thread is no step
         coordinator.step()
     pytest.fail(f"it does not settle: {coordinator}")
 

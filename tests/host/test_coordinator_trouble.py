@@ -403,5 +403,5 @@ def test_a_batch_does_not_wait_for_a_plan_of_a_coordinator_that_ended(
     waiting = threading.Thread(target=ask, daemon=True)
     waiting.start()
     coordinator._crash(KeyError("x"))
-    waiting.join(5)
+    waiting.join(60)
     assert [type(error) for error in errors] == [StartOverError]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.settings.sections import Settings, table_identifier
@@ -99,11 +99,11 @@ class Sender:
 
     def flush(self) -> None:
         """Wait until everything is acknowledged."""
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(240) == 0
 
     def look_again(self) -> None:
         """Detect added partitions."""
-        self._producer.list_topics(self.topic, timeout=10)
+        self._producer.list_topics(self.topic, timeout=60)
 
     def register(self, schema: str) -> int:
         """Register a schema without sending a record."""
@@ -138,8 +138,7 @@ def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Send
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
         topic = name or f"t{uuid.uuid4().hex[:10]}"
-        admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-        admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+        Broker({"bootstrap.servers": stack.bootstrap_servers}).ensure_topic(topic, partitions, config)
         made.append(topic)
         return Sender(stack, topic)
 

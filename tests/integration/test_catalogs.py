@@ -96,7 +96,7 @@ def test_an_outage_is_that_of_one_catalog(
     away = folder.rename(folder.with_name("prod-away"))
     try:
         theirs.avro(V1, row_v1(4))
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while "[catalogs.prod]" not in (bench.status(theirs.topic)[0].error or ""):
             assert time.monotonic() < deadline, bench.status(theirs.topic)
             time.sleep(0.3)
@@ -110,7 +110,7 @@ def test_an_outage_is_that_of_one_catalog(
         away.rename(folder)
     if bench.status(theirs.topic)[0].state == "failed":
         bench.resume(theirs.topic)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while bench.status(theirs.topic)[0].lag_records != 0:
         assert time.monotonic() < deadline, bench.status(theirs.topic)
         time.sleep(0.3)

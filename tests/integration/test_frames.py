@@ -122,7 +122,7 @@ def test_every_way_to_name_a_schema_in_one_topic(
     writer.bad(b"no schema", b"no key")
     sender.flush()
     bench.enable(sender.topic, {**FAST, "key_format": "by_schema_id", "value_message": "Like"})
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while (status := bench.status(sender.topic)[0]).state != "waiting" or "has no table" not in str(
         status.error
     ):

@@ -38,7 +38,7 @@ def busy(stack: StackInfo, new_topic: Callable[..., Sender]) -> Iterator[list[st
             for topic in topics:
                 producer.produce(topic, json.dumps({"n": number}).encode())
             producer.poll(0)
-        producer.flush(30)
+        producer.flush(240)
 
     thread = threading.Thread(target=send)
     thread.start()

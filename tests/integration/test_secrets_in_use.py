@@ -314,8 +314,8 @@ def _raw(kafka: dict[str, str], topic: str) -> str:
     """All messages of a topic as they are on the broker."""
     consumer = make_consumer(kafka, group_id="secrets")
     found = []
-    for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+    for partition in consumer.list_topics(topic, timeout=120).topics[topic].partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=120)
         consumer.assign([TopicPartition(topic, partition, low)])
         while consumer.position([TopicPartition(topic, partition)])[0].offset < high:
             found += [str(one.value()) for one in consumer.consume(500, timeout=1)]
@@ -358,7 +358,7 @@ def test_no_secret_is_where_others_can_read_it(stack: StackInfo, gate: Gate, fol
     """Commands, notebooks, REST, events, logs, topics, processes, files: also when the login is refused."""
     kafka = {"bootstrap.servers": stack.bootstrap_servers, **stack.kafka_login}
     admin = AdminClient(kafka)
-    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(120)
     _send(stack, TOPIC, V1, {"id": 1})
     told = _tabletopic(folder, ["enable", TOPIC, "--commit-interval", "500ms"])
     assert "error" not in str(told), told

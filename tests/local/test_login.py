@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
 from tabletopic_kernel.clients.registry.registry import Registry
@@ -176,12 +176,11 @@ def test_only_who_reads_the_state_folder_is_let_in(folder: Path) -> None:
     """Data of a stack without a login are there with one, and again without; nobody else sees a thing."""
     off = LocalStack(folder, wants_login=False).up(die_with_parent=True)
     assert off.kafka_login == {}
-    admin = AdminClient({"bootstrap.servers": off.bootstrap_servers, "log_level": 0})
-    admin.create_topics([NewTopic("mine", 1)])["mine"].result(30)
+    Broker({"bootstrap.servers": off.bootstrap_servers}).ensure_topic("mine", 1, {})
     producer = Producer({"bootstrap.servers": off.bootstrap_servers, "log_level": 0})
     producer.produce("mine", b"1")
-    assert producer.flush(30) == 0
-    del admin, producer
+    assert producer.flush(240) == 0
+    del producer
     LocalStack(folder).down()
 
     LocalStack(folder, wants_login=True).up(die_with_parent=True)

@@ -382,7 +382,7 @@ from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.pipeline.transform.projection import guard as sql_guard
 from tabletopic_kernel.pipeline.transform.projection.statement import connect
 from tabletopic_kernel.pipeline.transform.projection.child import has_to_end
-sql_guard.RECORD_S = sql_guard._GRACE_S = sql_guard._LOOK_S = 0.2
+sql_guard.RECORD_S = sql_guard._LOOK_S = 0.2
 def ask(query):
     connection = connect()
     return sql_guard.run(connection, lambda: connection.execute(query).fetchall(), 1)
@@ -391,6 +391,7 @@ try:
 except sql_guard.LimitError as error:
     print(error, has_to_end())
 print(ask("SELECT 1"))
+sql_guard._GRACE_S = 0.2
 try:
     ask("SELECT levenshtein(repeat('ab', 1000000) || x, repeat('ba', 1000000)) FROM (SELECT 'x' AS x)")
 except ProjectionError as error:

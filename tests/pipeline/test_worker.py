@@ -225,7 +225,7 @@ def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(
     worker.start()
     rig.spark.query(1)
     worker._stop_query()
-    assert rig.listener.over.wait(5)
+    assert rig.listener.over.wait(WAIT_S)
     assert isinstance(rig.listener.told[0], RetryableError)
 
 

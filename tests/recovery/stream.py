@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.local.stack import StackInfo
 from tests.integration.conftest import Sender
 
@@ -79,8 +79,8 @@ class Stream(Sender):
 
     def make_topic(self) -> None:
         """Create the topic."""
-        admin = AdminClient({"bootstrap.servers": self.stack.bootstrap_servers, "log_level": 0})
-        admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result(30)
+        broker = Broker({"bootstrap.servers": self.stack.bootstrap_servers})
+        broker.ensure_topic(self.topic, self.partitions, {})
 
     def send(self, count: int, schema: str = V1) -> None:
         """Send this many records now, distributed over the partitions, and wait until they are accepted."""

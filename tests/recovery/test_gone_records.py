@@ -136,5 +136,6 @@ def check_gap(bench: Workbench, stream: Stream) -> None:
     status = failed(bench, stream.topic)
     assert "partition 1: 15 records from offset 30" in str(status.error)
     gaps = [event.missing for event in bench.events(stream.topic) if isinstance(event, GapDetected)]
-    assert gaps == [{1: (30, 45)}]
+    assert gaps  # told again by a host that was taken for dead
+    assert all(one == {1: (30, 45)} for one in gaps)
     check_untouched(bench, stream)

@@ -71,18 +71,21 @@ def test_a_host_that_is_watched(
     stream.begin(per_second=100)
     bench.enable(stream.topic, {"commit_interval_ms": "500ms"})
     wait_for_commits(bench, stream.topic, 2)
-    before = wait_until(
-        "a lag that was counted",
-        lambda: found if ("tabletopic_commit_lag_records", stream.topic) in (found := scrape(url)) else None,
-    )
+
+    def well() -> dict[tuple[str, ...], float] | None:
+        found = scrape(url)
+        counted = ("tabletopic_commit_lag_records", stream.topic) in found
+        runs = found.get(("tabletopic_state", "running", stream.topic)) == 1
+        up = [found.get(("tabletopic_server_up", *name)) for name in SERVERS] == [1, 1, 1]
+        return found if counted and runs and up else None
+
+    before = wait_until("it is well, and its lag is counted", well)
     assert before is not None
-    assert before["tabletopic_state", "running", stream.topic] == 1
     assert before["tabletopic_committed_rows_total", stream.topic] > 0
     assert before["tabletopic_commits_total", stream.topic] >= 2
     assert before["tabletopic_commit_duration_seconds_count",] >= 2
     assert before["tabletopic_batch_duration_seconds_count",] >= 2
     assert {before["tabletopic_partition_lag_seconds", str(p), stream.topic] < 60 for p in range(3)} == {True}
-    assert [before["tabletopic_server_up", *name] for name in SERVERS] == [1, 1, 1]
 
     local = LocalStack(stack.state_dir)
     assert set(local.down(["kafka", "registry"])) == {"kafka", "registry"}

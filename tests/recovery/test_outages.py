@@ -92,9 +92,9 @@ def test_the_registry_is_away_when_a_new_schema_comes(
     assert dict(ledger.next_offsets) == dict(before.next_offsets)
     local.up(die_with_parent=True)
     wait_until_lag_is_0(bench, stream.topic)
-    for trouble in troubles(bench, stream.topic):
-        assert trouble.waits
-        assert "registry" in trouble.reason
+    found = troubles(bench, stream.topic)
+    assert all(trouble.waits for trouble in found)
+    assert any("registry" in trouble.reason for trouble in found)  # a stall may be another trouble
     assert host.is_alive
     assert "late" in load_table(bench, stream.topic).schema().column_names
     check_exact(bench, stream)

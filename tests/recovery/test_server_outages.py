@@ -27,7 +27,7 @@ from tests.servers.stores import ACCOUNT, Azure, Gcs
 
 pytestmark = [pytest.mark.integration, pytest.mark.servers]
 AWAY_S = 45.0  # longer than any client tries by itself
-BACK_S = 20.0
+BACK_S = 60.0  # 20 s on a machine that never stalls
 
 
 @dataclass
@@ -133,7 +133,7 @@ def test_catalogs_and_storages_are_away(
             # Settling: the commit that was under way has no answer.
             return status.state in ("waiting", "settling") and lake.reason in (status.error or "")
 
-        wait_until(f"status names {lake.name}", is_told, limit_s=AWAY_S)
+        wait_until(f"status names {lake.name}", is_told)
     time.sleep(max(0.0, away_until - time.monotonic()))
     back_ms = time.time_ns() // 1_000_000
     for lake in lakes:

@@ -84,7 +84,7 @@ class Aws:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while True:
             try:
                 urllib.request.urlopen(f"{self.url}/moto-api/", timeout=5).close()

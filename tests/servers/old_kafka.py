@@ -166,7 +166,7 @@ class OldKafka:
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         admin.delete_topics([topic])[topic].result()
         deadline = time.monotonic() + 60
-        while topic in admin.list_topics(timeout=5).topics:
+        while topic in admin.list_topics(timeout=60).topics:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 

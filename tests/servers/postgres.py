@@ -65,7 +65,7 @@ class Postgres:
                 [*DIE_WITH_PARENT, str(programs / "bin" / "postgres"), "-D", str(data), *options],
                 cwd="/", stdout=log, stderr=log, **self._as,
             )  # fmt: skip
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while True:
             try:
                 psycopg2.connect(self.uri().replace("+psycopg2", "")).close()

@@ -203,7 +203,7 @@ class SecuredKafka:
                 self._command("kafka.Kafka", "server.properties"),
                 cwd=self.folder, env=processes.environment(), stdout=log, stderr=log,
             )  # fmt: skip
-        admin, deadline = self.admin, time.monotonic() + 120
+        admin, deadline = self.admin, time.monotonic() + 240
         while True:
             try:
                 if admin.list_topics(timeout=1).brokers:

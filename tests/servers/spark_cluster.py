@@ -58,7 +58,7 @@ class SparkCluster:
 
     def __enter__(self) -> Self:
         self._start("master.Master", "--port", str(self.port))
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while True:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), timeout=5).close()

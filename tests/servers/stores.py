@@ -64,7 +64,7 @@ class _Store:
                 stdout=output,
                 stderr=output,
             )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not machine.is_listening(self.port):
             assert self._process.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline, log.read_text()[-3000:]

@@ -89,7 +89,9 @@ def test_a_wait_is_not_over_with_other_records(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_outage_does_not_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers restart meanwhile; only one that is away at the beginning, or to the end, is reported."""
-    monkeypatch.setattr(topic, "_LOOK_EVERY_S", 0.001)
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(topic, "time", clock)
     away = RetryableError("could not read __tabletopic.control")
     behind = found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running")
     done = replace(behind, next_offsets={0: 6, 1: 3}, lag_records=0)

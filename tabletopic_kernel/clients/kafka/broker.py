@@ -41,6 +41,7 @@ from tabletopic_kernel.model.topic_names import check_topic_name
 T = TypeVar("T")
 TIMEOUT_S = 10.0
 _RECONNECT_S = 2.0
+_STALE_S = 1.0  # librdkafka may go on to ask a former leader until it has new metadata
 # A topic that the controller has created is unknown to brokers for a moment, as any is to one that starts.
 _ABSENT_S = 1.0
 # A refused login or certificate is known within a second; requests alone would take their whole timeout,
@@ -53,6 +54,7 @@ NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._UNKNOWN_PARTITION,
+    KafkaError._NOENT,  # no partition that was asked for has one
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
@@ -145,6 +147,7 @@ class Broker:
         self._lock = threading.Lock()  # guards _admin and _met
         self._renewing = threading.Lock()
         self._worn_out: list[AdminClient] = []
+        self._renewed_s = float("-inf")
         self.address = self.properties.get("bootstrap.servers", "")
         IDLE_CLIENTS.add(self)
 
@@ -258,7 +261,7 @@ class Broker:
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                self._result(self.admin.create_topics([new], request_timeout=TIMEOUT_S)[new.topic])
+                self._asked(lambda: self.admin.create_topics([new], request_timeout=TIMEOUT_S)[new.topic])
                 return
             except KafkaException as error:
                 is_passing = error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
@@ -276,7 +279,7 @@ class Broker:
 
     def group_members(self, group: str) -> list[tuple[str, list[tuple[str, int]]]]:
         """Client id and assigned (topic, partition) pairs of every live member of a group."""
-        deadline = time.monotonic() + _RECONNECT_S
+        deadline, again = time.monotonic() + _RECONNECT_S, False
         while True:
             try:
                 # Not describe_consumer_groups: after a broker restart, an existing client never gets a
@@ -286,9 +289,10 @@ class Broker:
                     found: list[Any] = self.admin.list_groups(group, timeout=TIMEOUT_S)
                 break
             except KafkaException as error:
-                # After a restart, the first request only finds out that the connection is gone.
-                if error.args[0].code() != KafkaError._TRANSPORT or time.monotonic() > deadline:
+                # After a restart, the first request only finds out that the connection is gone, however late.
+                if error.args[0].code() != KafkaError._TRANSPORT or (again and time.monotonic() > deadline):
                     raise self.explain(error) from error
+            again = True
             time.sleep(0.1)
         return [(member.client_id, assigned(member.assignment)) for one in found for member in one.members]
 
@@ -322,23 +326,30 @@ class Broker:
 
     def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
         found: dict[tuple[str, int], int] = {}
-        deadline, lost_in, turn = time.monotonic() + TIMEOUT_S, -1, 0  # when the connection was lost
+        began, asked_again = time.monotonic(), False
         waiting = dict(asked)
         while waiting:
             futures = self.admin.list_offsets(
                 waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
             )
+            errors: list[KafkaException] = []
             for partition, future in futures.items():
                 try:
                     found[partition.topic, partition.partition] = self._result(future).offset
                 except KafkaException as error:
-                    is_lost = error.args[0].code() == KafkaError._TRANSPORT and lost_in in (-1, turn)
-                    lost_in = turn if is_lost else lost_in
-                    is_passing = is_lost or error.args[0].code() in NO_LEADER | UNKNOWN_TOPIC
-                    if not is_passing or time.monotonic() > deadline:
-                        raise self.explain(error) from error
+                    errors.append(error)
             waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
-            turn += 1
+            waited_s = time.monotonic() - began
+            lasting = [one for one in errors if one.args[0].code() not in NO_LEADER | UNKNOWN_TOPIC]
+            if lasting:
+                if asked_again or not self._may_ask_again(lasting[0]):
+                    raise self.explain(lasting[0]) from lasting[0]
+                asked_again, began = True, time.monotonic()
+            elif errors and waited_s > TIMEOUT_S:
+                raise self.explain(errors[0]) from errors[0]
+            elif errors and waited_s > _STALE_S:
+                with contextlib.suppress(KafkaException):
+                    self._listed(_RECONNECT_S)
             if waiting:
                 time.sleep(0.1)
         return found
@@ -354,13 +365,23 @@ class Broker:
         ask: Callable[[], concurrent.futures.Future[T]],
         under_way: concurrent.futures.Future[T] | None = None,
     ) -> T:
-        """The response; retried once if the connection was lost, as brokers close idle ones."""
+        """The response; asked once more if only the connection or the client failed."""
         try:
             return self._result(under_way or ask())
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._TRANSPORT:
+            if not self._may_ask_again(error):
                 raise
         return self._result(ask())
+
+    def _may_ask_again(self, error: KafkaException) -> bool:
+        """Whether the broker may be well: it had closed an idle connection, or responds to a new client."""
+        code = error.args[0].code()
+        return code == KafkaError._TRANSPORT or (code == KafkaError._TIMED_OUT and self._is_renewed())
+
+    def _is_renewed(self) -> bool:
+        """Replace the client after a request without a response, unless its login is refused."""
+        self.admin.poll(0)  # runs the callback of errors
+        return self._met.refused() is None and self._renew(self.admin)
 
     def _metadata(self) -> Any:
         for look_s in _FIRST_LOOKS_S:
@@ -412,27 +433,32 @@ class Broker:
         if self._met.is_hopeless():
             self._explain("it refuses all logins")
 
-    def _renew(self, worn_out: AdminClient) -> None:
-        """Replace the client, if the broker responds to a new one.
+    def _renew(self, worn_out: AdminClient) -> bool:
+        """Replace the client, if the broker responds to a new one; whether there is a new one now.
 
         A client that existed while the broker hung never finds a controller again, although it gets metadata.
         It is kept: releasing it may abort the process.
         """
         with self._renewing:
-            if self._admin is not worn_out:
-                return
+            # Requests of the one before time out until then; each of them asks for a new client.
+            is_new = time.monotonic() - self._renewed_s < TIMEOUT_S
+            if is_new or self._admin is not worn_out:
+                return True
             fresh = make_admin(self.properties, self._met)
             with contextlib.suppress(KafkaException):
                 fresh.list_topics(timeout=_RECONNECT_S)
                 self._worn_out.append(worn_out)
-                self._admin = fresh
+                self._admin, self._renewed_s = fresh, time.monotonic()
+                return True
+            return False
 
     def explain(self, error: KafkaException) -> RetryableError | ActionNeededError:
         """The error of a request, with its remedy."""
         problem = error.args[0]
-        self.admin.poll(0)  # runs the callback of errors
-        if problem.code() == KafkaError._TIMED_OUT and self._met.refused() is None:
-            self._renew(self.admin)
+        if problem.code() == KafkaError._TIMED_OUT:
+            self._is_renewed()
+        else:
+            self.admin.poll(0)  # runs the callback of errors
         name = problem.name() if hasattr(problem, "name") else ""
         if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
             return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")

@@ -32,6 +32,7 @@ class ConnectionErrors:
     """The connection errors of one client; its ``error_cb``. Thread-safe."""
 
     _met: dict[str, tuple[float, str]] = field(default_factory=dict)
+    has_answered: bool = False
 
     def __call__(self, error: KafkaError) -> None:
         """Keep the newest error of each kind."""
@@ -69,6 +70,7 @@ class ConnectionErrors:
 
     def forget(self) -> None:
         """A response arrived: forget earlier errors."""
+        self.has_answered = True
         self._met.clear()
 
 
@@ -100,7 +102,8 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         kind, reason = refused
         lead = _LEADS[kind].format(address=address)
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
-    if not properties.get("security.protocol") and any(map(_accepts, _addresses(properties))):
+    unsecured = not properties.get("security.protocol") and not met.has_answered
+    if unsecured and any(map(_accepts, _addresses(properties))):
         return RetryableError(
             f"the broker at {address} accepts connections but does not respond ({request}); does it require "
             "TLS or a login? [kafka] security.protocol is not set"

@@ -124,6 +124,7 @@ def test_from_a_click_to_rows_and_a_killed_server(jupyter: Jupyter, stack: Stack
     row = jupyter.api("PUT", f"topics/{TOPIC}", {"settings": {"commit_interval_ms": "500ms"}})
     assert row["enabled"]
 
+    until(lambda: jupyter.api("GET", f"topics/{TOPIC}")["rows"] == 500, _HOST_LIMIT_S)
     done = until(lambda: _caught_up(jupyter), _HOST_LIMIT_S)
     assert done["schema_version"] == "v1"
     told = jupyter.api("GET", f"topics/{TOPIC}")
@@ -142,7 +143,7 @@ def test_from_a_click_to_rows_and_a_killed_server(jupyter: Jupyter, stack: Stack
     script = page.split(b'src="static/js/bokeh.min.js', 1)[1].split(b'"', 1)[0].decode()
     status, _ = jupyter.ask("GET", f"tabletopic/dashboard/static/js/bokeh.min.js{script}")
     assert status == 200
-    IOLoop(make_current=False).run_sync(lambda: _bokeh_answers(jupyter, page), timeout=60)
+    IOLoop(make_current=False).run_sync(lambda: _bokeh_answers(jupyter, page), timeout=240)
 
     ours = jupyter.children()
     assert ours.keys() == {"serve", "live_dashboard"}
@@ -166,7 +167,7 @@ async def _bokeh_answers(jupyter: Jupyter, page: bytes) -> None:
     request = HTTPRequest(
         f"ws://127.0.0.1:{jupyter.port}{BASE}tabletopic/dashboard/ws",
         headers={"Authorization": f"token {TOKEN}"},
-        connect_timeout=30,
+        connect_timeout=240,
     )
     connection = await websocket_connect(request, subprotocols=["bokeh", token])
     message = await connection.read_message()
@@ -187,11 +188,11 @@ def test_the_stack_ends_with_a_killed_server_behind_a_hub(
     info = local.up()
     try:
         with jupyter_process(info, tmp_path) as jupyter:
-            assert jupyter.api("GET", "overview")["servers"]["state"] == "ready"
-            keepers = processes.find({processes.mark(watchers.KEEPER, info.state_dir)})
+            until(lambda: jupyter.api("GET", "overview")["servers"]["state"] == "ready", 240)
+            found = processes.find({processes.mark(watchers.KEEPER, info.state_dir)})
+            keepers = [psutil.Process(one.pid) for _, one in found]
             assert len(keepers) == behind_a_hub
-        for one in keepers:
-            psutil.wait_procs([psutil.Process(one[1].pid)], timeout=60)
+        psutil.wait_procs(keepers, timeout=240)
         assert (local.info() is None) == behind_a_hub
         left = processes.find({processes.mark(name, info.state_dir) for name in SERVERS})
         assert len(left) == (0 if behind_a_hub else len(SERVERS))

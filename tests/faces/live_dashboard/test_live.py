@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tabletopic_kernel.faces.live_dashboard.theme import DARK, LIGHT
 from tabletopic_kernel.host.topics.control_topic import ControlLog, ensure_control_topic
@@ -67,7 +66,7 @@ class Told:
         """Report records that wait for a commit."""
         for _ in range(records):
             self.producer.produce(self.topic, b"x")
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(240) == 0
         self.sent += records
 
     def progress(self) -> events.Progress:
@@ -108,8 +107,7 @@ def topic(stack: StackInfo) -> Iterator[Told]:
     properties = {"bootstrap.servers": stack.bootstrap_servers}
     ensure_control_topic(bench.broker)
     name = f"told-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(properties)
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+    bench.broker.ensure_topic(name, 1, {})
     told = Told(name, ControlLog(properties), Producer(properties))
     told.taken_over(now_ms() - 1_800_000)
     write_desired(bench.broker, name, DesiredTopic(topic=name, run="paused"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -27,8 +27,7 @@ ENABLE = f"%topic enable {TOPIC} --commit-interval 300ms --wait --timeout 7m"
 @pytest.fixture
 def sender(quiet_stack: StackInfo) -> Sender:
     """A topic with 100 records."""
-    admin = AdminClient({"bootstrap.servers": quiet_stack.bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result()
+    Broker({"bootstrap.servers": quiet_stack.bootstrap_servers}).ensure_topic(TOPIC, 2, {})
     made = Sender(quiet_stack, TOPIC)
     made.avro(SCHEMA, *({"n": n, "place": "NL" if n % 4 else "DE"} for n in range(100)))
     return made

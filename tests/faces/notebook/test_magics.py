@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 from traitlets.config import Config
 
-from tabletopic_kernel.faces.notebook import kernel
+from tabletopic_kernel.faces.notebook import kernel, topic_magic
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
@@ -32,6 +32,7 @@ from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.query.answer import Answer
+from tabletopic_kernel.workbench.status import TopicStatus
 from tests.faces.notebook.magic_fakes import FakeWorkbench, status
 
 
@@ -275,10 +276,21 @@ def test_a_bar_in_a_kernel_is_one_place(
     assert any("600/1234" in text for text in texts)
 
 
-def test_watch_updates_in_place(shell: InteractiveShell) -> None:
-    """--watch shows one display and updates that one."""
+def test_watch_updates_in_place(
+    shell: InteractiveShell, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--watch shows one display and updates that one, until it is interrupted."""
+    found = [[status()], [status()]]
+
+    def asked(_: str | None = None) -> list[TopicStatus]:
+        if not found:
+            raise KeyboardInterrupt
+        return found.pop()
+
+    monkeypatch.setattr(topic_magic, "_REFRESH_S", 0.001)
+    monkeypatch.setattr(bench, "status", asked)
     with capture_output() as printed:
-        shell.run_cell("%topic status clicks --watch --timeout 100ms")
+        shell.run_cell("%topic status clicks --watch --timeout 10m")
     first, *later = printed.outputs
     assert "running" in first.data["text/plain"]
     assert later

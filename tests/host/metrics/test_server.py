@@ -60,7 +60,7 @@ class Watched:
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str, str]:
         """Status, type and text of an answer."""
-        connection = http.client.HTTPConnection(urlparse(self.watch.url).netloc, timeout=10)
+        connection = http.client.HTTPConnection(urlparse(self.watch.url).netloc, timeout=120)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -156,7 +156,7 @@ def test_it_asks_by_itself_and_ends() -> None:
     """From start to stop, without a thread left."""
     made = Watched()
     made.watch.start()
-    assert made.broker.answered.wait(10)
+    assert made.broker.answered.wait(240)
     assert made.host.hear is not None
     made.host.works_in = {"gone": "sales"}
     made.watch.readiness()
