@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka import broker as kafka
 from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError, UsageError
@@ -43,6 +44,77 @@ def test_a_client_that_finds_no_controller_is_replaced(
         broker._wait(lambda: late)
     assert (broker.admin is not before) is answers
     assert broker._worn_out == ([before] if answers else [])
+
+
+def test_a_request_that_only_the_old_client_failed_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one client many requests may be late at the same time: they get one new client."""
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    late: Future[str] = Future()
+    late.set_exception(TIMED_OUT)
+    fine: Future[str] = Future()
+    fine.set_result("here")
+    for _ in range(3):
+        answers = iter([late, fine])
+        assert broker._wait(lambda answers=answers: next(answers)) == "here"  # type: ignore[misc]
+    assert len(broker._worn_out) == 1
+    with pytest.raises(RetryableError, match="does not respond"):
+        broker._wait(lambda: late)
+    assert len(broker._worn_out) == 1
+
+
+def _offset(outcome: int | KafkaException) -> Future[Any]:
+    found: Future[Any] = Future()
+    if isinstance(outcome, KafkaException):
+        found.set_exception(outcome)
+    else:
+        found.set_result(SimpleNamespace(offset=outcome))
+    return found
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [KafkaError._TIMED_OUT],
+        [KafkaError._TRANSPORT],
+        [KafkaError._NOENT, KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION],
+    ],
+)
+def test_offsets_are_asked_again_after_a_stall(monkeypatch: pytest.MonkeyPatch, codes: list[int]) -> None:
+    """Those that came are kept, and metadata is renewed while leaders are the former ones."""
+    rounds = [[_offset(7), _offset(KafkaException(KafkaError(code)))] for code in codes]
+    asked: list[list[int]] = []
+
+    def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        asked.append([one.partition for one in partitions])
+        turn = rounds.pop(0) if rounds else [_offset(7), _offset(8)]
+        return {one: turn[one.partition] for one in partitions}
+
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(list_offsets=list_offsets))
+    monkeypatch.setattr(kafka, "_STALE_S", 0.0)
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    assert broker._offsets("clicks", [0, 1], OffsetSpec.latest()) == {0: 7, 1: 8}
+    assert asked == [[0, 1]] + [[1]] * len(codes)
+
+
+def test_offsets_that_never_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one more try, or when the time is over."""
+    asked: list[int] = []
+    code = KafkaError._TRANSPORT
+
+    def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        asked.append(len(partitions))
+        return {one: _offset(KafkaException(KafkaError(code))) for one in partitions}
+
+    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(list_offsets=list_offsets))
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(RetryableError, match="does not respond"):
+        broker._offsets("clicks", [0, 1], OffsetSpec.latest())
+    assert asked == [2, 2]
+    code = KafkaError.NOT_LEADER_FOR_PARTITION
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.0)
+    with pytest.raises(RetryableError, match="does not respond"):
+        broker._offsets("clicks", [0, 1], OffsetSpec.latest())
 
 
 @pytest.mark.parametrize("ask", ["facts", "topic_id"])

@@ -47,6 +47,14 @@ def test_a_name_that_no_host_can_have_is_a_broker_that_is_not_there() -> None:
         assert "bootstrap.servers right" in str(explain_silence(properties, ConnectionErrors(), "x"))
 
 
+def test_one_that_has_answered_before_asks_for_no_login(silent: int) -> None:
+    """It stalls, or has too much to do: TLS is no guess then."""
+    met = ConnectionErrors()
+    assert "security.protocol is not set" in str(explain_silence(_at(silent), met, "timed out"))
+    met.forget()
+    assert "(timed out); is it running" in str(explain_silence(_at(silent), met, "timed out"))
+
+
 def test_one_that_is_slow_has_its_time(silent: int) -> None:
     """As has one of several, where the others are away."""
     check_listening(_at(silent))
