@@ -145,6 +145,26 @@ def test_a_topic_is_missing_only_if_it_stays_so(monkeypatch: pytest.MonkeyPatch)
         broker.topic_id("new")
 
 
+def test_a_topic_is_gone_only_if_it_is_not_listed_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status would say that it no longer exists, or that nothing is enabled."""
+    missing: Future[Any] = Future()
+    missing.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    there: Future[Any] = Future()
+    there.set_result(SimpleNamespace(topic_id="an id", partitions=[SimpleNamespace(id=0)]))
+    answers = {"late": iter([missing, missing, there]), "gone": iter([missing])}
+    monkeypatch.setattr(
+        kafka,
+        "make_admin",
+        lambda *_: Admin(list_offsets=lambda asked, **_: dict.fromkeys(asked, _offset(7))),
+    )
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    monkeypatch.setattr(
+        broker, "_descriptions", lambda topics: {name: next(answers[name]) for name in topics}
+    )
+    monkeypatch.setattr(broker, "partition_counts", lambda: {"late": 1})
+    assert broker.ends(["late", "gone"]) == {"late": kafka.TopicEnds("an id", {0: 7})}
+
+
 def test_a_topic_is_created_once_its_brokers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that was too slow for a moment is fenced, and the only one of a local stack."""
     fenced: Future[Any] = Future()

@@ -206,24 +206,35 @@ class Broker:
 
     def ends(self, topics: Iterable[str]) -> dict[str, TopicEnds]:
         """Ids and end offsets by topic, read-committed; unknown topics are left out."""
-        wanted = list(topics)
-        if not wanted:
-            return {}
         asked: dict[TopicPartition, OffsetSpec] = {}
         result: dict[str, TopicEnds] = {}
-        for topic, future in self._descriptions(wanted).items():
-            try:
-                description = self._description(topic, future)
-            except KafkaException as error:
-                if error.args[0].code() in UNKNOWN_TOPIC:
-                    continue
-                raise self.explain(error) from error
+        for topic, description in self._described(list(topics)).items():
             result[topic] = TopicEnds(str(description.topic_id), {})
             for partition in description.partitions:
                 asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
         for (topic, partition), offset in self._list_offsets(asked).items():
             result[topic].end[partition] = offset
         return result
+
+    def _described(self, topics: list[str]) -> dict[str, Any]:
+        """Descriptions of the topics that the broker does not list as missing."""
+        found: dict[str, Any] = {}
+        deadline, wanted = time.monotonic() + TIMEOUT_S, topics
+        while wanted:
+            for topic, future in self._descriptions(wanted).items():
+                try:
+                    found[topic] = self._description(topic, future)
+                except KafkaException as error:
+                    if error.args[0].code() not in UNKNOWN_TOPIC or time.monotonic() > deadline:
+                        raise self.explain(error) from error
+            if missing := [topic for topic in wanted if topic not in found]:
+                # "No longer exists" is believed only if the list of all topics says so, too.
+                listed = self.partition_counts()
+                wanted = [topic for topic in missing if topic in listed]
+                time.sleep(0.1 if wanted else 0)
+            else:
+                wanted = []
+        return found
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
         """The first offset at or after a time, by partition; the end offset if there is none."""
