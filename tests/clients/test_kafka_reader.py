@@ -73,6 +73,9 @@ class Silent:
         self._error = error
         self.closed = False
 
+    def list_topics(self, _: str, timeout: float) -> None:
+        """Metadata is renewed."""
+
     def assign(self, _: Any) -> None:
         """Taken."""
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.host.topics.settings_topic import read_desired
+from tabletopic_kernel.local.processes import send
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.progress.events import Failed
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (
     check_exact,
@@ -25,7 +33,9 @@ from tests.recovery.waiting import wait_until
 pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
 BROKER_AWAY_S = 8.0  # longer than a host may be silent in its group
+BROKER_STALLS_S = 4.0  # longer than its own session, shorter than a host's
 CATALOG_LOCKED_S = 10.0
+_ASKING = 24
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +77,41 @@ def test_the_broker_is_away(
     wait_until_lag_is_0(bench, stream.topic)
     assert host.is_alive
     assert all(trouble.waits for trouble in troubles(bench, stream.topic))
+    check_exact(bench, stream)
+
+
+def test_the_broker_stalls(
+    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
+) -> None:
+    """It loses its session, and its partitions their leader; whoever asks in that moment is answered."""
+    stream = new_stream(3)
+    stream.begin(per_second=100)
+    bench.enable(stream.topic, FAST)
+    wait_for_commits(bench, stream.topic)
+    brokers = [Broker(bench.broker.properties) for _ in range(_ASKING)]
+    for one in brokers:
+        one.topics()
+    now = LocalStack(stack.state_dir).info()
+    assert now is not None
+    broker = psutil.Process(now.pids["kafka"])
+
+    def ask(number: int) -> None:
+        time.sleep(number * 0.02)
+        with Reader(bench.broker.properties, "asks") as reader:
+            assert reader.bounds(SETTINGS_TOPIC, 0)[0] == 0
+        assert brokers[number].ends([SETTINGS_TOPIC])[SETTINGS_TOPIC].end
+        assert stream.topic in read_desired(brokers[number])
+
+    send(broker, signal.SIGSTOP)
+    time.sleep(BROKER_STALLS_S)
+    send(broker, signal.SIGCONT)
+    with ThreadPoolExecutor(_ASKING) as pool:
+        list(pool.map(ask, range(_ASKING)))
+    assert bench.status(stream.topic)[0].topic == stream.topic
+    wait_for_commits(bench, stream.topic)
+    stream.end()
+    wait_until_lag_is_0(bench, stream.topic)
+    assert host.is_alive
     check_exact(bench, stream)
 
 

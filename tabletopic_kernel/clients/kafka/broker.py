@@ -41,7 +41,8 @@ from tabletopic_kernel.model.topic_names import check_topic_name
 T = TypeVar("T")
 TIMEOUT_S = 10.0
 _RECONNECT_S = 2.0
-_STALE_S = 1.0  # librdkafka may go on to ask a former leader until it has new metadata
+# librdkafka goes on to ask a former leader, or none, until it has new metadata.
+_STALE_S = 1.0
 # A topic that the controller has created is unknown to brokers for a moment, as any is to one that starts.
 _ABSENT_S = 1.0
 # A refused login or certificate is known within a second; requests alone would take their whole timeout,
@@ -337,7 +338,7 @@ class Broker:
 
     def _list_offsets(self, asked: dict[TopicPartition, OffsetSpec]) -> dict[tuple[str, int], int]:
         found: dict[tuple[str, int], int] = {}
-        began, asked_again = time.monotonic(), False
+        began, asked_again, refreshed = time.monotonic(), False, False
         waiting = dict(asked)
         while waiting:
             futures = self.admin.list_offsets(
@@ -356,9 +357,10 @@ class Broker:
                 if asked_again or not self._may_ask_again(lasting[0]):
                     raise self.explain(lasting[0]) from lasting[0]
                 asked_again, began = True, time.monotonic()
-            elif errors and waited_s > TIMEOUT_S:
+            elif errors and refreshed and waited_s > TIMEOUT_S:
                 raise self.explain(errors[0]) from errors[0]
             elif errors and waited_s > _STALE_S:
+                refreshed = True
                 with contextlib.suppress(KafkaException):
                     self._listed(_RECONNECT_S)
             if waiting:

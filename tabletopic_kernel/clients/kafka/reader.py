@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -43,13 +44,13 @@ class Reader:
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first and the end offset; raises RetryableError when the broker does not respond."""
         asked = TopicPartition(topic, partition)
-        low, high = _asked(topic, lambda: self._consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S))
+        low, high = self._asked(topic, lambda: self._consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S))
         return int(low), int(high)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The first offset at or after a time, None if there is none; raises as ``bounds``."""
         asked = TopicPartition(topic, partition, timestamp_ms)
-        (found,) = _asked(topic, lambda: self._consumer.offsets_for_times([asked], timeout=TIMEOUT_S))
+        (found,) = self._asked(topic, lambda: self._consumer.offsets_for_times([asked], timeout=TIMEOUT_S))
         return None if found.offset < 0 else int(found.offset)
 
     def read_range(
@@ -105,24 +106,28 @@ class Reader:
         self._consumer.assign(list(partitions))
         topic = partitions[0].topic if partitions else ""
         while True:
-            found = _asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
+            found = self._asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
             if self._met.is_hopeless():
                 raise explain_silence(self._properties, self._met, "no response")
             if good := [message for message in found if message.error() is None]:
                 self._met.forget()
             yield good
 
+    def _asked(self, topic: str, ask: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
+                    raise RetryableError(
+                        f"could not read {topic}: {error.args[0].str()}; try again"
+                    ) from error
+            time.sleep(_POLL_S)
+            # Once a consumer has learned that there is no leader, it does not look again by itself.
+            with contextlib.suppress(KafkaException):
+                self._consumer.list_topics(topic, timeout=TIMEOUT_S)
+
 
 def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for partition in partitions]
-
-
-def _asked(topic: str, ask: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
-                raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
-        time.sleep(_POLL_S)
