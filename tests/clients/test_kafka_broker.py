@@ -151,7 +151,9 @@ def test_a_topic_is_gone_only_if_it_is_not_listed_either(monkeypatch: pytest.Mon
     missing.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     there: Future[Any] = Future()
     there.set_result(SimpleNamespace(topic_id="an id", partitions=[SimpleNamespace(id=0)]))
-    answers = {"late": iter([missing, missing, there]), "gone": iter([missing])}
+    empty: Future[Any] = Future()
+    empty.set_result(SimpleNamespace(topic_id="an id", partitions=[]))
+    answers = {"late": iter([missing, empty, there]), "gone": iter([missing])}
     monkeypatch.setattr(
         kafka,
         "make_admin",
@@ -163,6 +165,10 @@ def test_a_topic_is_gone_only_if_it_is_not_listed_either(monkeypatch: pytest.Mon
     )
     monkeypatch.setattr(broker, "partition_counts", lambda: {"late": 1})
     assert broker.ends(["late", "gone"]) == {"late": kafka.TopicEnds("an id", {0: 7})}
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.0)
+    answers["late"] = iter([missing] * 9)
+    with pytest.raises(RetryableError, match="lists late, but does not describe it"):
+        broker.ends(["late"])
 
 
 def test_a_topic_is_created_once_its_brokers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

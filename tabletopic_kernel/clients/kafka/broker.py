@@ -224,17 +224,23 @@ class Broker:
         while wanted:
             for topic, future in self._descriptions(wanted).items():
                 try:
-                    found[topic] = self._description(topic, future)
+                    described = self._description(topic, future)
                 except KafkaException as error:
-                    if error.args[0].code() not in UNKNOWN_TOPIC or time.monotonic() > deadline:
+                    if error.args[0].code() not in UNKNOWN_TOPIC:
                         raise self.explain(error) from error
-            if missing := [topic for topic in wanted if topic not in found]:
-                # "No longer exists" is believed only if the list of all topics says so, too.
-                listed = self.partition_counts()
-                wanted = [topic for topic in missing if topic in listed]
-                time.sleep(0.1 if wanted else 0)
-            else:
-                wanted = []
+                else:
+                    if described.partitions:  # every topic has some
+                        found[topic] = described
+            missing = [topic for topic in wanted if topic not in found]
+            # "No longer exists" is believed only if the list of all topics says so, too.
+            listed = self.partition_counts() if missing else {}
+            if wanted := [topic for topic in missing if topic in listed]:
+                if time.monotonic() > deadline:
+                    names = ", ".join(wanted)
+                    raise RetryableError(
+                        f"the broker at {self.address} lists {names}, but does not describe it; try again"
+                    )
+                time.sleep(0.1)
         return found
 
     def offsets_at(self, topic: str, partitions: Iterable[int], timestamp_ms: int) -> dict[int, int]:
