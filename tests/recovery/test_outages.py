@@ -16,6 +16,7 @@ from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.host.topics.settings_topic import read_desired
 from tabletopic_kernel.local.processes import send
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress.events import Failed
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -96,6 +97,16 @@ def test_the_broker_stalls(
     broker = psutil.Process(now.pids["kafka"])
 
     def ask(number: int) -> None:
+        for tries_left in (2, 1, 0):
+            try:
+                ask_once(number)
+            except RetryableError:  # of a busy machine; a client that learns nothing never succeeds
+                if not tries_left:
+                    raise
+            else:
+                return
+
+    def ask_once(number: int) -> None:
         time.sleep(number * 0.02)
         with Reader(bench.broker.properties, "asks") as reader:
             assert reader.bounds(SETTINGS_TOPIC, 0)[0] == 0

@@ -363,12 +363,14 @@ class Broker:
                 if asked_again or not self._may_ask_again(lasting[0]):
                     raise self.explain(lasting[0]) from lasting[0]
                 asked_again, began = True, time.monotonic()
-            elif errors and refreshed and waited_s > TIMEOUT_S:
+            elif errors and waited_s > (TIMEOUT_S if refreshed else 3 * TIMEOUT_S):
                 raise self.explain(errors[0]) from errors[0]
             elif errors and waited_s > _STALE_S:
-                refreshed = True
-                with contextlib.suppress(KafkaException):
-                    self._listed(_RECONNECT_S)
+                if any(one.args[0].code() == KafkaError._NOENT for one in errors):
+                    refreshed = self._renew(self.admin, always=True)  # metadata does not help this one
+                else:
+                    with contextlib.suppress(KafkaException):
+                        refreshed = bool(self._listed(_RECONNECT_S))
             if waiting:
                 time.sleep(0.1)
         return found
@@ -452,7 +454,7 @@ class Broker:
         if self._met.is_hopeless():
             self._explain("it refuses all logins")
 
-    def _renew(self, worn_out: AdminClient) -> bool:
+    def _renew(self, worn_out: AdminClient, *, always: bool = False) -> bool:
         """Replace the client, if the broker responds to a new one; whether there is a new one now.
 
         A client that existed while the broker hung never finds a controller again, although it gets metadata.
@@ -461,7 +463,7 @@ class Broker:
         with self._renewing:
             # Requests of the one before time out until then; each of them asks for a new client.
             is_new = time.monotonic() - self._renewed_s < TIMEOUT_S
-            if is_new or self._admin is not worn_out:
+            if self._admin is not worn_out or (is_new and not always):
                 return True
             fresh = make_admin(self.properties, self._met)
             with contextlib.suppress(KafkaException):
