@@ -158,9 +158,8 @@ def _live(look: Callable[[], set[Any]], before: set[Any]) -> list[str]:
         if waited_s > 1 and not collected:
             gc.collect()  # an executor without an owner ends its threads
             collected = True
-        waited_s = (
-            time.monotonic() - began
-        )  # before a pause: the last look comes after what was frozen with us
+        # Before the pause: the last look comes after what was frozen with us.
+        waited_s = time.monotonic() - began
         time.sleep(0.01)
     return []
 

@@ -36,6 +36,9 @@ from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)
 GROUP = "tabletopic-hosts"
+LOST = (
+    "lost its place in the group, such as after a stall; other hosts may run its topics, and it joins again"
+)
 # The minimum that brokers allow by default: a dead host's topics wait this long for another host.
 _SESSION_MS = 6_000
 # A healthy host takes up to this long to learn that it gets a dead host's topics.
@@ -302,11 +305,7 @@ class Host:
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        _LOG.warning(
-            "host %s: its group has not heard from it for %g s; others may run its topics, it joins again",
-            self.id,
-            _SESSION_MS / 1000,
-        )
+        _LOG.warning("host %s: %s", self.id, LOST)
         self._on_revoke(consumer, partitions)
         self._lost_s = time.monotonic()
 

@@ -62,10 +62,8 @@ def test_requests_of_a_commit_of_one_small_file(
         if kind == "REST":  # the server writes it
             rest = ReferenceRest(tmp_path / "rest", _Counted(aws, of_server), "lake")
             own, metadata = {"type": "rest", "uri": servers.enter_context(rest).uri}, []
-        patient = {
-            "s3.request-timeout": "60",
-            "s3.connect-timeout": "60",
-        }  # nothing is asked twice
+        # Else PyArrow asks for what is slow a second time.
+        patient = {"s3.request-timeout": "60", "s3.connect-timeout": "60"}
         place = {"warehouse": "s3://lake/w", **patient, **aws.properties(storage.url)}
         made = made_rig(open_catalog({"name": "lake", **own, **place}), monkeypatch)
         rig = LakeRig(FlakyCatalog(made.catalog.real), namespace="default")

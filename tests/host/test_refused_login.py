@@ -115,7 +115,6 @@ def test_a_reader_ends(kafka: RefusingKafka) -> None:
     with Reader(kafka.properties, "g") as reader, pytest.raises(LoginRefusedError, match="refuses the login"):
         list(reader.follow([TopicPartition(CONTROL_TOPIC, 0, 0)], lambda: True))
     assert kafka.logins
-    _watch(kafka)
 
 
 @pytest.mark.integration

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from tabletopic_kernel.host.host import LOST
 from tabletopic_kernel.local.processes import send
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import RetryableError
@@ -85,7 +86,7 @@ class HostProcess:
     def lost_its_share(self) -> bool:
         """Whether its group ever took it for dead; a machine that stalls for seconds does that, too."""
         return any(
-            self.is_called(line) and "has not heard from it" in line
+            self.is_called(line) and LOST in line
             for log in self._logs.glob("serve.log*")
             for line in log.read_text("utf-8", "replace").splitlines()
         )

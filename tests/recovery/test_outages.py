@@ -61,34 +61,42 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_the_broker_is_away(
-    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
-) -> None:
-    """A broker that is stopped and started again costs time and nothing else."""
+def flowing(bench: Workbench, new_stream: Callable[..., Stream]) -> Stream:
+    """A topic that is committed while its records arrive."""
     stream = new_stream(3)
     stream.begin(per_second=100)
     bench.enable(stream.topic, FAST)
     wait_for_commits(bench, stream.topic, 2)
-    local = LocalStack(stack.state_dir)
-    assert local.down(["kafka"]) == ["kafka"]
-    time.sleep(BROKER_AWAY_S)
-    assert local.up(die_with_parent=True).started == ("kafka",)
+    return stream
+
+
+def goes_on(bench: Workbench, host: HostProcess, stream: Stream) -> None:
+    """It is committed again, to its end, by the same host, with each record once."""
     wait_for_commits(bench, stream.topic, 2)
     stream.end()
     wait_until_lag_is_0(bench, stream.topic)
     assert host.is_alive
-    assert all(trouble.waits for trouble in troubles(bench, stream.topic))
     check_exact(bench, stream)
+
+
+def test_the_broker_is_away(
+    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
+) -> None:
+    """A broker that is stopped and started again costs time and nothing else."""
+    stream = flowing(bench, new_stream)
+    local = LocalStack(stack.state_dir)
+    assert local.down(["kafka"]) == ["kafka"]
+    time.sleep(BROKER_AWAY_S)
+    assert local.up(die_with_parent=True).started == ("kafka",)
+    goes_on(bench, host, stream)
+    assert all(trouble.waits for trouble in troubles(bench, stream.topic))
 
 
 def test_the_broker_stalls(
     stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
 ) -> None:
     """It loses its session, and its partitions their leader; whoever asks in that moment is answered."""
-    stream = new_stream(3)
-    stream.begin(per_second=100)
-    bench.enable(stream.topic, FAST)
-    wait_for_commits(bench, stream.topic)
+    stream = flowing(bench, new_stream)
     brokers = [Broker(bench.broker.properties) for _ in range(_ASKING)]
     for one in brokers:
         one.topics()
@@ -100,8 +108,8 @@ def test_the_broker_stalls(
         for tries_left in (2, 1, 0):
             try:
                 ask_once(number)
-            except RetryableError:  # of a busy machine; a client that learns nothing never succeeds
-                if not tries_left:
+            except RetryableError as error:  # the machine may be busy; but who leads is to be found out
+                if not tries_left or "imed out" not in str(error):
                     raise
             else:
                 return
@@ -118,12 +126,7 @@ def test_the_broker_stalls(
     send(broker, signal.SIGCONT)
     with ThreadPoolExecutor(_ASKING) as pool:
         list(pool.map(ask, range(_ASKING)))
-    assert bench.status(stream.topic)[0].topic == stream.topic
-    wait_for_commits(bench, stream.topic)
-    stream.end()
-    wait_until_lag_is_0(bench, stream.topic)
-    assert host.is_alive
-    check_exact(bench, stream)
+    goes_on(bench, host, stream)
 
 
 def test_the_registry_is_away_when_a_new_schema_comes(

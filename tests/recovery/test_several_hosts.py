@@ -74,7 +74,7 @@ def test_each_topic_is_run_by_one_host(
         if taken_over:
             wait_until(f"a new owner of {stream.topic}", lambda s=stream: epoch(bench, s.topic) > 1)
         owner = wait_for_commits(bench, stream.topic)
-        # The others are not disturbed, and nobody is twice.
+        # The other topics keep their owner.
         lost = [first.lost_its_share, second.lost_its_share]
         assert owner == (2 if taken_over else 1) or any(lost)
     wait_until("the second host runs all", lambda: settled(bench, hosts, *streams))

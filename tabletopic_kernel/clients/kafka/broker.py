@@ -366,14 +366,19 @@ class Broker:
             elif errors and waited_s > (TIMEOUT_S if refreshed else 3 * TIMEOUT_S):
                 raise self.explain(errors[0]) from errors[0]
             elif errors and waited_s > _STALE_S:
-                if any(one.args[0].code() == KafkaError._NOENT for one in errors):
-                    refreshed = self._renew(self.admin, always=True)  # metadata does not help this one
-                else:
-                    with contextlib.suppress(KafkaException):
-                        refreshed = bool(self._listed(_RECONNECT_S))
+                refreshed = self._refresh(errors)
             if waiting:
-                time.sleep(0.1)
+                time.sleep(_STALE_S if refreshed else 0.1)
         return found
+
+    def _refresh(self, errors: Iterable[KafkaException]) -> bool:
+        """Get new metadata, or a new client where that does not help; whether the broker responded."""
+        if any(error.args[0].code() == KafkaError._NOENT for error in errors):
+            return self._renew(self.admin, always=True)
+        with contextlib.suppress(KafkaException):
+            self._listed(_RECONNECT_S)
+            return True
+        return False
 
     def _wait(self, ask: Callable[[], concurrent.futures.Future[T]]) -> T:
         try:
@@ -397,9 +402,11 @@ class Broker:
     def _may_ask_again(self, error: KafkaException) -> bool:
         """Whether the broker may be well: it had closed an idle connection, or responds to a new client."""
         code = error.args[0].code()
-        return code == KafkaError._TRANSPORT or (code == KafkaError._TIMED_OUT and self._is_renewed())
+        return code == KafkaError._TRANSPORT or (
+            code == KafkaError._TIMED_OUT and self._renew_unless_refused()
+        )
 
-    def _is_renewed(self) -> bool:
+    def _renew_unless_refused(self) -> bool:
         """Replace the client after a request without a response, unless its login is refused."""
         self.admin.poll(0)  # runs the callback of errors
         return self._met.refused() is None and self._renew(self.admin)
@@ -477,7 +484,7 @@ class Broker:
         """The error of a request, with its remedy."""
         problem = error.args[0]
         if problem.code() == KafkaError._TIMED_OUT:
-            self._is_renewed()
+            self._renew_unless_refused()
         else:
             self.admin.poll(0)  # runs the callback of errors
         name = problem.name() if hasattr(problem, "name") else ""
