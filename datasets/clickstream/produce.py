@@ -84,24 +84,24 @@ def produce(
     _check_versions(count, schema_version, switch_at, distinct)
     keep = {"retention.ms": "-1"} if record_time == "simulated" else {}
     Broker(bootstrap).ensure_topic(topic, partitions, keep)
-    schemas = _Schemas(registry, f"{topic}-value")
-    sender = _Sender(bootstrap, topic)
-    if distinct is None:
-        stream = Clickstream(seed, schema_version, start)
-        records = _live(stream, schemas, count, switch_at)
-    else:
-        pool = Prebuilt(
-            schemas.id_of(schema_version), min(distinct, max(count, 1)), seed, schema_version, start
+    with _Schemas(registry, f"{topic}-value") as schemas:
+        sender = _Sender(bootstrap, topic)
+        if distinct is None:
+            stream = Clickstream(seed, schema_version, start)
+            records = _live(stream, schemas, count, switch_at)
+        else:
+            pool = Prebuilt(
+                schemas.id_of(schema_version), min(distinct, max(count, 1)), seed, schema_version, start
+            )
+            records = islice(cycle(pool.records), count)
+        sent = _send_all(
+            sender,
+            records,
+            pace=_Pace(rate),
+            stamped=record_time == "simulated",
+            on_progress=on_progress,
+            stop=stop,
         )
-        records = islice(cycle(pool.records), count)
-    sent = _send_all(
-        sender,
-        records,
-        pace=_Pace(rate),
-        stamped=record_time == "simulated",
-        on_progress=on_progress,
-        stop=stop,
-    )
     return stream.tallies if distinct is None else pool.tallies(sent)
 
 
@@ -238,6 +238,12 @@ class _Schemas:
             self._client = SchemaRegistryClient.new_client({"timeout": 10, **properties})
         except (ValueError, TypeError) as error:
             raise UsageError(f"the registry settings cannot be used: {error}") from error
+
+    def __enter__(self) -> _Schemas:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._client.__exit__(*error)  # closes its connections
 
     def id_of(self, version: SchemaVersion) -> int:
         """The registry's id for this version."""

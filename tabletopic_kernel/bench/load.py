@@ -118,8 +118,8 @@ def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
     schema_id = None
     if what != "json":
         kind, text = _REGISTERED[what]
-        client = SchemaRegistryClient.new_client(dict(workbench.servers.registry))
-        schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
+        with SchemaRegistryClient.new_client(dict(workbench.servers.registry)) as client:
+            schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
     encode = encoder(what, schema_id)
     events = Clickstream(7, "v1").events(_DISTINCT)
     return Load(topic, what, schema_id, [(event.key, encode(event.value)) for event in events])

@@ -138,8 +138,8 @@ class Demo:
             )
         host = self._servers.start_host()  # first: it takes a while to start
         workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
-        client = SchemaRegistryClient.new_client(workbench.servers.registry)
-        schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
+        with SchemaRegistryClient.new_client(workbench.servers.registry) as client:
+            schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
         screen.step(
             "✓",
             f"topic {TOPIC} with {PARTITIONS} partitions; schema {TOPIC}-value version 1 (id {schema_id})",

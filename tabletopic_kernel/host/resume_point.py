@@ -69,6 +69,27 @@ def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
         raise ActionNeededError(f"the topic {topic} no longer has partitions {sorted(missing)}")
 
 
+def check_no_gap(topic: str, next_offsets: Offsets, first: Offsets) -> None:
+    """Check that the topic still has what was not read yet (I8); ``first``: of any of its partitions.
+
+    Raises:
+        GapError: records between the ledger and the topic's first offset were deleted.
+    """
+    # A partition that is not in the ledger was added since, and began at 0.
+    starts = {p: (next_offsets.get(p, 0), offset) for p, offset in first.items()}
+    gaps = {p: (at, offset) for p, (at, offset) in starts.items() if offset > at}
+    if gaps:
+        ranges = ", ".join(
+            f"partition {p}: {offset - at} records from offset {at}" for p, (at, offset) in gaps.items()
+        )
+        raise GapError(
+            gaps,
+            f"records of {topic} were deleted by retention before they were read ({ranges}). "
+            f"`tabletopic alter {topic} --on-gap go_on` continues after the gap and counts the missing "
+            "records; a new --table starts with the remaining records",
+        )
+
+
 def check_topic(before: Ledger, facts: TopicFacts) -> None:
     """Check that the topic is the ledger's, and still has the next records (I8).
 
@@ -78,19 +99,7 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
     """
     same_cluster = facts.cluster_id == before.cluster_id
     check_same_topic(before.topic, before.topic_id, facts.topic_id, same_cluster=same_cluster)
-    # A partition that is not in the ledger was added since, and began at 0.
-    next_offsets = {p: before.next_offsets.get(p, 0) for p in facts.first}
-    gaps = {p: (offset, facts.first[p]) for p, offset in next_offsets.items() if facts.first[p] > offset}
-    if gaps:
-        ranges = ", ".join(
-            f"partition {p}: {first - at} records from offset {at}" for p, (at, first) in gaps.items()
-        )
-        raise GapError(
-            gaps,
-            f"records of {facts.topic} were deleted by retention before they were read ({ranges}). "
-            f"`tabletopic alter {facts.topic} --on-gap go_on` continues after the gap and counts the missing "
-            "records; a new --table starts with the remaining records",
-        )
+    check_no_gap(facts.topic, before.next_offsets, facts.first)
     check_not_ahead(facts.topic, before.next_offsets, facts.end)
 
 

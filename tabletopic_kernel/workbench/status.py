@@ -5,20 +5,17 @@ Needs no host: if nobody runs a topic, the status says so.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import TopicPartition
-
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
-from tabletopic_kernel.clients.kafka.reader import Reader
-from tabletopic_kernel.host.resume_point import check_not_ahead, check_same_topic
+from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
+from tabletopic_kernel.host.resume_point import check_no_gap, check_not_ahead, check_same_topic
 from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
+from tabletopic_kernel.model.errors import ActionNeededError, GapError, TableTopicError
 from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
@@ -27,8 +24,6 @@ from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
-
-_PEEK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,10 @@ def statuses(
         for topic, (progress, _, _) in newest.items()
         if topic not in why
     }
-    oldest = oldest_waiting(broker, behind)
+    # A host reports by itself that records are gone; without a ledger, none are missed.
+    idle = [topic for topic, (progress, _, host) in newest.items() if host is None and progress.next_offsets]
+    why |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
+    oldest = oldest_timestamps(broker.properties, behind)
     return [
         _status(progress, state, host, ends.get(topic), why.get(topic), behind.get(topic), oldest.get(topic))
         for topic, (progress, state, host) in newest.items()
@@ -145,6 +143,23 @@ def _trouble(progress: Progress, found: TopicEnds | None) -> str | None:
     except ActionNeededError as error:
         return str(error)
     return None
+
+
+def _gaps(
+    broker: Broker, behind: Mapping[str, Mapping[int, int]], desired_topics: Mapping[str, DesiredTopic]
+) -> dict[str, str]:
+    """The topics whose next records were deleted by retention, and what that means."""
+    gaps: dict[str, str] = {}
+    for topic, first in (broker.first_offsets(behind) if behind else {}).items():
+        try:
+            check_no_gap(topic, behind[topic], first)
+        except GapError as gap:
+            count = sum(offset - at for at, offset in gap.missing.values())
+            skips = desired_topics[topic].settings.on_gap == "go_on"
+            gaps[topic] = (
+                f"unread records that retention deleted: {count}; `on_gap` skips them" if skips else str(gap)
+            )
+    return gaps
 
 
 def _newest_progress(
@@ -276,25 +291,3 @@ def _lag_seconds(progress: Progress, behind: dict[int, int] | None, oldest_ms: i
         return None if behind is None else 0.0
     known = min(progress.newest_ms.values(), default=None) if oldest_ms is None else oldest_ms
     return None if known is None else round(max(0.0, (now_ms() - known) / 1000), 3)
-
-
-def oldest_waiting(broker: Broker, behind: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Timestamp in ms of the oldest uncommitted record by topic, if quickly available."""
-    places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
-    if not places:
-        return {}
-    oldest: dict[str, int] = {}
-    waiting = {(place.topic, place.partition) for place in places}
-    until = time.monotonic() + _PEEK_S
-    small = {"queued_max_messages_kbytes": 1024, "fetch_message_max_bytes": 65536}
-    with Reader(broker.properties, "tabletopic-readers", **small) as reader:
-        for messages in reader.follow(places, lambda: bool(waiting) and time.monotonic() < until):
-            for message in messages:
-                topic, partition = str(message.topic()), message.partition() or 0
-                if (topic, partition) in waiting:
-                    waiting.discard((topic, partition))
-                    reader.pause(topic, partition)
-                    stamp = int(message.timestamp()[1])
-                    if stamp >= 0:  # -1: the record has none
-                        oldest[topic] = min(stamp, oldest.get(topic, stamp))
-    return oldest

@@ -219,8 +219,8 @@ def test_real_stack_takes_both_versions(stack: Any) -> None:
     assert tallies.events_by_version == {"v1": 1_000, "v2": 1_000}
     messages = _read(bootstrap, topic, 2_000)
     assert {message.partition() for message in messages} == {0, 1, 2}
-    client = SchemaRegistryClient(registry)
-    versions = [client.get_version(f"{topic}-value", number) for number in (1, 2)]
+    with SchemaRegistryClient(registry) as client:
+        versions = [client.get_version(f"{topic}-value", number) for number in (1, 2)]
     texts = {version.schema_id or 0: version.schema.schema_str or "" for version in versions}
     assert [json.loads(text) for text in texts.values()] == [
         json.loads(schema_text("v1")),
@@ -235,7 +235,7 @@ def test_foreign_subject_is_the_callers_mistake(stack: Any) -> None:
     from confluent_kafka.schema_registry import Schema
 
     topic = f"clicks-{uuid4().hex[:8]}"
-    client = SchemaRegistryClient({"url": stack.registry_url, "timeout": 10})
-    client.register_schema(f"{topic}-value", Schema('{"type": "string"}', "AVRO"))
+    with SchemaRegistryClient({"url": stack.registry_url, "timeout": 10}) as client:
+        client.register_schema(f"{topic}-value", Schema('{"type": "string"}', "AVRO"))
     with pytest.raises(UsageError, match=f"{topic}-value"):
         produce({"bootstrap.servers": stack.bootstrap_servers}, {"url": stack.registry_url}, topic, 1)

@@ -115,11 +115,11 @@ def test_first_and_nested_messages(registry: Any, pool: DescriptorPool, name: st
 @pytest.mark.integration
 def test_a_real_registry(stack: Any, pool: DescriptorPool) -> None:
     """What a registry gives back of a schema that Python's serializer registered, references and all."""
-    client = SchemaRegistryClient({"url": stack.registry_url, "timeout": 10})
     messages = [_order(pool, i) for i in range(100)]
-    serializer = ProtobufSerializer(type(messages[0]), client, {"use.deprecated.format": False})
     context = SerializationContext("protobuf-orders", MessageField.VALUE)
-    values = pa.array([serializer(message, context) for message in messages], pa.binary())
+    with SchemaRegistryClient({"url": stack.registry_url, "timeout": 10}) as client:
+        serializer = ProtobufSerializer(type(messages[0]), client, {"use.deprecated.format": False})
+        values = pa.array([serializer(message, context) for message in messages], pa.binary())
     found = Registry({"url": stack.registry_url}).latest("protobuf-orders-value")
     assert found is not None
     decoder = ProtobufDecoder(found.text, dict(found.references), message="Order")

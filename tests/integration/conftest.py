@@ -134,19 +134,20 @@ def host(bench: Workbench) -> Iterator[Host]:
 @pytest.fixture
 def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Sender]]:
     """Creates a topic and a sender for it; afterwards it is disabled, as queries take time."""
-    made: list[str] = []
+    made: list[Sender] = []
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
         topic = name or f"t{uuid.uuid4().hex[:10]}"
         Broker({"bootstrap.servers": stack.bootstrap_servers}).ensure_topic(topic, partitions, config)
-        made.append(topic)
-        return Sender(stack, topic)
+        made.append(Sender(stack, topic))
+        return made[-1]
 
     yield make
     desired_topics = bench.desired_topics() if made else {}
-    for topic in made:
-        if topic in desired_topics:
-            bench.disable(topic)
+    for sender in made:
+        sender.registry.close()
+        if sender.topic in desired_topics:
+            bench.disable(sender.topic)
 
 
 @pytest.fixture

@@ -303,8 +303,8 @@ def _given_to(processes: Iterable[psutil.Process]) -> str:
 
 def _send(stack: StackInfo, topic: str, schema: str, value: dict[str, int]) -> None:
     # Without a limit a request that the registry loses would hang the test.
-    registry = SchemaRegistryClient({"url": stack.registry_url, "timeout": 10, **stack.registry_login})
-    framed = AvroSerializer(registry, schema)(value, SerializationContext(topic, MessageField.VALUE))
+    with SchemaRegistryClient({"url": stack.registry_url, "timeout": 10, **stack.registry_login}) as registry:
+        framed = AvroSerializer(registry, schema)(value, SerializationContext(topic, MessageField.VALUE))
     producer = Producer({"bootstrap.servers": stack.bootstrap_servers, **stack.kafka_login})
     producer.produce(topic, framed)
     assert producer.flush(60) == 0

@@ -72,9 +72,9 @@ def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(stack: StackInfo, 
         assert set(_processes(local)) == {"registry", watchers.WATCHER}
         bench, topic = Workbench(own), f"t{uuid.uuid4().hex[:8]}"
         bench.broker.ensure_topic(topic, 1, {})
-        registry = SchemaRegistryClient({"url": running.registry_url, "timeout": 60})
         text = '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}'
-        number = registry.register_schema(f"{topic}-value", Schema(text, "AVRO"))
+        with _registry(running) as registry:
+            number = registry.register_schema(f"{topic}-value", Schema(text, "AVRO"))
         producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
         for value in range(10):
             producer.produce(topic, struct.pack(">bI", 0, number) + bytes([value * 2]))
@@ -85,6 +85,10 @@ def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(stack: StackInfo, 
         assert bench.servers.away().names == ()
     finally:
         assert local.down() == ["registry"]
+
+
+def _registry(stack: StackInfo) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": stack.registry_url, "timeout": 60})
 
 
 def _kill(pid: int) -> None:
@@ -154,9 +158,8 @@ def test_records_and_schemas_survive_a_restart(local: LocalStack) -> None:
     assert Broker({"bootstrap.servers": first.bootstrap_servers}).group_members("nobody") == []
     _create(first, "kept")
     _produce(first, "kept", [b"1", b"2"])
-    schema_id = SchemaRegistryClient({"url": first.registry_url, "timeout": 60}).register_schema(
-        "kept-value", _avro("a")
-    )
+    with _registry(first) as registry:
+        schema_id = registry.register_schema("kept-value", _avro("a"))
     assert set(local.down()) == set(SERVERS)
     assert _processes(local) == {}
     assert local.down() == []
@@ -165,10 +168,10 @@ def test_records_and_schemas_survive_a_restart(local: LocalStack) -> None:
     assert second.bootstrap_servers != first.bootstrap_servers
     assert second.registry_url == first.registry_url
     assert sorted(_consume(second, "kept", 2)) == [b"1", b"2"]
-    registry = SchemaRegistryClient({"url": second.registry_url, "timeout": 60})
-    assert _same(registry.get_schema(schema_id), _avro("a"))
-    assert registry.register_schema("kept-value", _avro("a")) == schema_id
-    assert registry.register_schema("kept-value", _avro("a", "b")) != schema_id
+    with _registry(second) as registry:
+        assert _same(registry.get_schema(schema_id), _avro("a"))
+        assert registry.register_schema("kept-value", _avro("a")) == schema_id
+        assert registry.register_schema("kept-value", _avro("a", "b")) != schema_id
 
 
 def test_nothing_listens_beyond_this_machine(stack: StackInfo) -> None:
@@ -192,9 +195,15 @@ def test_the_broker_makes_no_topics_by_itself(stack: StackInfo) -> None:
     assert "mistyped-name" not in admin.list_topics(timeout=60).topics
 
 
-def test_the_registry_speaks_confluents_language(stack: StackInfo) -> None:
+@pytest.fixture
+def registry(stack: StackInfo) -> Iterator[SchemaRegistryClient]:
+    """Confluent's client of the stack's registry."""
+    with _registry(stack) as client:
+        yield client
+
+
+def test_the_registry_speaks_confluents_language(registry: SchemaRegistryClient) -> None:
     """Register, read by id and subject, refuse what is not backward compatible, know a subject's versions."""
-    registry = SchemaRegistryClient({"url": stack.registry_url, "timeout": 60})
     subject = "language-value"
     first = registry.register_schema(subject, _avro("a"))
     second = registry.register_schema(subject, _avro("a", "b"))
@@ -218,8 +227,8 @@ def test_a_dead_server_is_replaced_and_the_other_left_alone(local: LocalStack) -
     broker = Broker({"bootstrap.servers": info.bootstrap_servers})
     assert broker.group_members("nobody") == []
     for victim in SERVERS:
-        registry = SchemaRegistryClient({"url": info.registry_url, "timeout": 60})
-        schema_id = registry.register_schema(f"{victim}-value", _avro(victim))
+        with _registry(info) as registry:
+            schema_id = registry.register_schema(f"{victim}-value", _avro(victim))
         _produce(info, "kept", [victim.encode()])
         _kill(info.pids[victim])
         assert local.info() is None
@@ -227,8 +236,8 @@ def test_a_dead_server_is_replaced_and_the_other_left_alone(local: LocalStack) -
         assert repaired.started == (victim,)
         survivor = next(name for name in SERVERS if name != victim)
         assert repaired.pids[survivor] == info.pids[survivor]
-        registry = SchemaRegistryClient({"url": repaired.registry_url, "timeout": 60})
-        assert _same(registry.get_schema(schema_id), _avro(victim))
+        with _registry(repaired) as registry:
+            assert _same(registry.get_schema(schema_id), _avro(victim))
         assert repaired.bootstrap_servers == info.bootstrap_servers
         assert repaired.registry_url == info.registry_url
         assert broker.group_members("nobody") == []  # a client that was there before

@@ -94,13 +94,19 @@ def test_a_topic_made_anew(
 def test_records_deleted_while_no_host_runs(
     bench: Workbench, hosts: Hosts, new_stream: Callable[..., Stream]
 ) -> None:
-    """The next host finds the gap, says which records are missing, and reads none beyond them."""
+    """The status says so, and so does the next host, which reads none beyond them."""
     (host,) = hosts.exactly(1)
     stream = new_stream(3)
     filled(bench, stream)
     host.stop()
     stream.send(60)
     delete_records(bench, stream.topic, {1: 45})
+    missing = "partition 1: 15 records from offset 30"
+    wait_until("the status says so", lambda: missing in str(bench.status(stream.topic)[0].error))
+    bench.pause(stream.topic)
+    (paused,) = bench.status(stream.topic)
+    assert (paused.state, paused.lag_records, missing in str(paused.error)) == ("paused", 60, True)
+    bench.resume(stream.topic)
     hosts.exactly(1)
     check_gap(bench, stream)
     check_another_table(bench, stream.topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -125,6 +125,8 @@ def test_a_topic_works_with_its_catalog_alone() -> None:
 class Broker:
     """Knows that two records are in each topic."""
 
+    properties: ClassVar[dict[str, str]] = {}
+
     def ends(self, topics: Any) -> dict[str, TopicEnds]:
         """Of all."""
         return {topic: TopicEnds("now", {0: 2}) for topic in topics}
@@ -141,7 +143,7 @@ def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: 
         Progress(topic="c", table="lab.default.c", commit_interval_ms=1, state=State.WAITING), "h", 1
     )
     monkeypatch.setattr(status, "recent_reports", lambda _: {"c": heard})
-    monkeypatch.setattr(status, "oldest_waiting", lambda *_: {})
+    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
     topics = {"a": desired("a", None), "b": desired("b", "lab"), "c": desired("c", "lab")}
     ours, theirs, running = status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
     assert (ours.table, ours.lag_records, ours.state) == ("default.a", 2, NO_HOST)

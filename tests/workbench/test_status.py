@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tabletopic_kernel.clients.kafka import reader
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.faces.jupyter_server.overview import row_of
 from tabletopic_kernel.model.commit_cycle import State
@@ -25,27 +26,38 @@ READ = Progress(topic="clicks", table="default.clicks", topic_id="old", next_off
 
 
 class Broker:
-    """Has one topic."""
+    """Has one topic, whose partitions begin at ``first``."""
 
-    def __init__(self, ends: TopicEnds | None) -> None:
+    def __init__(self, ends: TopicEnds | None, first: int = 0) -> None:
         self._ends = ends
+        self._first = first
+        self.properties: dict[str, str] = {}
 
     def ends(self, _topics: Any) -> dict[str, TopicEnds]:
         """Of it."""
         return {"clicks": self._ends} if self._ends else {}
 
+    def first_offsets(self, partitions: dict[str, Any]) -> dict[str, dict[int, int]]:
+        """Of all that are asked for."""
+        return {topic: dict.fromkeys(asked, self._first) for topic, asked in partitions.items()}
+
 
 def found(
-    monkeypatch: pytest.MonkeyPatch, ends: TopicEnds | None, state: str = NO_HOST, progress: Progress = READ
+    monkeypatch: pytest.MonkeyPatch,
+    ends: TopicEnds | None,
+    state: str = NO_HOST,
+    progress: Progress = READ,
+    first: int = 0,
+    **settings: Any,
 ) -> TopicStatus:
     """The status of a topic that was read up to ``progress``, as ``state`` by a host, or by none."""
     now = progress.model_copy(update={} if state == NO_HOST else {"state": State(state)})
     reported = {} if state == NO_HOST else {"clicks": HostReport(now, "h", 1)}
     monkeypatch.setattr(status, "recent_reports", lambda _: reported)
     monkeypatch.setattr(status, "progress_of_table", lambda *_: now)
-    monkeypatch.setattr(status, "oldest_waiting", lambda *_: {})
-    desired = {"clicks": DesiredTopic(topic="clicks", settings=TopicSettings())}
-    (one,) = status.statuses(Broker(ends), desired, lambda _: None)  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
+    desired = {"clicks": DesiredTopic(topic="clicks", settings=TopicSettings(**settings))}
+    (one,) = status.statuses(Broker(ends, first), desired, lambda _: None)  # type: ignore[arg-type,return-value]
     return one
 
 
@@ -75,6 +87,22 @@ def test_the_ledgers_own_records_are(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (one.lag_records, one.lag_seconds, one.error) == (5, None, NO_HOST_HINT)
         assert row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 3)["error"] is None
     assert found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running").error is None
+
+
+def test_records_that_are_gone_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads the topic, so the status says it; a host reports by itself. The lag counts them."""
+    ends = TopicEnds("old", {0: 9, 1: 3, 2: 7})
+    one = found(monkeypatch, ends, first=6)
+    assert (one.state, one.lag_records) == (NO_HOST, 11)
+    assert "partition 0: 1 records from offset 5, partition 2: 6 records from offset 0" in (one.error or "")
+    assert "partition 1" not in (one.error or "")  # it was read to its end
+    assert row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 3)["error"] == one.error
+    skipping = found(monkeypatch, ends, first=6, on_gap="go_on")
+    assert skipping.error == "unread records that retention deleted: 7; `on_gap` skips them"
+    assert found(monkeypatch, ends, "running", first=6).error is None
+    assert found(monkeypatch, ends, first=5).error != one.error
+    never_read = READ.model_copy(update={"next_offsets": {}})
+    assert found(monkeypatch, ends, progress=never_read, first=6).error == NO_HOST_HINT
 
 
 def test_a_wait_is_not_over_with_other_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +165,6 @@ class _Reader:
 
 def test_a_record_without_a_timestamp_is_of_unknown_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka's -1 is no time; it would be 1969, and the topic more than 50 years late."""
-    monkeypatch.setattr(status, "Reader", _Reader)
+    monkeypatch.setattr(reader, "Reader", _Reader)
     behind = {"a": {0: 7, 1: 0, 2: 3}, "b": {0: 0}}
-    found = status.oldest_waiting(cast(Any, SimpleNamespace(properties={})), behind)
-    assert found == {"a": 4_000}
+    assert reader.oldest_timestamps({}, behind) == {"a": 4_000}

@@ -217,6 +217,16 @@ class Broker:
             result[topic].end[partition] = offset
         return result
 
+    def first_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:
+        """The first offset that is still there, by topic and partition, of partitions that exist."""
+        asked = {
+            TopicPartition(topic, p): OffsetSpec.earliest() for topic in partitions for p in partitions[topic]
+        }
+        result: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
+        for (topic, partition), offset in self._list_offsets(asked).items():
+            result[topic][partition] = offset
+        return result
+
     def _described(self, topics: list[str]) -> dict[str, Any]:
         """Descriptions of the topics that the broker does not list as missing."""
         found: dict[str, Any] = {}

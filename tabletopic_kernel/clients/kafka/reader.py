@@ -16,6 +16,7 @@ from tabletopic_kernel.model.errors import RetryableError
 
 _BATCH = 1_000
 _POLL_S = 0.1
+_LOOK_S = 0.5
 
 
 class Reader:
@@ -127,6 +128,33 @@ class Reader:
             # Once a consumer has learned that there is no leader, it does not look again by itself.
             with contextlib.suppress(KafkaException):
                 self._consumer.list_topics(topic, timeout=TIMEOUT_S)
+
+
+def oldest_timestamps(
+    properties: Mapping[str, str], behind: Mapping[str, Mapping[int, int]]
+) -> dict[str, int]:
+    """Timestamp in ms of the oldest unread record by topic, if quickly available.
+
+    ``behind``: the next offsets to read, by topic and partition.
+    """
+    places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
+    if not places:
+        return {}
+    oldest: dict[str, int] = {}
+    waiting = {(place.topic, place.partition) for place in places}
+    until = time.monotonic() + _LOOK_S
+    small = {"queued_max_messages_kbytes": 1024, "fetch_message_max_bytes": 65536}
+    with Reader(properties, "tabletopic-readers", **small) as reader:
+        for messages in reader.follow(places, lambda: bool(waiting) and time.monotonic() < until):
+            for message in messages:
+                topic, partition = str(message.topic()), message.partition() or 0
+                if (topic, partition) in waiting:
+                    waiting.discard((topic, partition))
+                    reader.pause(topic, partition)
+                    stamp = int(message.timestamp()[1])
+                    if stamp >= 0:  # -1: the record has none
+                        oldest[topic] = min(stamp, oldest.get(topic, stamp))
+    return oldest
 
 
 def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:

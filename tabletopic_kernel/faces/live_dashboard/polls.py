@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
 from tabletopic_kernel.faces.live_dashboard.view import Known, Retention
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.progress.charts import moments_without_ends
 from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
-from tabletopic_kernel.workbench.status import oldest_waiting, progress_of_table
+from tabletopic_kernel.workbench.status import progress_of_table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -96,7 +97,7 @@ class BrokerPolls:
                 record = self._known.record.topic(topic)
                 ledger = record.progress.next_offsets if record.progress else {}
                 behind[topic] = {p: ledger.get(p, 0) for p, lag in record.lag_by_partition.items() if lag}
-        oldest = oldest_waiting(self._workbench.broker, behind)
+        oldest = oldest_timestamps(self._workbench.broker.properties, behind)
         with self._known.lock:
             self._known.record.observe_oldest(now_ms, {topic: oldest.get(topic) for topic in behind})
 

@@ -25,12 +25,13 @@ ENABLE = f"%topic enable {TOPIC} --commit-interval 300ms --wait --timeout 7m"
 
 
 @pytest.fixture
-def sender(quiet_stack: StackInfo) -> Sender:
+def sender(quiet_stack: StackInfo) -> Iterator[Sender]:
     """A topic with 100 records."""
     Broker({"bootstrap.servers": quiet_stack.bootstrap_servers}).ensure_topic(TOPIC, 2, {})
     made = Sender(quiet_stack, TOPIC)
     made.avro(SCHEMA, *({"n": n, "place": "NL" if n % 4 else "DE"} for n in range(100)))
-    return made
+    yield made
+    made.registry.close()
 
 
 @pytest.fixture
