@@ -224,3 +224,12 @@ def test_who_calls_the_program_from_python_keeps_their_signals() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         assert asked.wait(240)
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_signal_at_any_moment_stops_a_command() -> None:
+    """Also while it looks at the event that it waits for, and two at once, as ``timeout`` sends them."""
+    with stop_event() as asked:
+        with asked._cond:  # type: ignore[attr-defined] # what its methods hold for a moment
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert asked.wait(240)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -108,12 +109,16 @@ def _stay(stack: LocalStack) -> None:
 @contextlib.contextmanager
 def stop_event() -> Iterator[threading.Event]:
     """An event set by Ctrl-C, SIGTERM, or the terminal's end; a second Ctrl-C ends the process at once."""
-    asked = threading.Event()
+    asked, is_second = threading.Event(), False
 
     def ask(number: int, _: FrameType | None) -> None:
-        if asked.is_set() and number == signal.SIGINT:
+        nonlocal is_second
+        if is_second and number == signal.SIGINT:
             os._exit(INTERRUPTED)
-        asked.set()
+        is_second = True
+        # In a thread that nobody waits for: the one that is interrupted here may hold the event's lock, or be
+        # in this handler already, and would wait for itself. Thread.start() takes a lock, too.
+        _thread.start_new_thread(asked.set, ())
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
