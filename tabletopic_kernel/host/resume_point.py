@@ -70,7 +70,12 @@ def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
 
 
 def check_no_gap(topic: str, next_offsets: Offsets, first: Offsets) -> None:
-    """Check that the topic still has what was not read yet (I8); ``first``: of any of its partitions.
+    """Check that the topic still has what was not read yet (I8).
+
+    Args:
+        topic: its name.
+        next_offsets: of the ledger, by partition.
+        first: the first offset that the topic still has, by partition; of all partitions, or some.
 
     Raises:
         GapError: records between the ledger and the topic's first offset were deleted.

@@ -150,7 +150,7 @@ def _gaps(
 ) -> dict[str, str]:
     """The topics whose next records were deleted by retention, and what that means."""
     gaps: dict[str, str] = {}
-    for topic, first in (broker.first_offsets(behind) if behind else {}).items():
+    for topic, first in broker.first_offsets(behind).items():
         try:
             check_no_gap(topic, behind[topic], first)
         except GapError as gap:

@@ -131,6 +131,11 @@ class Broker:
         """Of all."""
         return {topic: TopicEnds("now", {0: 2}) for topic in topics}
 
+    def first_offsets(self, partitions: Any) -> dict[str, dict[int, int]]:
+        """Of none: no topic has a ledger."""
+        assert not partitions
+        return {}
+
 
 def desired(topic: str, catalog: str | None) -> DesiredTopic:
     """An enabled topic."""

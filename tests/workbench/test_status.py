@@ -100,7 +100,7 @@ def test_records_that_are_gone_already(monkeypatch: pytest.MonkeyPatch) -> None:
     skipping = found(monkeypatch, ends, first=6, on_gap="go_on")
     assert skipping.error == "unread records that retention deleted: 7; `on_gap` skips them"
     assert found(monkeypatch, ends, "running", first=6).error is None
-    assert found(monkeypatch, ends, first=5).error != one.error
+    assert "(partition 2: 5 records from offset 0)" in (found(monkeypatch, ends, first=5).error or "")
     never_read = READ.model_copy(update={"next_offsets": {}})
     assert found(monkeypatch, ends, progress=never_read, first=6).error == NO_HOST_HINT
 

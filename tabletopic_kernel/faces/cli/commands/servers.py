@@ -109,13 +109,13 @@ def _stay(stack: LocalStack) -> None:
 @contextlib.contextmanager
 def stop_event() -> Iterator[threading.Event]:
     """An event set by Ctrl-C, SIGTERM, or the terminal's end; a second Ctrl-C ends the process at once."""
-    asked, is_second = threading.Event(), False
+    asked, was_asked = threading.Event(), False
 
     def ask(number: int, _: FrameType | None) -> None:
-        nonlocal is_second
-        if is_second and number == signal.SIGINT:
+        nonlocal was_asked
+        if was_asked and number == signal.SIGINT:
             os._exit(INTERRUPTED)
-        is_second = True
+        was_asked = True
         # In a thread that nobody waits for: the one that is interrupted here may hold the event's lock, or be
         # in this handler already, and would wait for itself. Thread.start() takes a lock, too.
         _thread.start_new_thread(asked.set, ())
