@@ -18,11 +18,11 @@ compaction that somebody requested does not wait for the rest.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import thread_time
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -241,7 +241,7 @@ class Compactions:
         name: tuple[str, ...],
         table_uuid: str,
     ) -> None:
-        began, cpu_s = time.thread_time(), 0.0
+        began, cpu_s = thread_time(), 0.0
         try:
             done = work(self._load(name, table_uuid))
         except TableTopicError as error:
@@ -250,7 +250,7 @@ class Compactions:
             _LOG.exception("%s: compaction", self._topic)
             explained = explain_trouble("small files could not be compacted", error)
             done = failed(error=str(explained))
-        cpu_s += time.thread_time() - began
+        cpu_s += thread_time() - began
         self._services.allowance.give_back(self._services.elapsed_ms(), cpu_s)
         self._put(done)
 
