@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from py4j.java_gateway import CallbackServer, CallbackServerParameters, PythonProxyPool, server_stopped
+from py4j.java_gateway import (
+    CallbackServer,
+    CallbackServerParameters,
+    PythonProxyPool,
+    server_started,
+    server_stopped,
+)
 
 from tabletopic_kernel.clients.spark import callbacks
 from tabletopic_kernel.clients.spark.callbacks import keep_accepting
@@ -39,9 +45,12 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for _ in range(2):
         keep_accepting()
     made = Server(failures=3)
+    listens = threading.Event()
+    server_started.connect(heard := lambda **_: listens.set(), made)
     made.start()
-    made.server_socket.listen()  # not only once its thread comes to it
+    assert listens.wait(240)
     yield made
+    server_started.disconnect(heard, made)
     if made.thread is not None:
         made.shutdown()
     server_stopped.disconnect(callbacks._went_down, unique_id="tabletopic")

@@ -220,6 +220,9 @@ def test_no_thread_is_left_spinning() -> None:
             bodies = good(60)
             bodies[at] += tail
             decoder.decode(framed(*bodies))
-    started = time.process_time()
-    time.sleep(0.2)  # the one thing to see here is what happens while nothing is asked for
-    assert time.process_time() - started < 0.1
+    least = 1.0
+    for _ in range(3):  # threads of other libraries may have something to do now and then
+        started = time.process_time()
+        time.sleep(0.2)  # the one thing to see here is what happens while nothing is asked for
+        least = min(least, time.process_time() - started)
+    assert least < 0.1

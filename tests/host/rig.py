@@ -57,6 +57,9 @@ class FakeWorker:
         self.stopping = True
 
 
+_WORKER_ENDS = (State.DRAINING, State.DROPPING)  # in a thread, which reports it
+
+
 def _no_other(catalog: str) -> Any:
     pytest.fail(f"nobody asks for {catalog}")
 
@@ -133,8 +136,9 @@ class Rig:
         return ledger.next_offsets[0]
 
 
-def drain(coordinator: Coordinator, *, until: Callable[[], bool] = lambda: True) -> None:
-    """Take steps until nothing waits; bounded, so that an endless loop of events fails."""
+def drain(coordinator: Coordinator, *, until: Callable[[], bool] | None = None) -> None:
+    """Take steps until nothing waits, and no worker's end; bounded, so that an endless loop fails."""
+    until = until or (lambda: coordinator.state not in _WORKER_ENDS)
     steps, deadline = 0, time.monotonic() + 240
     while steps < 200 and time.monotonic() < deadline:
         idle = coordinator._inbox.empty() and coordinator._due() is None and not coordinator._can_replay()

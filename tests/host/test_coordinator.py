@@ -226,15 +226,19 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
     drain(coordinator)
     other = rig.table
     assert other.ledger is not None
+
+    def is_dropping() -> bool:
+        return coordinator.state is State.DROPPING
+
     other.claim(other.ledger.claimed(2, "somebody else"), other.ledger)
     rig.now_ms += 100
-    drain(coordinator)
+    drain(coordinator, until=is_dropping)
     rig.now_ms += 60_000
-    drain(coordinator)
+    drain(coordinator, until=is_dropping)
     assert coordinator.state is State.DROPPING
     late = batch(rig.table, 0, 4)
     old.listener.staged(late)
-    drain(coordinator)
+    drain(coordinator, until=is_dropping)
     assert not Path(late.files[0].file_path.removeprefix("file://")).exists()
     may_stop.set()
     drain(coordinator, until=lambda: coordinator.state is State.WAITING)

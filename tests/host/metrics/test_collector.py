@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -80,15 +81,22 @@ def test_a_scrape_is_what_prometheus_reads() -> None:
 
 
 def test_a_scrape_of_a_hundred_topics_is_small_and_quick() -> None:
-    """200 KB and 10 ms at most; with twice the time where other programs use the processor's caches."""
+    """200 KB at most, in less CPU time than the client library takes for the same text: 5 ms to its 13."""
     rig = full_rig(100)
     assert 100_000 < len(rig.text()) <= 200_000
-    times: list[float] = []
-    for _ in range(30):
-        began = time.process_time()
-        rig.text()
-        times.append(time.process_time() - began)
-    assert min(times) < 0.02
+    registry = CollectorRegistry()
+    registry.register(rig.metrics)
+    ours, theirs = [], []
+    for _ in range(10):  # in turns
+        ours.append(_cpu_s(rig.text))
+        theirs.append(_cpu_s(lambda: generate_latest(registry)))
+    assert min(ours) < min(theirs)
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
 
 
 def test_names_follow_prometheus() -> None:
