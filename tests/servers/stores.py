@@ -21,6 +21,7 @@ ACCOUNT = "devstoreaccount1"
 # Azurite's own, which its manual prints.
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 AZURITE = "azurite@3.37.0"
+_CONTINUE = Path(__file__).with_name("azurite_continue.cjs")
 
 
 class _Store:
@@ -113,9 +114,9 @@ class Azure(_Store):
     def command(self) -> list[str]:
         """Only blobs; no telemetry is sent."""
         place = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self._folder)]
-        # It may forget to answer a request without a body; that is sent again when the connection ends.
-        quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--blobKeepAliveTimeout", "1"]
-        return [*npm.script(AZURITE, "dist/src/blob/main.js"), *place, *quiet]
+        quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+        node, script = npm.script(AZURITE, "dist/src/blob/main.js")
+        return [node, "--require", str(_CONTINUE), script, *place, *quiet]
 
     def bucket(self, name: str) -> str:
         """Make a container; its name."""
