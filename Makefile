@@ -60,10 +60,10 @@ simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; A
 	@$(RUN) tests.simulation $(ARGS)
 
 bench: $(INSTALLED) ## benchmark this machine
-	@$(RUN) tabletopic_kernel.bench $(ARGS)
+	@$(RUN) benchmarks $(ARGS)
 
 drill: $(INSTALLED) ## inject faults from a seed, then compare every record (ARGS="--minutes 60")
-	@$(BIN)/tabletopic drill $(ARGS)
+	@$(RUN) tests.drill $(ARGS)
 
 lock: $(INSTALLED) ## regenerate requirements.lock from pyproject.toml; UPGRADE=1 upgrades everything
 	@echo "==> requirements.lock"

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from tabletopic_kernel.drill.signs import SIGNS
 from tabletopic_kernel.host.metrics.alerts import ALERTS, alerts_of
 from tabletopic_kernel.host.metrics.declared import METRICS, Declared, Group
+from tests.drill.signs import SIGNS
 
 Rows = tuple[list[str], list[list[str]]]
 

@@ -266,14 +266,14 @@ _BUILT = {"labextension", "__pycache__"}
 
 
 def test_ls_explains_itself() -> None:
-    """A level of the package has twelve names at most; its top has demo, bench and drill side by side."""
+    """A level of the package has twelve names at most."""
     package = ROOT / "tabletopic_kernel"
     folders = [package, *(one.parent for one in package.rglob("__init__.py") if one.parent != package)]
     for folder in folders:
         # Of a folder that was moved its bytecode may be left.
         there = (one for one in folder.iterdir() if one.is_file() or any(one.rglob("*.py")))
         names = {one.name for one in there if not one.name.startswith("_")} - _BUILT - {"py.typed"}
-        assert len(names) <= (13 if folder == package else 12), (folder.name, sorted(names))
+        assert len(names) <= 12, (folder.name, sorted(names))
 
 
 def _without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:

@@ -35,12 +35,7 @@ def texts() -> tuple[tuple[str, bool, str], ...]:
 def _texts() -> Iterator[tuple[str, bool, str]]:
     files = [*(_ROOT / "tabletopic_kernel").rglob("*.py"), *(_ROOT / "dashboards").glob("*.py")]
     for path in sorted({path.resolve() for path in files}):
-        # The drill's report is a page for whoever ran the command in a terminal.
-        if (
-            path.name == "next_steps.py"
-            or "drill" in path.parts
-            or {"node_modules", "notebooks"} & set(path.parts)
-        ):
+        if path.name == "next_steps.py" or {"node_modules", "notebooks"} & set(path.parts):
             continue
         source = path.read_text("utf-8")
         if not _MAY_NAME_ONE.search(source):

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from tabletopic_kernel.bench.load import make_load
-from tabletopic_kernel.bench.measure import cpu_of_path, running_host
+from benchmarks.load import make_load
+from benchmarks.measure import cpu_of_path, running_host
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.workbench.config import load_settings

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel import drill
-from tabletopic_kernel.drill.arena import Arena
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import UsageError
+from tests.drill.arena import Arena
+from tests.drill.run import run
 
 
 def test_a_late_fault_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -42,5 +42,5 @@ def test_a_drill_that_cannot_be_leaves_no_folder(
     """Its options are checked first."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(UsageError):
-        drill.run(seed=1, **options)  # type: ignore[arg-type]
+        run(seed=1, **options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []

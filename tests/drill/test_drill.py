@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel import drill
-from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY, Fault
 from tabletopic_kernel.model.steps import Step
+from tests.drill.run import run
+from tests.drill.schedule import ALONE_EVERY, HEAVY, Fault
 
 # Each wait ends by progress, and its limit counts the time that the machine has for it; this is for a hang.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_800)]
@@ -21,7 +21,7 @@ ROUNDS = 30
 def test_each_record_is_once_where_it_belongs_after_many_rounds(tmp_path: Path, class_archive: None) -> None:
     """Whatever dies or disturbs: no record lost, twice or changed, no file missing or left behind."""
     told: list[str] = []
-    outcome = drill.run(seed=SEED, rounds=ROUNDS, short=True, state_dir=tmp_path / "drill", say=told.append)
+    outcome = run(seed=SEED, rounds=ROUNDS, short=True, state_dir=tmp_path / "drill", say=told.append)
     assert outcome.ok, "\n".join([*told, *outcome.problems, *map(str, outcome.verdicts)])
     assert outcome.rounds == ROUNDS
     assert len(outcome.faults) > ROUNDS

@@ -7,7 +7,10 @@ from itertools import islice
 
 import pytest
 
-from tabletopic_kernel.drill.schedule import (
+from tabletopic_kernel.local.crash_points import Act
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.steps import Step
+from tests.drill.schedule import (
     GROUPS,
     HEAVY,
     PROVOKED_BY,
@@ -19,10 +22,7 @@ from tabletopic_kernel.drill.schedule import (
     chosen,
     rounds,
 )
-from tabletopic_kernel.drill.streams import PLANS
-from tabletopic_kernel.local.crash_points import Act
-from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.steps import Step
+from tests.drill.streams import PLANS
 
 ALL = frozenset(Fault)
 

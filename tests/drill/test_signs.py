@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel import drill
-from tabletopic_kernel.drill.faults import _DOINGS
-from tabletopic_kernel.drill.schedule import _NEEDS, HEAVY, Fault, one_by_one
-from tabletopic_kernel.drill.signs import SIGNS, Fires, Moves, Scrape, Series, Sighting, Sign
-from tabletopic_kernel.drill.streams import WATCHED_PLANS
 from tabletopic_kernel.host.metrics.alerts import ALERTS
 from tabletopic_kernel.host.metrics.declared import METRICS
 from tabletopic_kernel.local.crash_points import Act
+from tests.drill.faults import _DOINGS
+from tests.drill.run import run
+from tests.drill.schedule import _NEEDS, HEAVY, Fault, one_by_one
+from tests.drill.signs import SIGNS, Fires, Moves, Scrape, Series, Sighting, Sign
+from tests.drill.streams import WATCHED_PLANS
 from tests.host.metrics.promtool import Case, firing, program
 
 EXPRESSIONS = {one.name: one.expr for one in ALERTS}
@@ -145,9 +145,7 @@ def test_monitoring_shows_faults(tmp_path: Path, class_archive: None) -> None:
     """On real servers and hosts: the metric moves, the alert fires as shipped, and no record is lost."""
     program()  # else nothing is begun
     told: list[str] = []
-    outcome = drill.run(
-        seed=5, each=True, faults=sorted(FAULTS), state_dir=tmp_path / "drill", say=told.append
-    )
+    outcome = run(seed=5, each=True, faults=sorted(FAULTS), state_dir=tmp_path / "drill", say=told.append)
     assert outcome.ok, "\n".join([*told, *outcome.problems, *map(str, outcome.verdicts)])
     assert {one.fault for one in outcome.sightings} == FAULTS
     wanted = list(cases(outcome.sightings))

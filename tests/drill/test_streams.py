@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.drill import streams
-from tabletopic_kernel.drill.streams import Fate, Sent, StreamPlan, avro_schema, poisoned, value_of
 from tabletopic_kernel.local.stack import StackInfo
+from tests.drill import streams
+from tests.drill.streams import Fate, Sent, StreamPlan, avro_schema, poisoned, value_of
 
 NUMBERS = st.integers(0, 1 << 40)
 

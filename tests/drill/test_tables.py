@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tabletopic_kernel.drill import foreign
-from tabletopic_kernel.drill.tables import Sampler, ledger_before, newest_ledger
+from tests.drill import foreign
+from tests.drill.tables import Sampler, ledger_before, newest_ledger
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

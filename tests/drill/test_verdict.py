@@ -26,11 +26,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tabletopic_kernel.drill import foreign
-from tabletopic_kernel.drill.streams import Fate, Sent, value_of
-from tabletopic_kernel.drill.verdict import TopicVerdict, judge, unsorted_files
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.pipeline import write
+from tests.drill import foreign
+from tests.drill.streams import Fate, Sent, value_of
+from tests.drill.verdict import TopicVerdict, judge, unsorted_files
 from tests.table.lake import Lake
 
 PLACE = StructType(

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import compaction as host_compaction
 from tabletopic_kernel.host.maintenance.allowance import Allowance
@@ -23,6 +22,7 @@ from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction import plan as compaction
 from tests.clients.samples import error_of_an_ended_jvm
+from tests.drill import foreign
 from tests.host.rig import Rig, drain
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice

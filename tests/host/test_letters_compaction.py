@@ -12,7 +12,6 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Operation
 
-from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import OutdatedError
@@ -20,6 +19,7 @@ from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.table.compaction import plan as compaction
+from tests.drill import foreign
 from tests.host.rig import Rig, drain
 from tests.host.test_compaction import Threads
 from tests.host.test_replay import LATE, value

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.replay import replay as module
@@ -19,6 +18,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import Replayed
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.model.steps import Step
+from tests.drill import foreign
 from tests.host.rig import Rig, drain
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import AVRO, TOPIC, answer_lost, never_arrived, refused

@@ -11,10 +11,10 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from tabletopic_kernel.drill.foreign import reachable_files
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.drill.foreign import reachable_files
 from tests.integration.conftest import dead_letters_by_offset, rows_by_offset
 from tests.recovery.stream import V3, Stream, value_of
 from tests.recovery.waiting import LIMIT_S, wait_until

@@ -27,8 +27,8 @@ from typing import Any
 
 import psutil
 
-from tabletopic_kernel.bench.load import make_load
-from tabletopic_kernel.bench.measure import cpu_of_path, running_host
+from benchmarks.load import make_load
+from benchmarks.measure import cpu_of_path, running_host
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo

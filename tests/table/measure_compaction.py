@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from tabletopic_kernel.bench.aging import QUERY, Life
+from benchmarks.aging import QUERY, Life
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.expiry import Retention
 

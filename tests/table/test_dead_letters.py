@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import (
@@ -34,6 +33,7 @@ from tabletopic_kernel.table import topic_table
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.topic_table import summary
+from tests.drill import foreign
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.samples import answer_lost, never_arrived, refused
 

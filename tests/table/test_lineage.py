@@ -13,7 +13,6 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from tabletopic_kernel.drill import foreign
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger, StagedOffsets
@@ -24,6 +23,7 @@ from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction.plan import plan_compaction
 from tabletopic_kernel.table.topic_table import TopicTable, summary
+from tests.drill import foreign
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
 
 Act = Callable[[Table], object]

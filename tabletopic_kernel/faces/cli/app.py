@@ -27,7 +27,7 @@ from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
 from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, up
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
-from tabletopic_kernel.faces.cli.commands.trials import demo, drill, produce_clickstream
+from tabletopic_kernel.faces.cli.commands.trials import demo, produce_clickstream
 from tabletopic_kernel.faces.operations import OPERATIONS
 
 DISTRIBUTION = "tabletopic"
@@ -58,7 +58,6 @@ _OWN: dict[str, Own] = {
     "query": query,
     "produce-clickstream": produce_clickstream,
     "demo": demo,
-    "drill": drill,
 }
 for operation in OPERATIONS:
     if operation.panel:

@@ -346,15 +346,6 @@ def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pyte
     assert run(*words, "--json").json == dataclasses.asdict(tallies)
 
 
-def test_a_drill_checks_its_options_first(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Not after an hour: where the report goes."""
-    monkeypatch.setattr("tabletopic_kernel.drill.run", lambda **_: pytest.fail("it began"))
-    ended = run("drill", "--report", str(tmp_path / "gone" / "drill.html"))
-    assert (ended.code, ended.err) == (2, f"error: --report: there is no folder {tmp_path / 'gone'}\n")
-
-
 def test_demo_hands_its_options_on(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from tabletopic_kernel.bench.load import Load, make_load
-from tabletopic_kernel.bench.measure import CpuMeter, running_host
+from benchmarks.load import Load, make_load
+from benchmarks.measure import CpuMeter, running_host
 from tabletopic_kernel.clients.kafka.broker import make_producer
 from tabletopic_kernel.local.progress import TerminalReport
 from tabletopic_kernel.local.stack import LocalStack

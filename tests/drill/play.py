@@ -17,16 +17,19 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.drill import foreign
-from tabletopic_kernel.drill.arena import Arena, signal_tree
-from tabletopic_kernel.drill.faults import do, do_later
-from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome, Patience, StepHit
-from tabletopic_kernel.drill.own_topic import OwnTopic
-from tabletopic_kernel.drill.schedule import (
+from tabletopic_kernel.local.crash_points import Act, Order
+from tabletopic_kernel.local.progress import Report
+from tabletopic_kernel.model.dead_letter import SUFFIX
+from tabletopic_kernel.model.errors import InternalError, TableTopicError
+from tabletopic_kernel.model.steps import Step
+from tests.drill import foreign
+from tests.drill.arena import Arena, signal_tree
+from tests.drill.faults import do, do_later
+from tests.drill.outcome import STANDS_STILL_S, Outcome, Patience, StepHit
+from tests.drill.schedule import (
     ALONE_EVERY,
     BESIDES,
     HEAVY_SHARE,
-    OWN_STEPS,
     PREPARED_BY,
     PROVOKED_BY,
     PROVOKED_OF,
@@ -38,14 +41,9 @@ from tabletopic_kernel.drill.schedule import (
     one_by_one,
     rounds,
 )
-from tabletopic_kernel.drill.signs import SIGNS, Moves, Scrape, Series, Sighting, Watch
-from tabletopic_kernel.drill.tables import Sample, Sampler, commit_after, handed_over_after
-from tabletopic_kernel.drill.verdict import TopicVerdict, letters_of
-from tabletopic_kernel.local.crash_points import Act, Order
-from tabletopic_kernel.local.progress import Report
-from tabletopic_kernel.model.dead_letter import SUFFIX
-from tabletopic_kernel.model.errors import InternalError, TableTopicError
-from tabletopic_kernel.model.steps import Step
+from tests.drill.signs import SIGNS, Moves, Scrape, Series, Sighting, Watch
+from tests.drill.tables import Sample, Sampler, commit_after, handed_over_after
+from tests.drill.verdict import TopicVerdict, letters_of
 
 _FIRST_COMMIT_S = 600.0  # two hosts start at once, perhaps on a busy machine
 _STEP_S = 20.0  # how long a round waits for its step
@@ -80,7 +78,6 @@ class Drill:
         short: rounds of half the length.
         temporary: remove the folder if this process dies.
         interval_ms: between two commits of a topic.
-        own: a user's topic, whose records are copied.
         each: each fault once, alone, until monitoring has shown it.
     """
 
@@ -100,11 +97,9 @@ class Drill:
         short: bool = False,
         temporary: bool = True,
         interval_ms: int = 500,
-        own: OwnTopic | None = None,
         each: bool = False,
     ) -> None:
         self.outcome = Outcome(seed, began_s=time.time())
-        steps = tuple(Step) if own is None else OWN_STEPS
         self._schedule = (
             one_by_one(faults)
             if each
@@ -116,7 +111,6 @@ class Drill:
                 heavy=heavy,
                 alone_every=alone_every,
                 missed=self._missed,
-                steps=steps,
             )
         )
         self._dice = random.Random(f"{seed} play")  # only for this thread
@@ -124,9 +118,7 @@ class Drill:
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
         self._is_over = is_over
-        self._arena = Arena(
-            folder, seed, rate, temporary=temporary, interval_ms=interval_ms, own=own, watched=each
-        )
+        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms, watched=each)
         self._watch = Watch(self._arena.targets) if each else None
         self._threads: list[threading.Thread] = []
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
@@ -143,8 +135,6 @@ class Drill:
             with arena.sampler() as sampler, self._watch or contextlib.nullcontext():
                 outcome.samples = sampler.samples
                 self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
-                if arena.own is not None:  # the first copies, without faults
-                    self._wait_until(self._caught_up, _CAUGHT_UP_S, "the table has the first copies", sampler)
                 for stream in arena.streams.values():
                     stream.go()
                 began = time.monotonic()
@@ -288,8 +278,7 @@ class Drill:
                 return hit.pid
             if provoke is not None and time.monotonic() >= provoke_at:
                 provoke_at = time.monotonic() + _PROVOKE_EVERY_S
-                of = PROVOKED_OF.get(order.step, ()) if arena.own is None else tuple(arena.streams)
-                for topic in of or (self._some_topic(),):
+                for topic in PROVOKED_OF.get(order.step, ()) or (self._some_topic(),):
                     self._threads.append(do_later(provoke, arena, topic, 0))
             time.sleep(_LOOK_EVERY_S)
             arena.ensure_hosts()

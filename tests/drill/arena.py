@@ -20,11 +20,6 @@ import psutil
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from tabletopic_kernel.drill.foreign import Reached
-from tabletopic_kernel.drill.own_topic import CopyStream, OwnTopic, judge_copies
-from tabletopic_kernel.drill.streams import PLANS, WATCHED_PLANS, Stream
-from tabletopic_kernel.drill.tables import Sampler
-from tabletopic_kernel.drill.verdict import TopicVerdict, judge
 from tabletopic_kernel.local import machine, processes
 from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.hosts import HostProcess
@@ -33,6 +28,10 @@ from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.drill.foreign import Reached
+from tests.drill.streams import PLANS, WATCHED_PLANS, Stream
+from tests.drill.tables import Sampler
+from tests.drill.verdict import TopicVerdict, judge
 
 HOSTS = 2
 _CATALOG_BUSY_S = 1
@@ -63,7 +62,6 @@ class Arena:
         rate: records per second of each topic.
         temporary: remove the folder if this process dies.
         interval_ms: between two commits.
-        own: a user's topic, whose records are copied; None: three topics of the drill's.
         watched: hosts expose their metrics; only one topic has records that become no row.
     """
 
@@ -75,7 +73,6 @@ class Arena:
         *,
         temporary: bool,
         interval_ms: int,
-        own: OwnTopic | None = None,
         watched: bool = False,
     ) -> None:
         self.folder = folder
@@ -83,8 +80,7 @@ class Arena:
         self.dice = random.Random(f"{seed} arena")
         self.happenings: list[Happening] = []
         self.hosts: list[HostProcess] = []
-        self.streams: dict[str, Stream | CopyStream] = {}
-        self.own = own
+        self.streams: dict[str, Stream] = {}
         self.reached = Reached()
         # topic → partition → where retention ended
         self.gone: dict[str, dict[int, int]] = {}
@@ -104,21 +100,17 @@ class Arena:
         """Start servers, topics, producers and hosts."""
         self._stack = LocalStack(self.folder, report)
         self.info: StackInfo = self._stack.up(die_with_parent=True)
-        registry = dict(self.own.registry) if self.own else {}
-        self.workbench = Workbench(Settings(state_dir=str(self.folder), registry=registry))
+        self.workbench = Workbench(Settings(state_dir=str(self.folder)))
         servers = self.workbench.servers
-        if self.own is not None:
-            self._add(CopyStream(self.own, servers.kafka))
-        else:
-            for plan in WATCHED_PLANS if self._watched else PLANS:
-                self._add(Stream(plan, servers.kafka, servers.registry, self.seed))
+        for plan in WATCHED_PLANS if self._watched else PLANS:
+            self._add(Stream(plan, servers.kafka, servers.registry, self.seed))
         self.ensure_hosts()
         for stream in self.streams.values():
             stream.begin(self._rate)
         for topic in self.streams:
             self.enable(topic)
 
-    def _add(self, stream: Stream | CopyStream) -> None:
+    def _add(self, stream: Stream) -> None:
         topic = stream.plan.topic
         self.workbench.broker.ensure_topic(topic, stream.plan.partitions, {})
         self.streams[topic] = stream
@@ -158,9 +150,6 @@ class Arena:
     def verdict(self, topic: str, ends: Mapping[int, int]) -> TopicVerdict:
         """The verdict on a topic with these end offsets; raises what the catalog raises."""
         name, sent, forgiven = self.table_name(topic), self.streams[topic].sent, self.forgiven[topic]
-        if self.own is not None:
-            settings = self.settings(topic)
-            return judge_copies(self.catalog(), name, topic, sent, ends, forgiven, settings)
         return judge(self.catalog(), name, topic, sent, ends, forgiven, self.gone[topic])
 
     def load(self, topic: str) -> Table:
@@ -200,8 +189,6 @@ class Arena:
             while len(self.alive) < HOSTS and not self._closed:
                 number = len(self.hosts) + 1
                 more = self.points.environment()
-                if self.own is not None:
-                    more["TABLETOPIC_CONFIG"] = str(self.own.write_settings(self.folder))
                 port = machine.free_port(set()) if self._watched else None
                 self.hosts.append(HostProcess(self.folder, number, self._watchdog, more, port))
 

@@ -22,8 +22,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+from benchmarks.load import Load, encoder
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
-from tabletopic_kernel.bench.load import Load, encoder
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.host.maintenance.expiry import EACH_COMMITS
 from tabletopic_kernel.local.machine import now_ms

@@ -103,9 +103,6 @@ _WHILE_HELD = (
 )  # fmt: skip
 
 
-# For a user's own topic: its schemas and the user's servers stay as they are.
-OWN_FAULTS = frozenset(F) - {F.KILL_REGISTRY, F.FREEZE_REGISTRY, F.REPLAY, *GROUPS["topics"]}
-OWN_STEPS = tuple(one for one in Step if PROVOKED_BY.get(one) not in (F.EVOLVE, F.REPLAY))
 SPAN_S, SHORT_SPAN_S = 3.0, 1.5
 BESIDES, SHORT_BESIDES = (3, 6), (2, 4)
 
@@ -176,7 +173,6 @@ def rounds(
     heavy: float = HEAVY_SHARE,
     alone_every: int = ALONE_EVERY,
     missed: Callable[[], Mapping[Step, int]] = dict,
-    steps: Collection[Step] = tuple(Step),
 ) -> Iterator[Round]:
     """Endless rounds, the same for the same arguments; each takes one of the least frequent steps so far.
 
@@ -189,7 +185,6 @@ def rounds(
         alone_every: how often a round ends a host alone, if that was chosen.
         missed: called before each round: how often a step was tried and not reached. A miss counts half: the
             step is soon tried again, and an unreachable one takes at most twice its share.
-        steps: where something may happen.
     """
     dice, step_dice = random.Random(seed), random.Random(f"{seed} steps")
     came: Counter[Step] = Counter()
@@ -203,8 +198,8 @@ def rounds(
             continue
         is_heavy = dice.random() < heavy
         in_vain = missed()
-        worth = {one: came[one] - in_vain.get(one, 0) / 2 for one in steps}
-        step = step_dice.choice([one for one in steps if worth[one] == min(worth.values())])
+        worth = {one: came[one] - in_vain.get(one, 0) / 2 for one in Step}
+        step = step_dice.choice([one for one in Step if worth[one] == min(worth.values())])
         came[step] += 1
         choices = _choices(step, faults, is_heavy and dice.random() < 0.7)
         act, held = dice.choice(choices) if choices else (None, None)

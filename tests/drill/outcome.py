@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tabletopic_kernel.drill.arena import Happening
-from tabletopic_kernel.drill.schedule import Fault
-from tabletopic_kernel.drill.signs import Sighting
-from tabletopic_kernel.drill.tables import Sample, commit_after, handed_over_after
-from tabletopic_kernel.drill.verdict import TopicVerdict
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.steps import Step
+from tests.drill.arena import Happening
+from tests.drill.schedule import Fault
+from tests.drill.signs import Sighting
+from tests.drill.tables import Sample, commit_after, handed_over_after
+from tests.drill.verdict import TopicVerdict
 
 # A topic without a commit for this long stands still (in seconds as `Patience` counts them).
 STANDS_STILL_S = 150.0
@@ -83,10 +83,9 @@ class Outcome:
     @property
     def command(self) -> str:
         """The command that repeats the schedule."""
-        if self.sightings:
-            return f"tabletopic drill --seed {self.seed} {self.options}"
+        length = "" if self.sightings else f" --rounds {self.rounds}"
         more = f" {self.options}" if self.options else ""
-        return f"tabletopic drill --seed {self.seed} --rounds {self.rounds}{more}"
+        return f'make drill ARGS="--seed {self.seed}{length}{more}"'
 
     @property
     def ok(self) -> bool:

@@ -23,8 +23,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.schema import Schema
 
+from benchmarks.load import Load
 from tabletopic_kernel._datasets.clickstream.produce import produce
-from tabletopic_kernel.bench.load import Load
 from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import TableTopicError

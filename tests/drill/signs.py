@@ -18,7 +18,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tabletopic_kernel.drill.schedule import Fault
+from tests.drill.schedule import Fault
 
 _EVERY_S = 0.5
 _TIMEOUT_S = 2.0  # a frozen host accepts a connection, but does not respond

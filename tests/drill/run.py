@@ -1,17 +1,16 @@
-"""The drill: kill, freeze and disturb everything, then compare every record with the tables."""
+"""One drill on its own servers, from options to outcome."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tabletopic_kernel.drill.outcome import Outcome
-    from tabletopic_kernel.drill.own_topic import OwnTopic
-    from tabletopic_kernel.drill.schedule import Fault
-
-__all__ = ["run"]
+from tabletopic_kernel.model.errors import UsageError
+from tests.drill.outcome import Outcome
+from tests.drill.play import Drill
+from tests.drill.schedule import ALONE_EVERY, HEAVY_SHARE, chosen
 
 _INTERVAL_MS = 500  # short, so faults hit commits
 _CALM_INTERVAL_MS = 1_000  # if only the time of a hand-over counts
@@ -28,7 +27,6 @@ def run(
     hand_overs: bool = False,
     short: bool = False,
     each: bool = False,
-    own: OwnTopic | None = None,
     state_dir: Path | None = None,
     keep: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -46,25 +44,17 @@ def run(
         hand_overs: only end hosts, one at a time, to time the takeover.
         short: rounds of half the length that end a host only in every 24th; ``heavy`` overrides that.
         each: each fault once, alone, until monitoring has shown it.
-        own: a user's topic, from ``own_topic.read_own``; None: three topics of the drill's.
         state_dir: an empty folder; without it, a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
         is_over: whether to begin no more rounds; called before each.
 
     Raises:
-        UsageError: a fault that does not exist, or not for a user's topic; neither rounds nor minutes; a
-            folder that is in use.
+        UsageError: a fault that does not exist; neither rounds nor minutes; a folder that is in use.
         TableTopicError: the servers did not start.
     """
-    import shutil  # noqa: PLC0415
-    import tempfile  # noqa: PLC0415
-
-    from tabletopic_kernel.drill.play import Drill  # noqa: PLC0415 - a helper process imports this package
-    from tabletopic_kernel.drill.schedule import ALONE_EVERY, HEAVY_SHARE  # noqa: PLC0415
-
-    _check(state_dir, each, own is not None or hand_overs or short, rounds is None and minutes is None)
-    wanted = _wanted(["kill_host", "stop_host"] if hand_overs else faults, own)
+    _check(state_dir, each, hand_overs or short, rounds is None and minutes is None)
+    wanted = chosen(["kill_host", "stop_host"] if hand_overs else faults)
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     removed = state_dir is None and not keep
     drill = Drill(
@@ -80,11 +70,10 @@ def run(
         short=short,
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
-        own=own,
         each=each,
         interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
-    drill.outcome.options = _options(own, faults, heavy, hand_overs, short, each)
+    drill.outcome.options = _options(faults, heavy, hand_overs, short, each)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )
@@ -95,39 +84,17 @@ def run(
 
 def _check(state_dir: Path | None, each: bool, has_own_schedule: bool, is_endless: bool) -> None:
     """Raise UsageError for options that do not fit together, and for a folder that is in use."""
-    from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
-
     if each and has_own_schedule:
-        raise UsageError(
-            "--each has its own schedule and topics: do not combine it with --topic, --hand-overs or --short"
-        )
+        raise UsageError("--each has its own schedule: do not combine it with --hand-overs or --short")
     if is_endless and not each:
         raise UsageError("set the length with --rounds or --minutes")
     if state_dir is not None and state_dir.is_dir() and any(state_dir.iterdir()):
         raise UsageError(f"{state_dir} is not empty: a drill needs its own folder")
 
 
-def _wanted(names: Collection[str], own: OwnTopic | None) -> frozenset[Fault]:
-    from tabletopic_kernel.drill.schedule import OWN_FAULTS, Fault, chosen  # noqa: PLC0415
-    from tabletopic_kernel.model.errors import UsageError  # noqa: PLC0415
-
-    wanted = chosen(names) & (OWN_FAULTS if own is not None else frozenset(Fault))
-    if not wanted:
-        raise UsageError("none of these faults applies to your own topic; see --help")
-    return wanted
-
-
-def _options(
-    own: OwnTopic | None,
-    faults: Collection[str],
-    heavy: float | None,
-    hand_overs: bool,
-    short: bool,
-    each: bool,
-) -> str:
+def _options(faults: Collection[str], heavy: float | None, hand_overs: bool, short: bool, each: bool) -> str:
     """The options, besides seed and rounds, that repeat the same drill."""
-    options = [f"--topic {own.topic} --records {len(own.records)}"] if own is not None else []
-    options += [f"--faults {name}" for name in faults]
+    options = [f"--faults {name}" for name in faults]
     options += [f"--heavy {heavy:g}"] if heavy is not None else []
     options += ["--hand-overs"] if hand_overs else []
     options += ["--short"] if short else []

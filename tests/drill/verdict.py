@@ -21,10 +21,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
-from tabletopic_kernel.drill.foreign import FOREIGN_PARTITION, reachable_files
-from tabletopic_kernel.drill.streams import Fate, Sent, value_of
-from tabletopic_kernel.drill.tables import newest_ledger, path_of
 from tabletopic_kernel.model.dead_letter import SUFFIX
+from tests.drill.foreign import FOREIGN_PARTITION, reachable_files
+from tests.drill.streams import Fate, Sent, value_of
+from tests.drill.tables import newest_ledger, path_of
 
 _METADATA = "_kafka_metadata"
 _EXAMPLES = 5  # examples of each difference

@@ -10,10 +10,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import StringType
 
+from benchmarks import aging, measure
+from benchmarks.day import rates
+from benchmarks.load import FORMATS, Format, Load, encoder
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
-from tabletopic_kernel.bench import aging, measure
-from tabletopic_kernel.bench.day import rates
-from tabletopic_kernel.bench.load import FORMATS, Format, Load, encoder
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.table.expiry import Retention
 from tabletopic_kernel.table.topic_table import TopicTable

@@ -20,12 +20,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyiceberg.table import Table
 
-from tabletopic_kernel.drill import foreign
-from tabletopic_kernel.drill.arena import Arena, java_of, signal_tree, tree, workers_of
-from tabletopic_kernel.drill.schedule import Fault
-from tabletopic_kernel.drill.streams import PLANS
-from tabletopic_kernel.drill.tables import ledger_before, newest_ledger
 from tabletopic_kernel.model.dead_letter import SUFFIX
+from tests.drill import foreign
+from tests.drill.arena import Arena, java_of, signal_tree, tree, workers_of
+from tests.drill.schedule import Fault
+from tests.drill.streams import PLANS
+from tests.drill.tables import ledger_before, newest_ledger
 
 _MOST_PARTITIONS = 5
 # Snapshots; a rollback goes back four, and several may coincide.

@@ -72,8 +72,8 @@ def rewrite(table: Table, dice: random.Random) -> str:
         ]
         if len(some) < 2:
             return "too few files of one partition to rewrite"
-    from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - beside its only use
-    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # noqa: PLC0415
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     rows = scan.to_table(some)

@@ -18,10 +18,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Screen
 
-from tabletopic_kernel.bench.aging import Age, age, calls
-from tabletopic_kernel.bench.day import WARM_UP_S, day
-from tabletopic_kernel.bench.load import FORMATS, Format, make_load
-from tabletopic_kernel.bench.measure import (
+from benchmarks.aging import Age, age, calls
+from benchmarks.day import WARM_UP_S, day
+from benchmarks.load import FORMATS, Format, make_load
+from benchmarks.measure import (
     cpu_of_path,
     floor,
     freshness_ms,
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tabletopic_kernel.bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--format", choices=FORMATS, default="avro", help="format of the values (default: avro)"
     )

@@ -1,50 +1,26 @@
-"""The report of a drill: a page with the lag curve and what died when, tables for the terminal, a page of the
-docs.
+"""The report of a drill: tables for the terminal, and the page of the docs.
 
-The latter says what a drill is, how to read it, and what it found. Longer than other modules, as the three
-should say the same.
+The page says what a drill is, how to read it, and what it found.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from html import escape
 
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.drill.outcome import STANDS_STILL_S, Outcome
-from tabletopic_kernel.drill.schedule import ALONE_EVERY, GROUPS
-from tabletopic_kernel.drill.verdict import TopicVerdict
-from tabletopic_kernel.local.crash_points import Act
+from tests.drill.outcome import STANDS_STILL_S, Outcome
+from tests.drill.schedule import ALONE_EVERY
+from tests.drill.verdict import TopicVerdict
 
-_COLOURS = {"orders": "#0072b2", "payments": "#d55e00", "visits": "#009e73"}
-_GROUP_COLOURS = {
-    "hosts": "#d62728",
-    "servers": "#9467bd",
-    "catalog": "#e6a700",
-    "disk": "#8c564b",
-    "foreign": "#1f77b4",
-    "orders": "#2ca02c",
-    "topics": "#7f7f7f",
-    "steps": "#000000",
-}
-_GROUP_OF = {fault.value: group for group, faults in GROUPS.items() for fault in faults}
 VERDICT_HEAD = (
     "topic", "acknowledged", "rows", "dead letters", "skipped", "lost", "twice", "changed", "files",
     "orphans",
 )  # fmt: skip
 SEEN_HEAD = ("fault alone", "seen in", "after s", "alert")
 ENDS = {"kill_host": "killed", "stop_host": "asked to stop"}
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a }
-body { margin: 2rem auto; max-width: 68rem; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8rem; text-align: left }
-td.n { text-align: right; font-variant-numeric: tabular-nums } tr:nth-child(even) { background: #f4f4f4 }
-.ok { color: #067d17 } .bad { color: #b3261e; font-weight: 600 }
-code { background: #f0f0f0; padding: 0 .2rem }
-"""
 
 
 def verdict_table(outcome: Outcome) -> Table:
@@ -119,108 +95,6 @@ def headline(outcome: Outcome) -> str:
     return f"{len(differences(outcome))} differences after {len(outcome.faults):,} faults"
 
 
-def html_page(outcome: Outcome) -> str:
-    """A self-contained page, for a browser without a network."""
-    # Imported here: plots take a second, and the terminal does not need them.
-    from bokeh.embed import components  # noqa: PLC0415
-    from bokeh.resources import INLINE  # noqa: PLC0415
-
-    script, plot = components(_plot(outcome))
-    sign = "ok" if outcome.ok else "bad"
-    parts = [
-        f"<p class='{sign}'>{'✓' if outcome.ok else '✗'} {escape(headline(outcome))}.</p>",
-        f"<p>Seed {outcome.seed}, {when(outcome.began_s)} UTC, {outcome.ended_s - outcome.began_s:,.0f} s. "
-        f"The same seed makes the same schedule: <code>{escape(outcome.command)}</code></p>",
-        "".join(f"<p class='bad'>{escape(one)}</p>" for one in differences(outcome)),
-        "<h2>Commit lag, and what happened when</h2>",
-        plot,
-        "<h2>Records</h2>",
-        _html_table(VERDICT_HEAD, [verdict_row(one) for one in outcome.verdicts]),
-        "<h2>Time until another host's first commit, if a host ended and nothing else failed</h2>",
-        _html_table(
-            ("host", "times", "median s", "longest s"),
-            [
-                (ENDS.get(name, name), count, round(mid, 1), round(most, 1))
-                for name, count, mid, most in outcome.hand_over_table()
-            ],
-        ),
-        "<h2>Time until every topic had committed again, among other faults</h2>",
-        _html_table(
-            ("fault", "times", "median s", "longest s"),
-            [
-                (name, count, round(mid, 1), round(most, 1))
-                for name, count, mid, most in outcome.recovery_table()
-            ],
-        ),
-        f"{_seen_html(outcome)}<h2>Steps of the protocol at which a fault was injected</h2>",
-        _html_table(
-            ("step", "times", "not reached in time"), [(str(s), n, m) for s, n, m in outcome.step_table()]
-        ),
-    ]
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Drill report</title>"
-        f"<style>{_STYLE}</style>{INLINE.render()}</head><body><h1>Drill report</h1>{''.join(parts)}{script}"
-        "</body></html>"
-    )
-
-
-def _seen_html(outcome: Outcome) -> str:
-    rows: list[tuple[object, ...]] = list(seen_rows(outcome))
-    return f"<h2>What monitoring showed</h2>{_html_table(SEEN_HEAD, rows)}" if rows else ""
-
-
-def _plot(outcome: Outcome):  # type: ignore[no-untyped-def] # Bokeh's models, loaded when a page is made
-    from bokeh.layouts import column  # noqa: PLC0415
-    from bokeh.models import ColumnDataSource, FactorRange, HoverTool  # noqa: PLC0415
-    from bokeh.plotting import figure  # noqa: PLC0415
-
-    lag = figure(
-        height=300, sizing_mode="stretch_width", y_axis_label="records behind", x_axis_label="seconds"
-    )
-    for topic, samples in outcome.samples.items():
-        at = [sample.at_s - outcome.began_s for sample in samples]
-        colour = _COLOURS.get(topic, "#555555")
-        lag.line(at, [sample.lag for sample in samples], legend_label=topic, color=colour, line_width=1.5)
-    lag.legend.orientation = "horizontal"
-    groups = list(_GROUP_COLOURS)
-    events = figure(
-        height=260,
-        sizing_mode="stretch_width",
-        y_range=FactorRange(factors=groups[::-1]),
-        x_range=lag.x_range,
-        x_axis_label="seconds",
-    )
-    rows = [
-        (one.at_s - outcome.began_s, group_of(one.what, one.target), one.what, one.target, one.detail)
-        for one in outcome.faults
-    ]
-    names = ("at", "group", "what", "target", "detail")
-    data: dict[str, list[object]] = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    data["colour"] = [_GROUP_COLOURS[row[1]] for row in rows]
-    source = ColumnDataSource(data)
-    dots = events.scatter("at", "group", size=9, color="colour", alpha=0.8, source=source)
-    tips = [("", "@what · @target"), ("", "@detail"), ("second", "@at{0.0}")]
-    events.add_tools(HoverTool(renderers=[dots], tooltips=tips))
-    return column(lag, events, sizing_mode="stretch_width")
-
-
-def group_of(what: str, target: str) -> str:
-    """The row of the plot: a host that dies at a step is a host that dies."""
-    if target.startswith("step ") and what in (Act.KILL, Act.FREEZE, Act.TERMINATE):
-        return "hosts"
-    return _GROUP_OF.get(what, "steps")
-
-
-def _html_table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
-    def cell(value: object) -> str:
-        number = isinstance(value, int | float)
-        text = f"{value:,}" if number else escape(str(value))
-        return f"<td{' class=n' if number else ''}>{text}</td>"
-
-    body = "".join(f"<tr>{''.join(cell(value) for value in row)}</tr>" for row in rows)
-    return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table>"
-
-
 def when(at_s: float) -> str:
     """A time to the minute, UTC."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
@@ -229,8 +103,8 @@ def when(at_s: float) -> str:
 _ABOUT = """\
 # The drill
 
-`tabletopic drill` injects faults, then compares every record with the tables. One long run wrote this
-page: `{command} --report docs/drill.md`.
+`make drill` injects faults, then compares every record with the tables. One long run wrote this
+page: `{command}`.
 
 ## What it does
 
@@ -255,12 +129,6 @@ The drill resumes a topic that rightly needs the user, for example after a rollb
 that fails without such a cause, or does not commit for {limit:.0f} s, counts as a difference; on an
 overloaded machine the seconds count proportionally less. The drill's own rollbacks do not undo replays:
 their dead letters are gone, and no host could recover them.
-
-With `--topic TOPIC` the drill uses your own records: it copies the topic's newest ones to its broker,
-with the topic's settings and your registry; your servers are only read. The first copies are committed
-undisturbed. Then they are sent again and again while hosts, workers, JVMs and the drill's servers die,
-and each must become what its first copy became: a row with the same values, a dead letter, or nothing, as
-often as the ledger counts. Schemas are not changed, so steps that need a new one are left out.
 
 With `--each` each fault happens once, alone, and lasts until the hosts' metrics show it, for up to 45 s;
 a fault that is over at once is tried four times. Only one of the three topics then receives poison.
