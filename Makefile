@@ -34,18 +34,21 @@ lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the noteb
 # Tests with servers mostly wait: two processes, each with servers of its own (tests/conftest.py).
 PAIR := -n 2 --dist loadscope --no-loadscope-reorder
 
+# Where CI keeps each run's durations (tests/durations.py).
+REPORT = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
+
 # A failure of the first half must not hide the second's. pytest ends with 5 where ARGS chose no test of a kind,
 # with 2 after Ctrl-C.
 OUTCOME = status=$$?; [ $$status -ne 2 ] || exit 2; [ $$status -eq 0 ] || [ $$status -eq 5 ] || failed=1
 
 test: $(INSTALLED) $(SIDEBAR) ## all tests, including those with real servers
 	@failed=0; \
-	echo "==> pytest, without servers"; $(RUN) pytest -m "not integration" -q -n auto $(ARGS); $(OUTCOME); \
-	echo "==> pytest, with servers"; $(RUN) pytest -m "integration and not servers" $(PAIR) --durations=15 $(ARGS); $(OUTCOME); \
+	echo "==> pytest, without servers"; $(RUN) pytest -m "not integration" -q -n auto $(call REPORT,quick) $(ARGS); $(OUTCOME); \
+	echo "==> pytest, with servers"; $(RUN) pytest -m "integration and not servers" $(PAIR) $(call REPORT,stack) $(ARGS); $(OUTCOME); \
 	exit $$failed
 
 test-servers: $(INSTALLED) ## production catalogs, object stores and brokers; downloads 1.3 GB the first time
-	@$(RUN) pytest -m servers $(PAIR) --durations=15 $(ARGS)
+	@$(RUN) pytest -m servers $(PAIR) $(call REPORT,servers) $(ARGS)
 
 lint: $(INSTALLED) ## lint, format, types, import rules
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .

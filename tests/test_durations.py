@@ -1,0 +1,29 @@
+"""Durations are read from pytest's own reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.durations import seconds_by_test, summary
+
+_REPORT = """<testsuites><testsuite name="pytest">
+<testcase classname="tests.table.test_sweep" name="test_a[x.y]" time="1.5" />
+<testcase classname="tests.table.test_sweep" name="test_b" time="0.5" />
+<testcase classname="tests.host.test_host" name="test_c" time="3" />
+</testsuite></testsuites>"""
+
+
+def test_folders_and_the_longest_tests_come_first(tmp_path: Path) -> None:
+    """A report that a stopped run left unfinished does not hide the others."""
+    whole, broken = tmp_path / "a.xml", tmp_path / "b.xml"
+    whole.write_text(_REPORT)
+    broken.write_text(_REPORT[:90])
+    seconds = seconds_by_test([broken, whole])
+    assert seconds["tests/table/test_sweep.py::test_a[x.y]"] == 1.5
+    assert [line.split()[-1] for line in summary(seconds).splitlines() if line] == [
+        "tests/host",
+        "tests/table",
+        "tests/host/test_host.py::test_c",
+        "tests/table/test_sweep.py::test_a[x.y]",
+        "tests/table/test_sweep.py::test_b",
+    ]
