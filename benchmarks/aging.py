@@ -18,7 +18,6 @@ from shutil import rmtree
 from statistics import median, quantiles
 
 import pyarrow as pa
-from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
@@ -31,11 +30,12 @@ from tabletopic_kernel.model.errors import InternalError
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
-from tabletopic_kernel.pipeline.plan import Replaced
 from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.change import TableChange, appended
 from tabletopic_kernel.table.compaction.plan import MIN_FILES, plan_compaction
+from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.expiry import Retention, only_reached_by, to_expire
 from tabletopic_kernel.table.sweep import remove_expired
 from tabletopic_kernel.table.topic_table import TopicTable, summary
@@ -130,11 +130,11 @@ class Life:
         files = self._writer.write(self._rows)
         start = self.ledger.next_offsets[0]
         staged = StagedOffsets({0: start}, {0: start + len(self._rows)})
-        return self._commit(files, self.ledger.advanced(staged, str(uuid.uuid4())))
+        return self._commit(appended(self.ledger.advanced(staged, str(uuid.uuid4())), files))
 
-    def _commit(self, files: list[DataFile], after: Ledger, replaced: Replaced | None = None) -> float:
-        spent = self._measure(lambda: self.table.commit(files, self.ledger, after, replaced=replaced))
-        self.ledger = after
+    def _commit(self, change: TableChange) -> float:
+        spent = self._measure(lambda: self.table.commit(self.ledger, change))
+        self.ledger = change.ledger
         return spent
 
     def maintain(self) -> None:
@@ -155,7 +155,8 @@ class Life:
             task = RewriteTask(self.table.plan(), 1, group.to_read(), group.files[0].partition)
             result = task.run()
             after = replace(self.ledger, commit_id=str(uuid.uuid4()))
-            self._commit(result.files, after, group.replaced(result.moved, plan.delete_files))
+            replaced = group.replaced(result.moved, plan.delete_files)
+            self._commit(compacted(after, result.files, replaced))
 
     def expire(self, retention: Retention | None = None) -> None:
         """Expire what is due in an hour, as the owner would, or with another ``retention``."""

@@ -64,7 +64,7 @@ from tabletopic_kernel.model.settings.sections import (
     TopicSettings,
 )
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)
@@ -373,7 +373,7 @@ class Coordinator:
     def _take_over(self, owner: Owner, began_ms: int) -> None:
         """Adopt a commit that is in the table: its ledger is ours, its batches are no longer staged."""
         done = owner.done()
-        if any(batch.replay_id for batch in done.batches):
+        if any(isinstance(batch, ReplayedBatch) for batch in done.batches):
             owner.settle_letters()
             self._replays.committed()
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
@@ -381,8 +381,8 @@ class Coordinator:
         self._staged.remove(len(done.batches))
         if self._state is State.COMMITTING:  # while stopping, the error is still the reason
             self._report.clear_error()
-        if done.replaced is not None:
-            self._compactions.committed(done.batches[0], owner)
+        if isinstance(first := done.batches[0], CompactedBatch):
+            self._compactions.committed(first, owner)
             self._report.sync(owner)
             return
         waits_s = (self._worker.waits_s if self._worker else None) or 0.0
@@ -442,7 +442,7 @@ class Coordinator:
         else:
             self._drop(done)
 
-    def _commit_letters_compaction(self, done: Rewritten, batch: StagedBatch) -> None:
+    def _commit_letters_compaction(self, done: Rewritten, batch: CompactedBatch) -> None:
         """Commit a compaction of dead letters, unless a commit or a replay has letters on their way (I7)."""
         owner = self._owner
         assert owner is not None

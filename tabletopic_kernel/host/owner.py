@@ -33,7 +33,9 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger, Offsets, added
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Needs, Replaced, StagedBatch, StagePlan
+from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
+from tabletopic_kernel.table.change import TableChange, appended
+from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.sweep import remove_unsent, sweep
@@ -51,20 +53,20 @@ class PendingCommit:
     """
 
     batches: tuple[StagedBatch, ...]
-    after: Ledger
+    change: TableChange
     sent: bool = False
     unsure: bool = False
     dead_letters_sent: bool = False
 
     @property
-    def replaced(self) -> Replaced | None:
-        """What the files replace, if it is a compaction."""
-        return self.batches[0].replaced
+    def after(self) -> Ledger:
+        """The table's ledger after it."""
+        return self.change.ledger
 
     @property
-    def files(self) -> list[DataFile]:
+    def files(self) -> Sequence[DataFile]:
         """Data files of the table."""
-        return [file for batch in self.batches for file in batch.files]
+        return self.change.add
 
     @property
     def dead_letters(self) -> list[DataFile]:
@@ -179,21 +181,29 @@ class Owner:
 
         A compaction is a commit of its own, with unchanged offsets.
         """
-        if self.pending is None and batches and batches[0].replaced is not None:
-            after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
-            self.pending = PendingCommit((batches[0],), after)
         if self.pending is None and batches:
-            batches = list(takewhile(lambda batch: batch.replaced is None, batches))
-            offsets, refused, passed = batches[0].offsets, batches[0].refused, batches[0].passed_over
-            for batch in batches[1:]:
-                offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
-                passed = added(passed, batch.passed_over)
-            after = self.ledger.advanced(offsets, str(uuid.uuid4()), refused, passed)
-            replays = [batch.replay_id for batch in batches if batch.replay_id]
-            replay_id = replays[-1] if replays else self.ledger.replay_id
-            after = replace(after, swept_epoch=self.swept_epoch, replay_id=replay_id)
-            self.pending = PendingCommit(tuple(batches), after)
+            first = batches[0]
+            if isinstance(first, CompactedBatch):
+                batches, change = [first], compacted(self._next_ledger(()), first.files, first.replaced)
+            else:
+                batches = list(takewhile(lambda batch: not isinstance(batch, CompactedBatch), batches))
+                files = (file for batch in batches for file in batch.files)
+                change = appended(self._next_ledger(batches), files)
+            self.pending = PendingCommit(tuple(batches), change)
         return self.pending
+
+    def _next_ledger(self, batches: Sequence[StagedBatch]) -> Ledger:
+        """The ledger after a commit of these batches; without any, of files alone."""
+        after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
+        if not batches:
+            return after
+        offsets, refused, passed = batches[0].offsets, batches[0].refused, batches[0].passed_over
+        for batch in batches[1:]:
+            offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
+            passed = added(passed, batch.passed_over)
+        after = after.advanced(offsets, after.commit_id, refused, passed)
+        replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
+        return replace(after, replay_id=replays[-1]) if replays else after
 
     def send(self) -> None:
         """Send the pending commit: dead letters first, then rows with the same commit id (I7).
@@ -209,9 +219,9 @@ class Owner:
                 self.dead_letters.commit(pending.dead_letters, self.ledger, pending.after)
                 self.pending = pending = replace(pending, dead_letters_sent=True)
                 reach(Step.LETTERS)
-            table.commit(pending.files, self.ledger, pending.after, replaced=pending.replaced)
+            table.commit(self.ledger, pending.change)
         except UnreadableFilesError as error:
-            if pending.replaced is None:
+            if not pending.change.keeps_rows:
                 raise
             raise OutdatedError(str(error)) from error
         except (HeadMovedError, OutcomeUnknownError):  # all others are raised before anything is sent
@@ -279,13 +289,12 @@ class Owner:
             self.dead_letters.unsettle()
             raise
 
-    def commit_letters_compaction(self, batch: StagedBatch) -> None:
+    def commit_letters_compaction(self, batch: CompactedBatch) -> None:
         """Commit a compaction of the dead letters.
 
         Raises: as ``DeadLetters.commit_compaction``; after HeadMovedError and OutcomeUnknownError a request
             may still name the files, otherwise ``discard`` them.
         """
-        assert batch.replaced is not None
         self.dead_letters.commit_compaction(batch.files, batch.replaced, self.ledger)
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:

@@ -264,9 +264,7 @@ class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets of their records.
 
     ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by
-    reason, and ``passed_over`` those that describe none. ``replay_id`` names the replay whose rows these are;
-    such a batch moves no offsets. Nor does a compaction, whose files have the rows of those that it
-    ``replaced``; it is a commit of its own.
+    reason, and ``passed_over`` those that describe none.
     """
 
     offsets: StagedOffsets
@@ -277,13 +275,25 @@ class StagedBatch:
     refused: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[RefusedRecord, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    replay_id: str | None = None
-    replaced: Replaced | None = None
 
     @property
     def bytes(self) -> int:
         """Size of the files."""
         return sum(file.file_size_in_bytes for file in (*self.files, *self.dead_letters))
+
+
+@dataclass(frozen=True)
+class ReplayedBatch(StagedBatch):
+    """Rows that were dead letters; ``replay_id`` names their round of a replay. Moves no offsets."""
+
+    replay_id: str = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class CompactedBatch(StagedBatch):
+    """Files with the rows of those that they ``replaced``. Moves no offsets, and is a commit of its own."""
+
+    replaced: Replaced = field(kw_only=True)
 
 
 class Listener(Protocol):

@@ -27,6 +27,8 @@ from tabletopic_kernel.model.moved_rows import Mask
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
+from tabletopic_kernel.table.change import appended, rewritten
+from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 
 
@@ -173,7 +175,7 @@ class DeadLetters:
         if self._ledger is None:
             self.settle(owned)
         after = replace(after, replay_id=self._ledger.replay_id if self._ledger else None)
-        self.table.commit(files, self._ledger, after)
+        self.table.commit(self._ledger, appended(after, files))
         self._ledger = after
 
     def commit_compaction(self, files: Sequence[DataFile], replaced: Replaced, owned: Ledger) -> None:
@@ -193,7 +195,7 @@ class DeadLetters:
             assert table is not None
             assert ledger is not None
             after = replace(ledger, commit_id=str(uuid.uuid4()))
-            table.commit(files, ledger, after, replaced=replaced)
+            table.commit(ledger, compacted(after, files, replaced))
         except TableTopicError as error:
             if not isinstance(error, OutdatedError):
                 self.unsettle()
@@ -267,7 +269,7 @@ class DeadLetters:
         assert table is not None
         ledger = table.ledger
         after = replace(owned, commit_id=str(uuid.uuid4()))
-        table.commit(files, ledger, after, remove=remove)
+        table.commit(ledger, rewritten(after, remove, files))
         self._ledger = after
 
     def _write(self, dead_letters: pa.Table, epoch: int) -> list[DataFile]:

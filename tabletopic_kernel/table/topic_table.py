@@ -22,7 +22,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, Valida
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -61,8 +61,9 @@ from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
-from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles, check_replaced
+from tabletopic_kernel.pipeline.plan import TablePlan
+from tabletopic_kernel.table.change import TableChange, appended
+from tabletopic_kernel.table.change_snapshot import snapshot_of
 from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.requirements import (
     lost_a_ref,
@@ -214,26 +215,16 @@ class TopicTable:
             self._marked = metadata
         return self._marks.values()
 
-    def commit(
-        self,
-        files: Iterable[DataFile],
-        planned: Ledger | None,
-        after: Ledger,
-        *,
-        remove: Sequence[FileScanTask] = (),
-        replaced: Replaced | None = None,
-    ) -> None:
-        """Append ``files`` and move the ledger from ``planned`` to ``after`` in one snapshot (I2, I3).
+    def commit(self, planned: Ledger | None, change: TableChange) -> None:
+        """Make a change, and move the ledger from ``planned`` to the change's, in one snapshot (I2, I3).
 
-        Does nothing if ``after.commit_id`` is already in the table. ``remove``: files to remove with it, as
-        they were read; ``replaced``: files whose rows are in ``files``.
+        Does nothing if the commit id of the change's ledger is already in the table.
 
         Raises:
             HeadMovedError: another writer was first and the ledger is as planned: call again. First plan
-                again a claim after the previous owner's commit, and ``remove`` if others removed some of it,
-                or deleted rows of it.
+                again a claim after the previous owner's commit, and a change that is no longer true.
             LostOwnershipError: a higher epoch is in the table (I5).
-            OutdatedError: ``files`` no longer have the rows of those ``replaced``, nothing was sent.
+            OutdatedError: the change is no longer true and cannot be, nothing was sent.
             StartOverError: the files no longer fit the table's partition spec or columns, or
                 ``UnreadableFilesError``: the storage does not have them as they were written.
             ActionNeededError: the ledger is not the planned one, or the table is gone (I8), or of a newer
@@ -245,30 +236,19 @@ class TopicTable:
         left = self.table.metadata_location
         self.reload()
         self.foreign_changes += self.table.metadata_location != left
-        if self.has_commit(after.commit_id):
+        if self.has_commit(change.ledger.commit_id):
             return
         self._check_version()
-        self.mend_order(after.epoch)
+        self.mend_order(change.ledger.epoch)
         self._check_not_behind_its_ledger()
-        self._check_planned_on(planned, after.epoch)
-        chosen, changes = list(files), DeleteChanges()
-        self._check_as_read(remove)
-        gone = [task.file for task in remove]
-        if replaced is not None:
-            changes = check_replaced(self.table, replaced)
-            gone = list(replaced.files)
-        self._check_fits(chosen, replaced)
-        self._check_readable(chosen)
+        self._check_planned_on(planned, change.ledger.epoch)
+        change = change.still_true(self.table, change)
+        self._check_partitions(change.add)
+        self._check_readable(change.add)
         self._without_retries()
         try:
             transaction = QuickTransaction(self.table)
-            producer = _producer(transaction, after, gone, replaced)
-            for file in chosen:
-                producer.append_data_file(file)
-            for file in gone:
-                producer.delete_data_file(file)
-            if isinstance(producer, ReplaceFiles):
-                producer.change_deletes(changes, chosen)
+            producer = snapshot_of(transaction, change)
             self._write(producer)
             reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
@@ -356,29 +336,9 @@ class TopicTable:
                 f"another program has just rewritten files of {self.identifier}; try again"
             ) from error
 
-    def _check_as_read(self, read: Sequence[FileScanTask]) -> None:
-        """Check that files to remove have the rows that were read: deleted ones would come back (I1)."""
-        if not read:
-            return
-        with reachable("the storage", lent=lends_keys(self.table)):
-            now = {task.file.file_path: _deletes_of(task) for task in self.table.scan().plan_files()}
-        if any(now.get(task.file.file_path) != _deletes_of(task) for task in read):
-            raise HeadMovedError(
-                f"another program has just rewritten or deleted rows of {self.identifier}; try again"
-            )
-
-    def _check_fits(self, files: Sequence[DataFile], replaced: Replaced | None) -> None:
-        """Check that files have the table's partition spec, and that it has each of their columns.
-
-        Of a column that others have dropped meanwhile, nobody could read the values any more, not even if one
-        of that name comes back. A compaction keeps such values, as they were dropped with their files.
-        """
-        metadata = self.table.metadata
-        if any(file.spec_id != metadata.default_spec_id for file in files):
+    def _check_partitions(self, files: Sequence[DataFile]) -> None:
+        if any(file.spec_id != self.table.metadata.default_spec_id for file in files):
             raise StartOverError(f"the partition spec of {self.identifier} has changed")
-        there = metadata.schema().field_ids
-        if replaced is None and any(not there >= (file.column_sizes or {}).keys() for file in files):
-            raise StartOverError(f"another program has dropped a column of {self.identifier}")
 
     def check_writable(self, wanted: Iterable[NestedField]) -> None:
         """Check that rows can be written, with ``wanted``, the columns that no schema of records brings back.
@@ -440,7 +400,7 @@ class TopicTable:
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
         """Commit a ledger with a higher epoch and no rows: from now on, only its owner commits (I5)."""
-        self.commit((), planned, ledger)
+        self.commit(planned, appended(ledger, ()))
 
     def evolve(
         self,
@@ -689,20 +649,6 @@ def _identifies(schema: Schema, field_id: int) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _deletes_of(task: FileScanTask) -> set[str]:
-    return {file.file_path for file in task.delete_files}
-
-
-def _producer(
-    transaction: Transaction, after: Ledger, remove: Sequence[DataFile], replaced: Replaced | None
-) -> _SnapshotProducer[Any]:
-    """A new, still empty snapshot for a commit."""
-    update = transaction.update_snapshot(snapshot_properties=after.to_summary())
-    if replaced is not None:
-        return ReplaceFiles.of(transaction, after.to_summary())
-    return update.overwrite() if remove else update.merge_append()
 
 
 def newest_epoch(metadata: TableMetadata) -> int:

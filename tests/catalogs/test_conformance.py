@@ -31,6 +31,7 @@ from tabletopic_kernel.model.progress.events import Compacted, Expired
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.layout import lay_out
 from tests.athena.trino import Trino
 from tests.catalogs.conftest import LakeRig, Spark
@@ -211,7 +212,7 @@ def test_a_next_owner_removes_what_nobody_committed(rig: LakeRig) -> None:
     assert [is_there(rig, path) for path in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
     assert zombie.ledger is not None
     with pytest.raises(LostOwnershipError):
-        zombie.commit((), zombie.ledger, next_commit(zombie.ledger, late))
+        zombie.commit(zombie.ledger, appended(next_commit(zombie.ledger, late), ()))
     rig.committed(new, 3, 5, epoch=2)
     assert (rows(rig), rig.offset()) == ([0, 0, 1, 1, 2], 5)
 

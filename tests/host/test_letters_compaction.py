@@ -19,6 +19,7 @@ from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.table.compaction import plan as compaction
+from tabletopic_kernel.table.compaction.replace import compacted
 from tests.drill import foreign
 from tests.host.rig import Rig, drain
 from tests.host.test_compaction import Threads
@@ -306,7 +307,7 @@ def test_letters_whose_rows_never_came_go_with_their_file(rig: Rig, threads: Thr
     (group,) = plan.groups
     made = RewriteTask(table.plan(), 1, group.to_read(), group.files[0].partition).run()
     after = replace(pending.after, commit_id="together")
-    table.commit(made.files, pending.after, after, replaced=group.replaced(made.moved, plan.delete_files))
+    table.commit(pending.after, compacted(after, made.files, group.replaced(made.moved, plan.delete_files)))
     assert files(rig) == [10]
     other = rig.running()
     drain(other)

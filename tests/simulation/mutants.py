@@ -34,8 +34,9 @@ from tabletopic_kernel.pipeline import rewrite, write
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry, topic_table
+from tabletopic_kernel.table.change import TableChange, appended
+from tabletopic_kernel.table.change_snapshot import ChangeSnapshot
 from tabletopic_kernel.table.compaction import replace as replace_files
-from tabletopic_kernel.table.compaction.replace import DeleteChanges, ReplaceFiles
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
@@ -158,7 +159,7 @@ def _ledger_of_head(self: TopicTable) -> Any:
 def _rows_first(self: Owner) -> None:
     pending = self.pending
     assert pending is not None
-    self.keeper.needed_table().commit(pending.files, self.ledger, pending.after)
+    self.keeper.needed_table().commit(self.ledger, appended(pending.after, pending.files))
     if pending.dead_letters:
         self.dead_letters.commit(pending.dead_letters, self.ledger, pending.after)
 
@@ -238,11 +239,18 @@ def _settles_marked(self: DeadLetters, files: Any, replaced: Any, owned: Ledger)
     _commit_compaction(self, files, replaced, owned)
 
 
-_replace_files = ReplaceFiles.of
+_snapshot_of = ChangeSnapshot.of
 
 
-def _no_changes(*_: Any) -> DeleteChanges:
-    return DeleteChanges()
+def _without_ledger(_: type, transaction: Transaction, change: TableChange) -> ChangeSnapshot:
+    snapshot = _snapshot_of(transaction, change)
+    if change.keeps_rows:
+        snapshot.snapshot_properties = {}
+    return snapshot
+
+
+def _unseen(_: object, __: object, change: TableChange) -> TableChange:
+    return change
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -326,8 +334,8 @@ MUTANTS: dict[str, Patch] = {
 
 MUTANTS |= {
     "a compaction does not look whether its files are still there": _all(
-        _put(topic_table, "check_replaced", _no_changes),
-        _put(ReplaceFiles, "_validate_required_deletes", _nothing),
+        _put(replace_files, "_on_head", _unseen),
+        _put(ChangeSnapshot, "_validate_required_deletes", _nothing),
     ),
     "deletes that come while files are put together are forgotten": _put(
         replace_files, "_late", lambda *_: ((), {})
@@ -338,16 +346,14 @@ MUTANTS |= {
     ),
     "letters that a replay took away are put together": _all(
         _put(Replays, "is_under_way", False),
-        _put(topic_table, "check_replaced", _no_changes),
-        _put(ReplaceFiles, "_validate_required_deletes", _nothing),
+        _put(replace_files, "_on_head", _unseen),
+        _put(ChangeSnapshot, "_validate_required_deletes", _nothing),
     ),
     "files say an order that they are not in": _all(
         _put(rewrite, "permutation", _nothing), _put(write, "permutation", _nothing)
     ),
     "a compaction does not know where sorting puts rows": _put(rewrite, "permutation", _nothing),
-    "a compaction leaves the ledger out": _put(
-        ReplaceFiles, "of", classmethod(lambda cls, transaction, _: _replace_files(transaction, {}))
-    ),
+    "a compaction leaves the ledger out": _put(ChangeSnapshot, "of", classmethod(_without_ledger)),
 }
 
 # What chance meets too rarely: the schedule that shows it.

@@ -14,6 +14,7 @@ from pyiceberg.types import LongType, NestedField
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import DesiredTopic, MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation.faults import OUTAGES
 from tests.simulation.kafka import BAD, HOLE, LEARNED, UNKNOWN
@@ -179,7 +180,7 @@ def neighbour(world: World, dice: random.Random) -> None:
     rows = pa.table({"n": pa.array([1, 2, 3], pa.int64())})
     files = DataFileWriter(plan.metadata, plan.io_properties, epoch).write(rows)
     offsets = StagedOffsets({0: start}, {0: start + 3})
-    table.commit(files, before, before.advanced(offsets, f"commit-{world.now_ms}"))
+    table.commit(before, appended(before.advanced(offsets, f"commit-{world.now_ms}"), files))
 
 
 # What they do, and how often.

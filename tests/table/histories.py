@@ -26,6 +26,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import (
@@ -97,7 +98,7 @@ class TableLife:
         after = next_commit(self.ledger, staged)
         self.catalog.faults = [answer_lost] if n == 1 else [never_arrived] if n == 2 else []
         try:
-            table.commit(staged.files, self.ledger, after)
+            table.commit(self.ledger, appended(after, staged.files))
         except OutcomeUnknownError:
             table.reload()
             if not table.has_commit(after.commit_id):
@@ -134,7 +135,9 @@ class TableLife:
         if zombie is None:
             return
         with pytest.raises((LostOwnershipError, ActionNeededError)):
-            zombie.table.commit(zombie.staged.files, zombie.ledger, next_commit(zombie.ledger, zombie.staged))
+            zombie.table.commit(
+                zombie.ledger, appended(next_commit(zombie.ledger, zombie.staged), zombie.staged.files)
+            )
 
     def append(self, n: int) -> None:
         """Another program adds rows, to the head or to a branch."""

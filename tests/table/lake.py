@@ -22,7 +22,9 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import IDENTIFIER, TOPIC
 
@@ -63,7 +65,7 @@ class Lake:
         after = self.ledger.advanced(
             StagedOffsets({0: self.ledger.next_offsets[0]}, {0: end}), str(uuid.uuid4())
         )
-        self.topic.commit(files, self.ledger, after)
+        self.topic.commit(self.ledger, appended(after, files))
         self.ledger = after
 
     def plan(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:
@@ -83,7 +85,7 @@ class Lake:
     def commit(self, group: Group, made: RewriteResult, delete_files: frozenset[str]) -> None:
         """Replace the group by them."""
         after = replace(self.ledger, commit_id=str(uuid.uuid4()))
-        self.topic.commit(made.files, self.ledger, after, replaced=group.replaced(made.moved, delete_files))
+        self.topic.commit(self.ledger, compacted(after, made.files, group.replaced(made.moved, delete_files)))
         self.ledger = after
 
     def compact(self, where: str | None = None, *, due_only: bool = False) -> CompactionPlan:

@@ -11,6 +11,7 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import health
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.health import next_work, table_health
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -23,7 +24,7 @@ def _grown(owned: tuple[TopicTable, Ledger], commits: int) -> TopicTable:
     for start in range(0, commits * 10, 10):
         staged = batch(table, start, start + 10)
         after = next_commit(ledger, staged)
-        table.commit(staged.files, ledger, after)
+        table.commit(ledger, appended(after, staged.files))
         ledger = after
     table.reload()
     return table

@@ -21,7 +21,9 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.compaction.plan import plan_compaction
+from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable, summary
 from tests.drill import foreign
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
@@ -54,7 +56,7 @@ def owned(catalog: Catalog, request: pytest.FixtureRequest) -> tuple[TopicTable,
     for at in range(3):
         staged = _stage(table, 10 * at, 10 * at + 10)
         after = next_commit(ledgers[-1], staged)
-        table.commit(staged.files, ledgers[-1], after)
+        table.commit(ledgers[-1], appended(after, staged.files))
         ledgers.append(after)
     return table, ledgers
 
@@ -161,7 +163,7 @@ def _puts_together(found: TopicTable, ledger: Ledger) -> Ledger:
     small = tuple(SmallFile(file.file_path, file.record_count) for file in files)
     made = RewriteTask(found.plan(), 1, small, files[0].partition).run()
     after = replace(ledger, commit_id="compaction")
-    found.commit(made.files, ledger, after, replaced=Replaced(files, plan.delete_files))
+    found.commit(ledger, compacted(after, made.files, Replaced(files, plan.delete_files)))
     return after
 
 
@@ -226,7 +228,7 @@ def _commits(table: TopicTable, ledger: Ledger) -> Ledger:
     """A commit without rows of ours, as of records that ask for none."""
     table.reload()
     after = next_commit(ledger, StagedBatch(StagedOffsets({0: 30}, {0: 31}, {0: 1}), (), 0, 0.1))
-    table.commit((), ledger, after)
+    table.commit(ledger, appended(after, ()))
     return after
 
 

@@ -28,6 +28,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.write import data_root
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain, made_rig
@@ -60,7 +61,7 @@ def committed(
     start = ledger.next_offsets[0]
     staged = batch(table, start, start + rows, epoch=epoch)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     return list(staged.files), after
 
 
@@ -342,7 +343,7 @@ def test_an_older_epoch_never_commits_after_a_rollback(owned: Any, catalog: Any)
     table.claim(after.claimed(2, "second"), after)
     table.table.manage_snapshots().set_current_snapshot(snapshot_id=before).commit()
     with pytest.raises(LostOwnershipError, match="epoch 2"):
-        zombie.commit(staged.files, after, next_commit(after, staged))
+        zombie.commit(after, appended(next_commit(after, staged), staged.files))
     with pytest.raises(LostOwnershipError, match="epoch 2"):
         zombie.evolve(None, {}, epoch=1)
 
@@ -363,7 +364,7 @@ def test_a_request_that_was_under_way_never_arrives_after_a_rollback(owned: Any,
 
     flaky.faults = [meanwhile]
     with pytest.raises(HeadMovedError):
-        zombie.commit(staged.files, after, next_commit(after, staged))
+        zombie.commit(after, appended(next_commit(after, staged), staged.files))
 
 
 def test_the_next_owner_after_a_rollback_has_a_higher_epoch_than_any(rig: Rig) -> None:

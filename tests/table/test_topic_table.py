@@ -29,6 +29,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import topic_table
+from tabletopic_kernel.table.change import appended, rewritten
 from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -62,7 +63,7 @@ def test_rows_and_ledger_share_a_snapshot(owned: Owned, catalog: Catalog) -> Non
     table, ledger = owned
     staged = batch(table, 0, 7)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     found = fresh(catalog)
     assert found.ledger == after
     head = found.table.metadata.current_snapshot()
@@ -79,8 +80,8 @@ def test_the_same_commit_twice_is_one(owned: Owned, catalog: Catalog) -> None:
     table, ledger = owned
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
+    table.commit(ledger, appended(after, staged.files))
     assert fresh(catalog).table.scan().count() == 3
 
 
@@ -96,7 +97,7 @@ def test_a_commit_reads_nothing_of_the_commits_before(
     monkeypatch.setattr(TableMetadataUtil, "parse_raw", lambda text: parsed.append(text) or parse(text))
     for one in staged:
         after = next_commit(ledger, one)
-        table.commit(one.files, ledger, after)
+        table.commit(ledger, appended(after, one.files))
         ledger = after
     assert parsed == []
     assert len(asked) == len(set(asked)) == 4  # the claim's and three of the commits'
@@ -122,7 +123,7 @@ def test_a_clock_that_is_set_back_leaves_times_in_order(
             catalog.load_table(IDENTIFIER).append(table.table.scan().to_arrow())
         staged = batch(table, at, at + 1)
         after = next_commit(ledger, staged)
-        table.commit(staged.files, ledger, after)
+        table.commit(ledger, appended(after, staged.files))
         ledger = after
         with catalog.load_table(IDENTIFIER).transaction() as change:
             change.set_properties({"at": str(at)})
@@ -138,9 +139,9 @@ def test_a_commit_needs_the_ledger_it_was_planned_on(owned: Owned) -> None:
     """A second commit planned on the same ledger is refused, not appended (I1, I3)."""
     table, ledger = owned
     first, second = batch(table, 0, 3), batch(table, 0, 3)
-    table.commit(first.files, ledger, next_commit(ledger, first))
+    table.commit(ledger, appended(next_commit(ledger, first), first.files))
     with pytest.raises(ActionNeededError, match="has moved"):
-        table.commit(second.files, ledger, next_commit(ledger, second))
+        table.commit(ledger, appended(next_commit(ledger, second), second.files))
 
 
 def test_an_older_epoch_never_commits(owned: Owned, catalog: Catalog) -> None:
@@ -150,7 +151,7 @@ def test_an_older_epoch_never_commits(owned: Owned, catalog: Catalog) -> None:
     other.claim(ledger.claimed(2, "second owner"), ledger)
     staged = batch(table, 0, 3)
     with pytest.raises(LostOwnershipError, match="epoch 2"):
-        table.commit(staged.files, ledger, next_commit(ledger, staged))
+        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     with pytest.raises(LostOwnershipError):
         table.evolve(None, {}, epoch=1)
     assert fresh(catalog).table.scan().count() == 0
@@ -172,7 +173,7 @@ def test_who_takes_over_while_the_owner_commits_plans_again(owned: Owned, catalo
     other = fresh(catalog)
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     with pytest.raises(HeadMovedError, match="during the takeover"):
         other.claim(ledger.claimed(2, "too early"), ledger)
     other.claim(after.claimed(2, "planned again"), after)
@@ -184,12 +185,12 @@ def test_foreign_snapshots_are_skipped(owned: Owned, catalog: Catalog) -> None:
     table, ledger = owned
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     assert fresh(catalog).ledger == after
     more = batch(table, 3, 5)
-    table.commit(more.files, after, next_commit(after, more))
+    table.commit(after, appended(next_commit(after, more), more.files))
     assert fresh(catalog).table.scan().count() == 8
 
 
@@ -201,7 +202,7 @@ def test_changes_by_others_are_counted_and_own_ones_are_not(owned: Owned, catalo
         nonlocal ledger
         staged = batch(table, first, first + 2)
         after = next_commit(ledger, staged)
-        table.commit(staged.files, ledger, after)
+        table.commit(ledger, appended(after, staged.files))
         ledger = after
         return table.foreign_changes
 
@@ -226,7 +227,7 @@ def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, cat
     table, ledger = owned
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     ours = [s.snapshot_id for s in foreign.metadata.snapshots[:-1]]
@@ -246,13 +247,13 @@ def test_a_rollback_to_where_the_ledger_was_expired_stops(
     table, ledger = owned
     first, more = batch(table, 0, 3), batch(table, 3, 5)
     middle = next_commit(ledger, first)
-    table.commit(first.files, ledger, middle)
+    table.commit(ledger, appended(middle, first.files))
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     theirs = foreign.metadata.current_snapshot_id
     assert theirs is not None
     after = next_commit(middle, more)
-    fresh(catalog).commit(more.files, middle, after)
+    fresh(catalog).commit(middle, appended(after, more.files))
     foreign.refresh()
     others = [s.snapshot_id for s in foreign.metadata.snapshots[:-1] if s.snapshot_id != theirs]
     foreign.maintenance.expire_snapshots().by_ids(others).commit()
@@ -279,10 +280,10 @@ def test_an_unknown_outcome_is_settled_by_the_history(
     after = next_commit(ledger, staged)
     flaky.faults = [fault]  # type: ignore[list-item]
     with pytest.raises(OutcomeUnknownError):
-        table.commit(staged.files, ledger, after)
+        table.commit(ledger, appended(after, staged.files))
     table.reload()
     assert table.has_commit(after.commit_id) is there
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     assert fresh(catalog).table.scan().count() == 3
     assert fresh(catalog).ledger == after
 
@@ -294,7 +295,7 @@ def test_a_conflict_is_not_retried_blindly(owned: Owned, catalog: Catalog) -> No
     table = fresh(flaky)  # type: ignore[arg-type]
     staged = batch(table, 0, 3)
     with pytest.raises(HeadMovedError):
-        table.commit(staged.files, ledger, next_commit(ledger, staged))
+        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     assert flaky.faults == []
     assert "commit.retry.num-retries" not in fresh(catalog).table.properties
 
@@ -305,7 +306,7 @@ def test_a_request_that_was_sent_twice_keeps_its_manifests(owned: Owned, catalog
     table = fresh(FlakyCatalog(catalog, [sent_twice]))  # type: ignore[arg-type]
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     assert fresh(catalog).ledger == after
     assert fresh(catalog).table.scan().to_arrow().num_rows == 3
 
@@ -317,7 +318,7 @@ def test_a_refused_commit_leaves_no_manifests(owned: Owned, catalog: Catalog, tm
     table = fresh(FlakyCatalog(catalog, [refused]))  # type: ignore[arg-type]
     staged = batch(table, 0, 3)
     with pytest.raises(HeadMovedError):
-        table.commit(staged.files, ledger, next_commit(ledger, staged))
+        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     assert set(tmp_path.rglob("*.avro")) == there
 
 
@@ -329,7 +330,7 @@ def test_a_storage_that_fails_while_manifests_are_merged_is_waited_for(
     for first in (0, 3):
         staged = batch(table, first, first + 3)
         after = next_commit(ledger, staged)
-        table.commit(staged.files, ledger, after)
+        table.commit(ledger, appended(after, staged.files))
         ledger = after
     with table.table.transaction() as change:
         change.set_properties({TableProperties.MANIFEST_MIN_MERGE_COUNT: "2"})
@@ -341,8 +342,8 @@ def test_a_storage_that_fails_while_manifests_are_merged_is_waited_for(
     with monkeypatch.context() as patch:
         patch.setattr(ManifestFile, "fetch_manifest_entry", away)
         with pytest.raises(RetryableError, match="connection reset"):
-            table.commit(more.files, ledger, next_commit(ledger, more))
-    table.commit(more.files, ledger, next_commit(ledger, more))
+            table.commit(ledger, appended(next_commit(ledger, more), more.files))
+    table.commit(ledger, appended(next_commit(ledger, more), more.files))
     assert fresh(catalog).table.scan().to_arrow().num_rows == 7
 
 
@@ -353,13 +354,13 @@ def test_files_that_others_took_away_are_planned_again(
     table, ledger = owned
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     read = list(table.table.scan().plan_files())
     foreign = catalog.load_table(IDENTIFIER)
     foreign.overwrite(foreign.scan().to_arrow())
     there = set(tmp_path.rglob("*.avro"))
     with pytest.raises(HeadMovedError, match="rewritten"):
-        table.commit((), after, next_commit(after, batch(table, 3, 4)), remove=read)
+        table.commit(after, rewritten(next_commit(after, batch(table, 3, 4)), read, ()))
     assert set(tmp_path.rglob("*.avro")) == there
     assert fresh(catalog).ledger == after
 
@@ -371,7 +372,7 @@ def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) ->
     with catalog.load_table(IDENTIFIER).update_spec() as update:
         update.add_identity("a")
     with pytest.raises(StartOverError, match="partition spec"):
-        table.commit(staged.files, ledger, next_commit(ledger, staged))
+        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
 
 
 def test_a_dropped_column_starts_over(owned: Owned, catalog: Catalog) -> None:
@@ -384,7 +385,7 @@ def test_a_dropped_column_starts_over(owned: Owned, catalog: Catalog) -> None:
     with catalog.load_table(IDENTIFIER).update_schema() as update:
         update.add_column("a", LongType())
     with pytest.raises(StartOverError, match="dropped a column"):
-        table.commit(staged.files, ledger, next_commit(ledger, staged))
+        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     assert fresh(catalog).ledger == ledger
 
 
@@ -395,7 +396,7 @@ def test_a_renamed_and_wider_column_is_the_same(owned: Owned, catalog: Catalog) 
     with catalog.load_table(IDENTIFIER).update_schema() as update:
         update.update_column("a", LongType())
         update.rename_column("a", "b")
-    table.commit(staged.files, ledger, next_commit(ledger, staged))
+    table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     assert fresh(catalog).table.scan().to_arrow()["b"].to_pylist() == [0, 1, 2]
 
 
@@ -407,7 +408,7 @@ def test_a_newer_format_version_is_no_bug(
     staged = batch(table, 0, 3)
     monkeypatch.setattr(topic_table, "VERSION", 1)
     with pytest.raises(ActionNeededError, match=r"format version 2.* another --table"):
-        table.commit(staged.files, ledger, next_commit(ledger, staged))
+        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     with pytest.raises(ActionNeededError, match="format version 2"):
         table.check_writable(())
     assert fresh(catalog).ledger == ledger
@@ -450,7 +451,7 @@ def test_a_table_that_is_not_the_same_any_more_stops(owned: Owned, catalog: Cata
     table, ledger = owned
     staged = batch(table, 0, 3)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     more = batch(table, 3, 5)
     if how == "rolled back":
         current = catalog.load_table(IDENTIFIER)
@@ -461,7 +462,7 @@ def test_a_table_that_is_not_the_same_any_more_stops(owned: Owned, catalog: Cata
         if how == "replaced":
             catalog.create_table(IDENTIFIER, SCHEMA, properties={"tabletopic.topic": TOPIC})
     with pytest.raises(ActionNeededError, match=r"no longer exists|replaced|has moved"):
-        table.commit(more.files, after, next_commit(after, more))
+        table.commit(after, appended(next_commit(after, more), more.files))
 
 
 def test_evolution_is_a_commit_of_its_own(owned: Owned, catalog: Catalog) -> None:
@@ -496,7 +497,7 @@ def test_staging_metadata_is_equal_while_nothing_changes(owned: Owned) -> None:
     table, ledger = owned
     before = table.plan().metadata
     staged = batch(table, 0, 3)
-    table.commit(staged.files, ledger, next_commit(ledger, staged))
+    table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     assert table.plan().metadata == before
     assert "snapshot-id" not in json.loads(before).get("refs", {})
 
@@ -533,7 +534,7 @@ def test_sweep_removes_only_what_nobody_refers_to(owned: Owned, catalog: Catalog
     table, ledger = owned
     committed = batch(table, 0, 3, epoch=1)
     after = next_commit(ledger, committed)
-    table.commit(committed.files, ledger, after)
+    table.commit(ledger, appended(after, committed.files))
     left = write_rows(table, 2, epoch=1)
     claimed = after.claimed(2, "second")
     table.claim(claimed, after)
@@ -553,7 +554,7 @@ def test_sweep_keeps_files_of_older_snapshots(owned: Owned, catalog: Catalog) ->
     table, ledger = owned
     staged = batch(table, 0, 3, epoch=1)
     after = next_commit(ledger, staged)
-    table.commit(staged.files, ledger, after)
+    table.commit(ledger, appended(after, staged.files))
     current = catalog.load_table(IDENTIFIER)
     current.overwrite(current.scan().to_arrow())
     table.reload()

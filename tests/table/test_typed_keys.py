@@ -37,6 +37,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.change import appended
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.pipeline.source import SOURCE
@@ -147,7 +148,7 @@ class Topic:
         start = self._ledger.next_offsets[0]
         offsets = StagedOffsets({0: start}, {0: self._sent}, {0: 0})
         after = self._ledger.advanced(offsets, str(uuid.uuid4()))
-        self.table.commit(result.files, self._ledger, after)
+        self.table.commit(self._ledger, appended(after, result.files))
         self._letters.table.refresh()
         if result.dead_letters:
             with self._letters.table.transaction() as change:

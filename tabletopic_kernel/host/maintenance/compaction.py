@@ -38,7 +38,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, StartOverError, Ta
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.plan import CompactedBatch, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
 from tabletopic_kernel.table.compaction import plan as compaction
@@ -73,7 +73,7 @@ class Rewritten:
     owner: Owner
     dead_letters: bool
     plan: CompactionPlan | None = None
-    batch: StagedBatch | None = None
+    batch: CompactedBatch | None = None
     error: str | None = None
 
 
@@ -90,9 +90,8 @@ class _Round:
     error: str | None = None  # of a group that could not be rewritten
     event: dict[str, Any] = field(default_factory=dict)
 
-    def count(self, batch: StagedBatch, delete_files: int) -> None:
+    def count(self, batch: CompactedBatch, delete_files: int) -> None:
         """Count a committed group and the delete files removed with it."""
-        assert batch.replaced is not None
         before = batch.replaced.files
         for name, more in (
             ("files_before", len(before)),
@@ -291,7 +290,7 @@ class Compactions:
             self._give_up(table, result.begun)
             raise error
         seconds, nothing = (self._services.elapsed_ms() - began) / 1000, StagedOffsets({}, {})
-        batch = StagedBatch(nothing, tuple(result.files), 0, seconds, replaced=replaced)
+        batch = CompactedBatch(nothing, tuple(result.files), 0, seconds, replaced=replaced)
         return Rewritten(owner, current.dead_letters, batch=batch)
 
     def _give_up(self, table: Table, locations: Sequence[str]) -> None:
@@ -303,7 +302,7 @@ class Compactions:
 
     # -- what came of it, in the coordinator's thread
 
-    def take(self, done: Rewritten) -> StagedBatch | None:
+    def take(self, done: Rewritten) -> CompactedBatch | None:
         """Take a thread's result; returns the files to commit, if it is for this round and has some."""
         current = self._round
         if current is None:
@@ -319,14 +318,13 @@ class Compactions:
             if plan.refused is not None:
                 self._end(plan.refused if current.request else None)
         # A group whose rows are all deleted loses its files and gets no new one.
-        if done.batch is not None and done.batch.replaced is not None and done.batch.replaced.files:
+        if done.batch is not None and done.batch.replaced.files:
             return done.batch
         self._busy = False
         return None
 
-    def committed(self, batch: StagedBatch, owner: Owner) -> None:
+    def committed(self, batch: CompactedBatch, owner: Owner) -> None:
         """Record that a group's files are in the table."""
-        assert batch.replaced is not None
         if (current := self._round) is not None:
             self._last[current.dead_letters].files -= len(batch.replaced.files) - len(batch.files)
             current.count(batch, _removed_deletes(_table(owner, current.dead_letters)))

@@ -6,14 +6,12 @@ accepts no commits, staging writes no files, and the draft's events are collecte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import FileScanTask
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.clients.registry.registry import Registry
@@ -23,7 +21,8 @@ from tabletopic_kernel.model.errors import ActionNeededError, InternalError, Usa
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
-from tabletopic_kernel.pipeline.plan import Needs, Replaced
+from tabletopic_kernel.pipeline.plan import Needs
+from tabletopic_kernel.table.change import TableChange
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.schemas.lookup import EventWriter
@@ -41,15 +40,7 @@ class TableDraft(TopicTable):
     def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
         self.table.metadata = update_table_metadata(self.table.metadata, updates)
 
-    def commit(
-        self,
-        files: Iterable[DataFile],
-        planned: Ledger | None,
-        after: Ledger,
-        *,
-        remove: Sequence[FileScanTask] = (),
-        replaced: Replaced | None = None,
-    ) -> None:
+    def commit(self, planned: Ledger | None, change: TableChange) -> None:
         """Raises InternalError: a draft has no snapshots of its own."""
         raise InternalError(f"a commit to a draft of {self.identifier}")
 

@@ -34,7 +34,7 @@ from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.sections import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, SOURCE_HEADERS, Stage
 from tabletopic_kernel.pipeline.write import Refusals
 
@@ -129,7 +129,7 @@ class Replay:
         seconds = time.monotonic() - began
         files = tuple(tried.result.files)
         result = tried.result
-        return StagedBatch(
+        return ReplayedBatch(
             nothing, files, result.rows, seconds, passed_over=result.passed_over, replay_id=replay_id
         )
 

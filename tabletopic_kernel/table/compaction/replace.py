@@ -13,50 +13,37 @@ The snapshot removes a delete file if all data files that it names are removed, 
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as dataclass_replace
+from functools import partial
 
 import numpy as np
-from pyiceberg.expressions.visitors import manifest_evaluator
-from pyiceberg.manifest import (
-    DataFile,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    ManifestWriterV2,
-)
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.table import Table, Transaction
-from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import snapshot as pyiceberg_snapshot
-from pyiceberg.table.update.snapshot import _OverwriteFiles
-from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
-from tabletopic_kernel.clients.storage.position_deletes import mark_deleted, write_positions
+from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
 from tabletopic_kernel.model.errors import OutdatedError
+from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
 from tabletopic_kernel.pipeline.plan import Replaced
+from tabletopic_kernel.table.change import TableChange
 from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head, name_of
 from tabletopic_kernel.table.compaction.plan import refusal
 
-DELETES = "-deletes.parquet"  # the end of our position delete files' names
+
+def compacted(ledger: Ledger, files: Iterable[DataFile], replaced: Replaced) -> TableChange:
+    """``files`` instead of those ``replaced``, whose rows they have; the ledger's offsets do not move.
+
+    Columns that others have dropped meanwhile are kept in the files, as they were in those replaced.
+    """
+    return TableChange(
+        ledger, tuple(files), remove=replaced.files, keeps_rows=True, still_true=partial(_on_head, replaced)
+    )
 
 
-@dataclass(frozen=True)
-class DeleteChanges:
-    """Changes to deletes: rows of new files to delete, by location, and delete files to remove."""
-
-    positions: dict[str, Positions] = field(default_factory=dict)
-    removed: tuple[DataFile, ...] = ()
-
-
-def check_replaced(table: Table, replaced: Replaced) -> DeleteChanges:
-    """Check that files may replace others in the head of ``table``, which was just loaded.
+def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChange:
+    """The change with what becomes of deletes, if its files may replace others in the head of ``table``.
 
     Raises:
         OutdatedError: what was read is no longer what the table has.
@@ -81,7 +68,8 @@ def check_replaced(table: Table, replaced: Replaced) -> DeleteChanges:
         except FileNotFoundError as error:
             raise OutdatedError(f"a delete file of {name} is gone: {error}") from error
     named = dict(replaced.applied) | {one.location: frozenset(one.positions or ()) for one in found}
-    return DeleteChanges(positions, _removable(head, replaced, named))
+    removed = (*replaced.files, *_removable(head, replaced, named))
+    return dataclass_replace(change, delete_rows=positions, remove=removed)
 
 
 def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[DeleteFile], dict[str, Positions]]:
@@ -143,103 +131,3 @@ def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]])
         if entry.data_file.file_path in named
         and not names & {name_of(path) for path in named[entry.data_file.file_path]}
     )
-
-
-class _DeletesWriter(ManifestWriterV2):
-    """A writer for delete manifests: PyIceberg writes only data manifests."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
-class ReplaceFiles(_OverwriteFiles):
-    """Replaces files by others with the same rows: readers that follow the table need not read these.
-
-    Removes and adds position delete files along with them; PyIceberg's own snapshots leave those unchanged.
-    """
-
-    _added_deletes: tuple[DataFile, ...] = ()
-    _removed_deletes: tuple[DataFile, ...] = ()
-
-    @classmethod
-    def of(cls, transaction: Transaction, properties: dict[str, str]) -> ReplaceFiles:
-        """A new, still empty snapshot of the main branch."""
-        io = transaction._table.io
-        return cls(Operation.OVERWRITE, transaction, io, snapshot_properties=properties)
-
-    def change_deletes(self, changes: DeleteChanges, files: Iterable[DataFile]) -> None:
-        """Remove delete files, and delete rows of the new ``files``.
-
-        The files written for that are cleaned up like the manifests of a commit that the catalog refuses.
-
-        Raises:
-            OSError: the storage did not accept them.
-        """
-        self._removed_deletes = changes.removed
-        for file in files:
-            if (positions := changes.positions.get(file.file_path)) is None:
-                continue
-            location = f"{file.file_path.rpartition('/')[0]}/{uuid.uuid4()}{DELETES}"
-            self._written_manifests.append(location)
-            self._added_deletes += (write_positions(self._io, location, file, positions),)
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        removed = {file.file_path for file in self._removed_deletes}
-        processed: list[ManifestFile] = []
-        for manifest in super()._process_manifests(manifests):
-            entries = []
-            if removed and manifest.content == ManifestContent.DELETES:
-                entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
-            if not any(entry.data_file.file_path in removed for entry in entries):
-                processed.append(manifest)
-                continue
-            with self._deletes_writer(self.spec(manifest.partition_spec_id)) as writer:
-                for entry in entries:
-                    how = writer.delete if entry.data_file.file_path in removed else writer.existing
-                    how(entry)
-            processed.append(writer.to_manifest_file())
-        if self._added_deletes:
-            with self._deletes_writer(self._transaction.table_metadata.spec()) as writer:
-                for file in self._added_deletes:
-                    entry = ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED,
-                        snapshot_id=self._snapshot_id,
-                        sequence_number=None,
-                        file_sequence_number=None,
-                        data_file=file,
-                    )
-                    writer.add(entry)
-            processed.append(writer.to_manifest_file())
-        return processed
-
-    def _deletes_writer(self, spec: PartitionSpec) -> _DeletesWriter:
-        output = self.new_manifest_output()
-        return _DeletesWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
-
-    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        added, deleted = self._added_data_files, self._deleted_data_files
-        self._added_data_files = [*added, *self._added_deletes]
-        self._deleted_data_files = deleted | set(self._removed_deletes)
-        try:
-            summary = super()._summary(snapshot_properties)
-        finally:
-            self._added_data_files, self._deleted_data_files = added, deleted
-        return summary.model_copy(update={"operation": Operation.REPLACE})
-
-
-def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
-    """PyIceberg's check whether a manifest may have files of the partitions to remove, but thread-safe.
-
-    PyIceberg's own keeps a manifest's bounds in itself while it compares them. A commit that removes files
-    checks many manifests concurrently, so one was judged by another's bounds, skipped, and its files reported
-    as missing.
-    """
-    visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
-    return lambda manifest: bool(copy(visitor).eval(manifest))
-
-
-pyiceberg_snapshot.manifest_evaluator = _thread_safe_evaluator  # type: ignore[assignment,attr-defined]

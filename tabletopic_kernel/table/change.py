@@ -1,0 +1,89 @@
+"""What one snapshot does to a table, as a value: functions make it, ``TopicTable.commit`` carries it out.
+
+A change was made of a table that has since moved on. So it says itself what must still hold, and the commit
+asks it right before the request, of freshly loaded metadata whose head the request asserts (I3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.model.errors import HeadMovedError, StartOverError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.moved_rows import Positions
+
+
+def _always(_: Table, change: TableChange) -> TableChange:
+    return change
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """Everything that one snapshot does (I2).
+
+    Args:
+        ledger: the table's ledger after it.
+        add: data files to add.
+        delete_rows: rows of files in ``add`` to delete: ascending positions by location.
+        remove: data files and delete files to remove.
+        keeps_rows: the rows of ``add`` are those of the data files in ``remove``: Iceberg's operation
+            "replace", which readers that follow the table skip.
+        still_true: checks the freshly loaded table, and returns the change as it applies there. Raises
+            OutdatedError or StartOverError if the change cannot be made any more, HeadMovedError if it has to
+            be planned again.
+    """
+
+    ledger: Ledger
+    add: tuple[DataFile, ...] = ()
+    delete_rows: Mapping[str, Positions] = field(default_factory=dict)
+    remove: tuple[DataFile, ...] = ()
+    keeps_rows: bool = False
+    still_true: Callable[[Table, TableChange], TableChange] = _always
+
+
+def appended(ledger: Ledger, files: Iterable[DataFile]) -> TableChange:
+    """New rows, or with no files the ledger alone."""
+    return TableChange(ledger, tuple(files), still_true=_has_columns)
+
+
+def rewritten(ledger: Ledger, read: Sequence[FileScanTask], files: Iterable[DataFile]) -> TableChange:
+    """``files`` instead of those that were ``read``, as long as these have the rows that were read."""
+
+    def still_true(table: Table, change: TableChange) -> TableChange:
+        _check_as_read(table, read)
+        return _has_columns(table, change)
+
+    return TableChange(ledger, tuple(files), remove=tuple(task.file for task in read), still_true=still_true)
+
+
+def _has_columns(table: Table, change: TableChange) -> TableChange:
+    """Check that the table has each column of the new files.
+
+    Of a column that others have dropped meanwhile, nobody could read the values any more, not even if one of
+    that name comes back.
+    """
+    there = table.metadata.schema().field_ids
+    if any(not there >= (file.column_sizes or {}).keys() for file in change.add):
+        raise StartOverError(f"another program has dropped a column of {'.'.join(table.name())}")
+    return change
+
+
+def _check_as_read(table: Table, read: Sequence[FileScanTask]) -> None:
+    """Check that files to remove have the rows that were read: deleted ones would come back (I1)."""
+    if not read:
+        return
+    with reachable("the storage", lent=lends_keys(table)):
+        now = {task.file.file_path: _deletes_of(task) for task in table.scan().plan_files()}
+    if any(now.get(task.file.file_path) != _deletes_of(task) for task in read):
+        raise HeadMovedError(
+            f"another program has just rewritten or deleted rows of {'.'.join(table.name())}; try again"
+        )
+
+
+def _deletes_of(task: FileScanTask) -> set[str]:
+    return {file.file_path for file in task.delete_files}

@@ -1,0 +1,145 @@
+"""The snapshot of a change that removes files or deletes rows: PyIceberg's own writes no delete files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+from pyiceberg.expressions.visitors import manifest_evaluator
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import snapshot as pyiceberg_snapshot
+from pyiceberg.table.update.snapshot import _OverwriteFiles, _SnapshotProducer
+from pyiceberg.typedef import EMPTY_DICT
+
+from tabletopic_kernel.clients.storage.position_deletes import write_positions
+from tabletopic_kernel.table.change import TableChange
+
+DELETES = "-deletes.parquet"  # the end of our position delete files' names
+
+
+def snapshot_of(transaction: Transaction, change: TableChange) -> _SnapshotProducer[Any]:
+    """The snapshot of a change on the main branch; its ``commit`` writes the manifests.
+
+    Raises:
+        OSError: the storage did not accept a delete file. It is cleaned up like the manifests of a commit
+            that the catalog refuses.
+    """
+    if not change.remove and not change.delete_rows:
+        update = transaction.update_snapshot(snapshot_properties=change.ledger.to_summary())
+        producer: _SnapshotProducer[Any] = update.merge_append()
+    else:
+        producer = ChangeSnapshot.of(transaction, change)
+    for file in change.add:
+        producer.append_data_file(file)
+    return producer
+
+
+class _DeletesWriter(ManifestWriterV2):
+    """A writer for delete manifests: PyIceberg writes only data manifests."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class ChangeSnapshot(_OverwriteFiles):
+    """Removes and adds position delete files along with data files."""
+
+    _keeps_rows = False
+    _added_deletes: tuple[DataFile, ...] = ()
+    _removed_deletes: tuple[DataFile, ...] = ()
+
+    @classmethod
+    def of(cls, transaction: Transaction, change: TableChange) -> ChangeSnapshot:
+        """A snapshot of the main branch without the change's new files; raises as ``snapshot_of``."""
+        io, properties = transaction._table.io, change.ledger.to_summary()
+        snapshot = cls(Operation.OVERWRITE, transaction, io, snapshot_properties=properties)
+        snapshot._change_rows(change)
+        return snapshot
+
+    def _change_rows(self, change: TableChange) -> None:
+        self._keeps_rows = change.keeps_rows
+        for file in change.remove:
+            if file.content == DataFileContent.DATA:
+                self.delete_data_file(file)
+            else:
+                self._removed_deletes += (file,)
+        for file in change.add:
+            if (positions := change.delete_rows.get(file.file_path)) is None:
+                continue
+            location = f"{file.file_path.rpartition('/')[0]}/{uuid.uuid4()}{DELETES}"
+            self._written_manifests.append(location)
+            self._added_deletes += (write_positions(self._io, location, file, positions),)
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        removed = {file.file_path for file in self._removed_deletes}
+        processed: list[ManifestFile] = []
+        for manifest in super()._process_manifests(manifests):
+            entries = []
+            if removed and manifest.content == ManifestContent.DELETES:
+                entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+            if not any(entry.data_file.file_path in removed for entry in entries):
+                processed.append(manifest)
+                continue
+            with self._deletes_writer(self.spec(manifest.partition_spec_id)) as writer:
+                for entry in entries:
+                    how = writer.delete if entry.data_file.file_path in removed else writer.existing
+                    how(entry)
+            processed.append(writer.to_manifest_file())
+        if self._added_deletes:
+            with self._deletes_writer(self._transaction.table_metadata.spec()) as writer:
+                for file in self._added_deletes:
+                    entry = ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self._snapshot_id,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
+                    )
+                    writer.add(entry)
+            processed.append(writer.to_manifest_file())
+        return processed
+
+    def _deletes_writer(self, spec: PartitionSpec) -> _DeletesWriter:
+        output = self.new_manifest_output()
+        return _DeletesWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        added, deleted = self._added_data_files, self._deleted_data_files
+        self._added_data_files = [*added, *self._added_deletes]
+        self._deleted_data_files = deleted | set(self._removed_deletes)
+        try:
+            summary = super()._summary(snapshot_properties)
+        finally:
+            self._added_data_files, self._deleted_data_files = added, deleted
+        return summary.model_copy(update={"operation": Operation.REPLACE}) if self._keeps_rows else summary
+
+
+def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
+    """PyIceberg's check whether a manifest may have files of the partitions to remove, but thread-safe.
+
+    PyIceberg's own keeps a manifest's bounds in itself while it compares them. A commit that removes files
+    checks many manifests concurrently, so one was judged by another's bounds, skipped, and its files reported
+    as missing.
+    """
+    visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
+    return lambda manifest: bool(copy(visitor).eval(manifest))
+
+
+pyiceberg_snapshot.manifest_evaluator = _thread_safe_evaluator  # type: ignore[assignment,attr-defined]
