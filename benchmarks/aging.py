@@ -33,7 +33,7 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.change import TableChange, appended
+from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.compaction.plan import MIN_FILES, plan_compaction
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.expiry import Retention, only_reached_by, to_expire

@@ -22,9 +22,10 @@ from tabletopic_kernel.faces.live_dashboard.theme import (
 from tabletopic_kernel.faces.live_dashboard.view import View
 from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import OTHERS, lag_by_topic, largest_topics
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.render import words
+from tabletopic_kernel.render.states import STATES, words_of
 
 MOST_LINES = 7
 _WINDOW_MS = 600_000
@@ -57,7 +58,7 @@ def row(view: View, name: str) -> dict[str, Any]:
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
-        "state": html.word_of(view.standing(name)),
+        "state": words_of(view.standing(name)).word,
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
         "rate": round(progress.rows_per_second) if progress and host else None,
@@ -88,7 +89,7 @@ def summary(view: View) -> str:
     """The topics, their lag and the hosts in a sentence."""
     names = sorted(view.desired_topics or {})
     lags = [view.topic(name).lag_records for name in names]
-    states = Counter(html.word_of(view.standing(name)) for name in names)
+    states = Counter(words_of(view.standing(name)).word for name in names)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = words.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
@@ -161,7 +162,7 @@ class OverviewPage:
         )
         self._table = TopicTable(
             columns=COLUMNS,
-            marks={html.word_of(state): html.mark_of(state) for state in html.STATES},
+            marks={state_words.word: html.mark_of(state) for state, state_words in STATES.items()},
             address=self._link("TOPIC"),
             stylesheets=[part_css(colours), table_css(colours)],
             sizing_mode="stretch_width",

@@ -16,10 +16,10 @@ from tabletopic_kernel.faces.live_dashboard.polls import WINDOWS_MS
 from tabletopic_kernel.faces.live_dashboard.theme import LIGHT, Palette, card_styles
 from tabletopic_kernel.faces.live_dashboard.view import View
 from tabletopic_kernel.faces.live_dashboard.widgets import Replay, ReplayBox
-from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress import charts
 from tabletopic_kernel.model.progress.charts import OTHERS, Columns
 from tabletopic_kernel.model.progress.time_buckets import History
+from tabletopic_kernel.render import words
 
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tabletopic_kernel.faces.render.picture import lines
+from tabletopic_kernel.render.picture import lines
 
 MEASURED = Path(__file__).with_name("aging.json")
 Rows = tuple[list[str], list[list[str]]]

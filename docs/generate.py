@@ -32,6 +32,7 @@ from tabletopic_kernel.model.settings.sections import (
     SparkSettings,
     TopicSettings,
 )
+from tabletopic_kernel.render.states import STATES, Tone
 from tabletopic_kernel.workbench.server_questions import CATALOG, KAFKA, REGISTRY, STORAGE, Question, Way
 
 ROOT = Path(__file__).parents[1]
@@ -305,6 +306,27 @@ def types_of(examples: Iterable[Example], missing: str = "") -> str:
     return table(["type", *schema_head, "sent", "column", "read back"], rows)
 
 
+# --- the sidebar ------------------------------------------------------------------------------------------
+
+
+def states_of_the_sidebar() -> str:
+    """``render/states.py`` in TypeScript."""
+    rows = "\n".join(
+        f"  {state}: {{ text: '{words.word}', tone: '{words.tone}' }}," for state, words in STATES.items()
+    )
+    return f"""\
+// Written by `python -m docs.generate` from tabletopic_kernel/render/states.py.
+
+/** How much attention something needs. Each has a colour and a sign: colour is never the only cue. */
+export type Tone = {" | ".join(f"'{tone}'" for tone in get_args(Tone))};
+
+/** The word and tone of each state, and of each reason why a topic is late. */
+export const STATES: Readonly<Record<string, {{ readonly text: string; readonly tone: Tone }}>> = {{
+{rows.removesuffix(",")}
+}};
+"""
+
+
 # --- documents --------------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -345,6 +367,7 @@ FILES: dict[Path, Callable[[], str]] = {
     ROOT / "docs/reference/openapi.yaml": openapi.text,
     ROOT / "deploy/alerts.yml": monitoring.alert_rules,
     ROOT / "deploy/grafana.json": monitoring.dashboard,
+    ROOT / "labextension/src/states.ts": states_of_the_sidebar,
     **aging.pictures(),
 }
 

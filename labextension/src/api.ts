@@ -2,6 +2,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { JSONValue, ReadonlyJSONObject } from '@lumino/coreutils';
+import type { Tone } from './states';
 
 /** The root of all paths, below the server's base URL. */
 const NAMESPACE = 'tabletopic/api';
@@ -120,9 +121,11 @@ export interface ITopicSchema {
   readonly versions: readonly ISchemaVersion[];
 }
 
-/** An event of the control topic; further fields depend on its type. */
+/** An event of the control topic, and what happened in words; further fields depend on its type. */
 export interface IEvent {
   readonly type: string;
+  readonly text: string;
+  readonly tone: Tone;
   readonly topic: string;
   readonly at_ms: number;
   readonly [more: string]: JSONValue;

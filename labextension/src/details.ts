@@ -5,7 +5,6 @@ import type { IColumn, IEvent, IRow, ITopicSchema, TopicApi } from './api';
 import { outerType, partsOf } from './columntypes';
 import { css, h, setAttribute, setText } from './dom';
 import type { IView } from './dom';
-import { eventText, eventTone } from './eventwords';
 
 /** Displayed events. Staged batches are not: each is committed a moment later, and that is displayed. */
 const EVENTS = 12;
@@ -116,8 +115,8 @@ export class RowDetails implements IView<IRow> {
     const items = events.map(event => {
       const at = new Date(event.at_ms);
       const time = h('time', { datetime: at.toISOString(), title: at.toLocaleString() }, at.toLocaleTimeString());
-      const sign = h('span', { class: css('sign'), 'data-tone': eventTone(event), 'aria-hidden': 'true' });
-      return h('li', {}, sign, time, h('span', {}, eventText(event, this._trans)));
+      const sign = h('span', { class: css('sign'), 'data-tone': event.tone, 'aria-hidden': 'true' });
+      return h('li', {}, sign, time, h('span', {}, event.text));
     });
     return h('ul', { class: css('events') }, ...items);
   }

@@ -1,9 +1,8 @@
-/** States, numbers and durations as text, like on the command line. */
+/** States, numbers and durations as text. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IRow } from './api';
-
-/** How much attention something needs. Each tone has a colour and a sign, so that colour is never the only cue. */
-export type Tone = 'good' | 'busy' | 'note' | 'quiet' | 'warn' | 'bad';
+import type { Tone } from './states';
+import { STATES } from './states';
 
 /** One word for a state, with its tone. */
 export interface IWord {
@@ -11,69 +10,14 @@ export interface IWord {
   readonly tone: Tone;
 }
 
-const TONES: Readonly<Record<string, Tone>> = {
-  running: 'good',
-  staged: 'good',
-  committing: 'good',
-  settling: 'busy',
-  starting: 'busy',
-  draining: 'busy',
-  dropping: 'busy',
-  closing: 'busy',
-  closing_settling: 'busy',
-  closed: 'quiet',
-  stopped: 'quiet',
-  paused: 'quiet',
-  waiting: 'warn',
-  no_host: 'warn',
-  failed: 'bad'
-};
-
 /** The word for a row's state; null for a topic that is not enabled. */
 export function stateWord(row: IRow, trans: TranslationBundle): IWord | null {
   if (!row.enabled) {
     return null;
   }
-  switch (row.delay) {
-    case 'waiting_for_turn':
-      return { text: trans.__('waiting for turn'), tone: 'warn' };
-    case 'behind':
-      return { text: trans.__('behind'), tone: 'warn' };
-  }
-  const state = row.state ?? 'starting';
-  return { text: stateText(state, trans), tone: TONES[state] ?? 'quiet' };
-}
-
-function stateText(state: string, trans: TranslationBundle): string {
-  switch (state) {
-    case 'running':
-    case 'staged':
-    case 'committing':
-      // These three follow each other within a second: one word, or the row would flicker.
-      return trans.__('running');
-    case 'settling':
-      return trans.__('settling');
-    case 'starting':
-      return trans.__('starting');
-    case 'draining':
-    case 'dropping':
-    case 'closing':
-    case 'closing_settling':
-      return trans.__('stopping');
-    case 'closed':
-    case 'stopped':
-      return trans.__('stopped');
-    case 'paused':
-      return trans.__('paused');
-    case 'waiting':
-      return trans.__('waiting');
-    case 'no_host':
-      return trans.__('no host');
-    case 'failed':
-      return trans.__('failed');
-    default:
-      return state;
-  }
+  const state = row.delay ?? row.state ?? 'starting';
+  const words = STATES[state];
+  return words === undefined ? { text: state, tone: 'quiet' } : { text: trans.__(words.text), tone: words.tone };
 }
 
 /** How far the table is behind, short enough for a sidebar: records, and the age of the oldest. */

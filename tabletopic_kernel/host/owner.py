@@ -34,7 +34,7 @@ from tabletopic_kernel.model.ledger import Ledger, Offsets, added
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
-from tabletopic_kernel.table.change import TableChange, appended
+from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper

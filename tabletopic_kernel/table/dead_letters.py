@@ -27,7 +27,7 @@ from tabletopic_kernel.model.moved_rows import Mask
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
-from tabletopic_kernel.table.change import appended, rewritten
+from tabletopic_kernel.table.changes.change import appended, rewritten
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 

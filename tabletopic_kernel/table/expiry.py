@@ -31,7 +31,7 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
 from tabletopic_kernel.pipeline.write import data_root
-from tabletopic_kernel.table.requirements import removal_of
+from tabletopic_kernel.table.changes.requirements import removal_of
 from tabletopic_kernel.table.sweep import (
     Removed,
     UnreachableFiles,

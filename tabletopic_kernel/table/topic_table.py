@@ -62,10 +62,8 @@ from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import TablePlan
-from tabletopic_kernel.table.change import TableChange, appended
-from tabletopic_kernel.table.change_snapshot import snapshot_of
-from tabletopic_kernel.table.lineage import has_newest_rows
-from tabletopic_kernel.table.requirements import (
+from tabletopic_kernel.table.changes.change import TableChange, appended
+from tabletopic_kernel.table.changes.requirements import (
     lost_a_ref,
     order_updates,
     removal_of,
@@ -73,6 +71,8 @@ from tabletopic_kernel.table.requirements import (
     same_schemas,
     same_sort_orders,
 )
+from tabletopic_kernel.table.changes.snapshot import snapshot_of
+from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
     FittedSchema,

@@ -31,7 +31,7 @@ from tabletopic_kernel.model.progress.events import Compacted, Expired
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.change import appended
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.layout import lay_out
 from tests.athena.trino import Trino
 from tests.catalogs.conftest import LakeRig, Spark

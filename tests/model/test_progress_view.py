@@ -148,7 +148,7 @@ def test_notes_and_samples_are_bounded() -> None:
         )
     notes = record.topic("clicks").notes
     assert len(notes) == 100
-    assert notes[-1].text.startswith("499")
+    assert notes[-1].reason == "499"
 
 
 def test_what_a_table_says_gives_way_to_a_host() -> None:

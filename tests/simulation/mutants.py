@@ -34,8 +34,8 @@ from tabletopic_kernel.pipeline import rewrite, write
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry, topic_table
-from tabletopic_kernel.table.change import TableChange, appended
-from tabletopic_kernel.table.change_snapshot import ChangeSnapshot
+from tabletopic_kernel.table.changes.change import TableChange, appended
+from tabletopic_kernel.table.changes.snapshot import ChangeSnapshot
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without

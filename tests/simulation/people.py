@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import DesiredTopic, MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.change import appended
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation.faults import OUTAGES
 from tests.simulation.kafka import BAD, HOLE, LEARNED, UNKNOWN

@@ -26,7 +26,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.table.change import appended
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import (

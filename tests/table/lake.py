@@ -22,7 +22,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table.change import appended
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable

@@ -24,7 +24,7 @@ from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.change_snapshot import DELETES
+from tabletopic_kernel.table.changes.snapshot import DELETES
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tabletopic_kernel.table.topic_table import summary

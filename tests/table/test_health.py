@@ -11,7 +11,7 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import health
-from tabletopic_kernel.table.change import appended
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.health import next_work, table_health
 from tabletopic_kernel.table.topic_table import TopicTable

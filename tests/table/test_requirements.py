@@ -25,7 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
-from tabletopic_kernel.table.requirements import same_specs
+from tabletopic_kernel.table.changes.requirements import same_specs
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -28,7 +28,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.write import data_root
-from tabletopic_kernel.table.change import appended
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain, made_rig

@@ -29,7 +29,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import topic_table
-from tabletopic_kernel.table.change import appended, rewritten
+from tabletopic_kernel.table.changes.change import appended, rewritten
 from tabletopic_kernel.table.schemas.registered import FittedSchema
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable

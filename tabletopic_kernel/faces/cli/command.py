@@ -15,13 +15,13 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import DEBUG_VARIABLE, FAILED, Call, duration_ms, reporting_errors
 from tabletopic_kernel.faces.cli.screen import show_grid
 from tabletopic_kernel.faces.operations.operation import CLI, Argument, JsonText, Kind, Message, Operation
-from tabletopic_kernel.faces.render.grid import Grid
 from tabletopic_kernel.model.settings.options import (
     FIXED_SETTINGS,
     SettingOption,
     given_settings,
     setting_options,
 )
+from tabletopic_kernel.render.grid import Grid
 
 # Values in a message that are set in bold.
 _STRONG = frozenset({"topic", "table"})

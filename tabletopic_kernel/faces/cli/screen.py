@@ -19,8 +19,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.faces.render.grid import Cell, Grid
-from tabletopic_kernel.faces.render.words import (
+from tabletopic_kernel.model.progress.events import ControlEvent, Failed
+from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.render.grid import Cell, Grid
+from tabletopic_kernel.render.words import (
     age,
     clock,
     clock_today,
@@ -30,8 +32,6 @@ from tabletopic_kernel.faces.render.words import (
     seconds,
     size,
 )
-from tabletopic_kernel.model.progress.events import ControlEvent, Failed
-from tabletopic_kernel.model.redact import redact
 
 __all__ = [
     "age",

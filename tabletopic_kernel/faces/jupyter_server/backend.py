@@ -22,6 +22,7 @@ from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInF
 from tabletopic_kernel.faces.operations import Operation
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.render.words import event_name, event_text, event_tone
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.topic import TableTopic
@@ -152,7 +153,11 @@ class Backend:
 
     def _events(self, topic: str, limit: int) -> list[dict[str, Any]]:
         found = self._topic(topic).events(limit)
-        return [_without_long_numbers(one.model_dump(mode="json")) for one in found]
+        return [
+            _without_long_numbers(event.model_dump(mode="json"))
+            | {"text": event_text(event) or event_name(event), "tone": event_tone(event)}
+            for event in found
+        ]
 
     def _settings_schema(self) -> dict[str, Any]:
         return TopicSettings.model_json_schema()

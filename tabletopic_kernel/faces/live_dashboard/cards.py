@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import tzinfo
 
 from tabletopic_kernel.faces.live_dashboard.html import (
-    STATES,
     Cell,
     Html,
     figures,
@@ -21,28 +20,17 @@ from tabletopic_kernel.faces.live_dashboard.html import (
     table,
 )
 from tabletopic_kernel.faces.live_dashboard.view import Retention, View
-from tabletopic_kernel.faces.render import words
 from tabletopic_kernel.model.progress.charts import retention_left_s
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, DeadLetterSample
+from tabletopic_kernel.render import words
+from tabletopic_kernel.render.states import words_of
+from tabletopic_kernel.render.words import event_name, event_text
 
 _ROWS = 30
 _TEXT_CHARS = 600
 _SAFE_S = 86_400.0
 _WITHOUT_SCHEMAS = ("json", "string", "raw")
 _WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
-_KINDS = {
-    "Enabled": "taken over",
-    "Failed": "error",
-    "CommitFailed": "commit failed",
-    "GapDetected": "gap",
-    "Stopped": "released",
-    "Paused": "paused",
-    "Resumed": "resumed",
-    "Replayed": "replayed",
-    "Compacted": "compacted",
-    "Expired": "snapshots expired",
-    "OrphansRemoved": "orphans removed",
-}
 
 
 def tiles(view: View, name: str, zone: tzinfo) -> str:
@@ -55,7 +43,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     left, left_remark = retention_words(view, name)
     return figures(
         [
-            ("State", Html(state_html(state)), STATES.get(state, ("", "releasing the topic"))[1]),
+            ("State", Html(state_html(state)), words_of(state).meaning),
             (
                 "Commit lag",
                 f"{words.number(topic.lag_records)} records",
@@ -349,9 +337,9 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
     rows: list[list[Cell]] = [
         [
             moment(event.at_ms, zone),
-            _KINDS.get(event.kind, event.kind.lower()),
+            event_name(event),
             event.host or "-",
-            _short(event.text),
+            _short(event_text(event)),
         ]
         for event in reversed(topic.notes[-_ROWS:])
     ]

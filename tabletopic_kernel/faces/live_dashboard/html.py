@@ -9,29 +9,18 @@ from html import escape
 from typing import Any
 
 from tabletopic_kernel.faces.live_dashboard.theme import Palette, part_css
-from tabletopic_kernel.faces.live_dashboard.view import UNKNOWN
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render import words
-from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.progress.delay import Delay
-from tabletopic_kernel.model.progress.progress_view import NO_HOST
+from tabletopic_kernel.render import words
+from tabletopic_kernel.render.states import Tone, words_of
 
-# Mark and meaning of each state; the text says it too, colours only help.
-STATES: Mapping[str, tuple[str, str]] = {
-    State.RUNNING: ("good", "reading"),
-    State.STAGED: ("good", "files are waiting for the next commit"),
-    State.COMMITTING: ("good", "committing"),
-    Delay.WAITING_FOR_TURN: ("warn", "the host is busy with other topics"),
-    Delay.BEHIND: ("warn", "still catching up"),
-    State.STARTING: ("warn", "taking over the table"),
-    State.SETTLING: ("warn", "looking up the outcome of a commit"),
-    State.WAITING: ("warn", "a dependency is unavailable; retrying"),
-    State.PAUSED: ("warn", "paused by a user"),
-    State.FAILED: ("bad", "fix the cause, then resume"),
-    State.STOPPED: ("warn", "stopped"),
-    NO_HOST: ("bad", "no host runs it"),
-    UNKNOWN: ("muted", "the broker is unreachable"),
-    "off": ("muted", "not enabled"),
+# The classes of the page's style sheet.
+_MARKS: Mapping[Tone, str] = {
+    "good": "good",
+    "busy": "warn",
+    "note": "muted",
+    "quiet": "muted",
+    "warn": "warn",
+    "bad": "bad",
 }
 # What a line or a mark looks like, in characters, for the key above a plot.
 _SAMPLES = {
@@ -43,22 +32,16 @@ _SAMPLES = {
     "circle": "●",
     "x": "✕",
 }
-_LEAVING = ("warn", "releasing")
-
-
-def word_of(state: str) -> str:
-    """A state in a word; the states of a working topic, which alternate within a second, share one."""
-    return "running" if state in (State.STAGED, State.COMMITTING) else state.replace("_", " ")
 
 
 def mark_of(state: str) -> str:
     """``good``, ``warn``, ``bad`` or ``muted``."""
-    return STATES.get(state, _LEAVING)[0]
+    return _MARKS[words_of(state).tone]
 
 
 def state_html(state: str) -> str:
     """A state in words, coloured."""
-    return f'<span class="{mark_of(state)}">{escape(word_of(state))}</span>'
+    return f'<span class="{mark_of(state)}">{escape(words_of(state).word)}</span>'
 
 
 @dataclass(frozen=True)

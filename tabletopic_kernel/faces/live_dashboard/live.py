@@ -19,13 +19,13 @@ from tabletopic_kernel.clients.login_gate import REFUSED_S
 from tabletopic_kernel.faces.live_dashboard.polls import BrokerPolls, TablePolls
 from tabletopic_kernel.faces.live_dashboard.view import Known, View, words
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render.words import event_text
 from tabletopic_kernel.host.topics.control_topic import parse_event
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, TableTopicError
 from tabletopic_kernel.model.progress.events import ControlEvent, is_heartbeat
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
+from tabletopic_kernel.render.words import event_text
 from tabletopic_kernel.workbench.workbench import Servers, Workbench, find_servers
 
 Take = Callable[[list[ControlEvent]], None]

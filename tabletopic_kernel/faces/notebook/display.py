@@ -22,11 +22,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import DisplayHandle, display
 
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid, cut
-from tabletopic_kernel.faces.render.values import is_number, rows_of, text, unique_names
-from tabletopic_kernel.faces.render.words import age, clock, size
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
 from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.render.grid import MOST_ROWS, Grid, cut
+from tabletopic_kernel.render.values import is_number, rows_of, text, unique_names
+from tabletopic_kernel.render.words import age, clock, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer

@@ -16,8 +16,8 @@ from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, pa
 from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import BY_NAME
-from tabletopic_kernel.faces.render.grid import MOST_ROWS, Grid
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
 _OPTION = re.compile(
     r"\s*(?:(?:--engine|-e|--at|--as|--limit)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--help|-h)(?=\s|$)"

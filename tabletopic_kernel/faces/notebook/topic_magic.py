@@ -15,12 +15,6 @@ from tabletopic_kernel.faces.notebook.display import Bar, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations import BY_NAME, Operation
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.faces.render.grid import Grid
-from tabletopic_kernel.faces.render.topics import (
-    facts,
-    status_facts,
-    status_table,
-)
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     RetryableError,
@@ -30,6 +24,12 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.sections import registry_place
+from tabletopic_kernel.render.grid import Grid
+from tabletopic_kernel.render.topics import (
+    facts,
+    status_facts,
+    status_table,
+)
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Step

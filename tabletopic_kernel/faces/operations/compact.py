@@ -54,8 +54,8 @@ def _compact(
 
 def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Message]:
     """What a compaction did, or what it would do."""
-    from tabletopic_kernel.faces.render.words import seconds, size
     from tabletopic_kernel.model.progress.events import Compacted
+    from tabletopic_kernel.render.words import seconds, size
 
     if isinstance(outcome, Compacted):
         if not outcome.files_before:
@@ -76,7 +76,7 @@ def _lines(outcome: Compacted | CompactionPlan, _: Mapping[str, Any]) -> list[Me
 
 
 def _plan_lines(plan: CompactionPlan) -> list[Message]:
-    from tabletopic_kernel.faces.render.words import size
+    from tabletopic_kernel.render.words import size
 
     if plan.refused is not None:
         return [Message("nothing to compact: {why}", {"why": plan.refused})]

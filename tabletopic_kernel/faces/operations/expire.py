@@ -55,7 +55,7 @@ def _expire(workbench: Workbench, topic: str, orphans: bool, dry_run: bool, time
 
 def _lines(outcome: Outcome, _: Mapping[str, Any]) -> list[Message]:
     """What an expiry did, or would do: a line or two per table."""
-    from tabletopic_kernel.faces.render.words import clock, event_text, size
+    from tabletopic_kernel.render.words import clock, event_text, size
     from tabletopic_kernel.table.expiry import ExpiryPlan
 
     lines = []

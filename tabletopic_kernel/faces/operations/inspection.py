@@ -32,8 +32,8 @@ from tabletopic_kernel.faces.operations.operation import (
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.faces.render.grid import Grid
     from tabletopic_kernel.model.progress.events import ControlEvent
+    from tabletopic_kernel.render.grid import Grid
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.hosts import HostStatus
@@ -47,7 +47,7 @@ ENGINES = ("duckdb", "spark", "athena")
 
 
 def _status_grid(statuses: Sequence[TopicStatus], values: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import status_facts, status_table
+    from tabletopic_kernel.render.topics import status_facts, status_table
 
     return status_facts(statuses[0]) if values.get("topic") else status_table(statuses)
 
@@ -57,25 +57,25 @@ def _events(workbench: Workbench, topic: str | None, limit: int) -> list[Control
 
 
 def _events_grid(events: Sequence[ControlEvent], values: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import events_table
+    from tabletopic_kernel.render.topics import events_table
 
     return events_table(values["topic"] or "all topics", events)
 
 
 def _hosts_grid(hosts: Sequence[HostStatus], _: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import hosts_table
+    from tabletopic_kernel.render.topics import hosts_table
 
     return hosts_table(hosts)
 
 
 def _records_grid(records: Sequence[PeekedRecord], values: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import records_table
+    from tabletopic_kernel.render.topics import records_table
 
     return records_table(f"{values['topic']}, newest first", records)
 
 
 def _records_json(records: Sequence[PeekedRecord]) -> JsonText:
-    from tabletopic_kernel.faces.render.values import json_text
+    from tabletopic_kernel.render.values import json_text
 
     return JsonText("[" + ",\n ".join(json_text(asdict(record)) for record in records) + "]")
 
@@ -93,7 +93,7 @@ def _schema(
 
 
 def _schema_grid(schema: TopicSchema | dict[str, Any], _: Arguments) -> Grid | list[Message]:
-    from tabletopic_kernel.faces.render.topics import schema_table
+    from tabletopic_kernel.render.topics import schema_table
 
     if isinstance(schema, dict):
         return [Message("{change}", {"change": change}) for change in schema["changes"] or ["no change"]]
@@ -101,13 +101,13 @@ def _schema_grid(schema: TopicSchema | dict[str, Any], _: Arguments) -> Grid | l
 
 
 def _history_grid(snapshots: Sequence[TableSnapshot], values: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import history_table
+    from tabletopic_kernel.render.topics import history_table
 
     return history_table(values["topic"], snapshots)
 
 
 def _health_grid(health: TableHealth, _: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import health_facts
+    from tabletopic_kernel.render.topics import health_facts
 
     return health_facts(health)
 

@@ -76,7 +76,7 @@ def _action(command: str, arguments: str, face: Face) -> str:
 
 def topic_html(topic: TableTopic) -> str:
     """The HTML of a topic handle: its status, or why it is unknown."""
-    from tabletopic_kernel.faces.render.topics import facts, status_facts  # noqa: PLC0415 - as operations do
+    from tabletopic_kernel.render.topics import facts, status_facts  # noqa: PLC0415 - as operations do
 
     try:
         grid = status_facts(topic.status())

@@ -30,10 +30,10 @@ from tabletopic_kernel.faces.operations.operation import (
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.faces.render.grid import Grid
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import Replayed
     from tabletopic_kernel.model.settings.sections import DesiredTopic
+    from tabletopic_kernel.render.grid import Grid
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -49,7 +49,7 @@ def _plan(workbench: Workbench, topic: str, settings: dict[str, Any], **schema: 
 
 
 def _plan_grid(plan: Plan, _: Arguments) -> Grid:
-    from tabletopic_kernel.faces.render.topics import plan_table
+    from tabletopic_kernel.render.topics import plan_table
 
     return plan_table(plan)
 
@@ -66,7 +66,7 @@ def table_of(desired: DesiredTopic) -> str:
 
 
 def _enabled(desired: DesiredTopic, _: Arguments) -> list[Message]:
-    from tabletopic_kernel.faces.render.words import clock, interval
+    from tabletopic_kernel.render.words import clock, interval
 
     settings = desired.settings
     begin = settings.start if isinstance(settings.start, str) else clock(settings.start)

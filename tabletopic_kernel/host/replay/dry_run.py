@@ -22,7 +22,7 @@ from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.pipeline.plan import Needs
-from tabletopic_kernel.table.change import TableChange
+from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.schemas.lookup import EventWriter

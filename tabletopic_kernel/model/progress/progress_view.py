@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeVar
 
 from tabletopic_kernel.model.commit_cycle import State
@@ -56,16 +57,6 @@ class SchemaChange:
 
 
 @dataclass(frozen=True, order=True)
-class Note:
-    """An event for humans: a new owner, a pause, an error."""
-
-    at_ms: int
-    kind: str
-    text: str
-    host: str
-
-
-@dataclass(frozen=True, order=True)
 class DeadLetterSample:
     """A sample of the rejected records."""
 
@@ -76,7 +67,7 @@ class DeadLetterSample:
     message: str
 
 
-T = TypeVar("T", Commit, SchemaChange, Note, DeadLetterSample)
+T = TypeVar("T", Commit, SchemaChange, ControlEvent, DeadLetterSample)
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ class TopicRecord:
     history: History = field(default_factory=History)
     commits: list[Commit] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[ControlEvent] = field(default_factory=list)
     dead_letters: list[DeadLetterSample] = field(default_factory=list)
     first_commit: int | None = None  # number of the first commit that has an event
     version: int = 0  # rises with every change
@@ -255,7 +246,7 @@ class Record:
             del self.topics[name]
 
 
-def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - one branch for each kind
+def _fold(topic: TopicRecord, event: ControlEvent) -> None:
     # Longer than other functions, as it has a case for each event.
     match event:
         case events.Heartbeat():
@@ -270,7 +261,7 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
             topic.history.ledger(event.at_ms, pack(event.progress.next_offsets))
         case events.Enabled():
             topic.history.ledger(event.at_ms, pack(event.next_offsets))
-            _note(topic, event, f"taken over with epoch {event.epoch}")
+            _keep(topic.notes, event)
         case events.SchemaEvolved():
             change = (tuple(event.changes), _cause(event.cause), event.table_schema_id, False)
             _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *change))
@@ -286,35 +277,13 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:  # noqa: PLR0912 - o
                         event.at_ms, sample.partition, sample.offset, sample.reason, sample.message
                     ),
                 )
-        case events.Replayed():
-            stayed = sum(event.stayed.values())
-            _note(
-                topic,
-                event,
-                event.error or f"{event.rows:,} dead letters became rows, {stayed:,} stayed dead letters",
-            )
-        case events.Compacted():
-            of = " of dead letters" if event.dead_letters else ""
-            done = f"{event.files_before:,} files{of} compacted to {event.files:,}"
-            _note(topic, event, event.error or (done if event.files_before else "no small files"))
-        case events.Expired() | events.OrphansRemoved():
-            _note(topic, event, event.error or f"{event.files:,} files removed")
-        case events.GapDetected():
-            gaps = [
-                f"partition {p}: {first - after:,} records" for p, (after, first) in event.missing.items()
-            ]
-            _note(topic, event, f"deleted before they were read: {', '.join(gaps)}")
-        case events.Failed():
-            _note(topic, event, event.reason + ("; waiting to retry" if event.waits else ""))
-        case events.CommitFailed():
-            _note(topic, event, event.reason)
         case events.Stopped():
             topic.stopped_ms = max(topic.stopped_ms, event.at_ms)
-            _note(topic, event, "released the topic")
-        case events.Paused() | events.Resumed():
-            _note(topic, event, "")
-        case _:  # CommitRequested, FilesStaged: the commit that follows says more
+            _keep(topic.notes, event)
+        case events.CommitRequested() | events.FilesStaged():  # the commit that follows says more
             pass
+        case _:
+            _keep(topic.notes, event)
 
 
 def _heard(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> None:
@@ -332,13 +301,9 @@ def _commit(topic: TopicRecord, commit: Commit) -> None:
     topic.history.commit(commit.at_ms, commit.rows, commit.files, commit.bytes)
 
 
-def _note(topic: TopicRecord, event: ControlEvent, text: str) -> None:
-    _keep(topic.notes, Note(event.at_ms, event.type, text, event.host))
-
-
 def _keep(kept: list[T], item: T) -> None:
     """Keep the newest ones, sorted by time."""
-    insort(kept, item)
+    insort(kept, item, key=attrgetter("at_ms"))
     if len(kept) > _KEPT:
         del kept[0]
 

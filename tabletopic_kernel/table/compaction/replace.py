@@ -27,7 +27,7 @@ from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
 from tabletopic_kernel.pipeline.plan import Replaced
-from tabletopic_kernel.table.change import TableChange
+from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head, name_of
 from tabletopic_kernel.table.compaction.plan import refusal
 

@@ -15,8 +15,8 @@ from tabletopic_kernel.faces.cli.command import show_messages
 from tabletopic_kernel.faces.cli.commands import query
 from tabletopic_kernel.faces.cli.screen import laid_out
 from tabletopic_kernel.faces.operations.operation import Message
-from tabletopic_kernel.faces.render.grid import Cell, Grid
 from tabletopic_kernel.query.answer import Answer
+from tabletopic_kernel.render.grid import Cell, Grid
 
 COLUMNS = Grid(
     ("column", "type", "doc"),

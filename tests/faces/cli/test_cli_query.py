@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.faces.render import values
 from tabletopic_kernel.query.answer import Answer
+from tabletopic_kernel.render import values
 
 
 def test_rows_are_a_table_and_freshness_is_beside_it(

@@ -66,7 +66,7 @@ def test_text_says_what_the_plots_show(view: View) -> None:
         "unknown_schema",
         "replace (external)",
         "vm-1 owns this topic",
-        "taken over with epoch 3",
+        "taken over by vm-1, epoch 3",
     ):
         assert told in html, told
 

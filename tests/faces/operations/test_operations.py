@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.notebook.arguments import make_parser, parse_word
 from tabletopic_kernel.faces.notebook.topic_magic import TopicMagics
 from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation, rest_bodies
 from tabletopic_kernel.faces.operations.operation import CLI, MAGIC, REST, Faces
-from tabletopic_kernel.faces.render.topics import status_facts
+from tabletopic_kernel.render.topics import status_facts
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.status import TopicStatus
 from tests.faces.notebook.magic_fakes import status

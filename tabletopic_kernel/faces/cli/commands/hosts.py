@@ -174,7 +174,7 @@ def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> Non
 
 def _log_event(event: ControlEvent) -> None:
     """Write an event as a log record, except heartbeats and staged files."""
-    from tabletopic_kernel.faces.render.words import event_text
+    from tabletopic_kernel.render.words import event_text
 
     if event.type in _DULL:
         return

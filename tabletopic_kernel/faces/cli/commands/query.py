@@ -54,7 +54,7 @@ def query(
 
 
 def _show_table(answer: Answer) -> None:
-    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+    from tabletopic_kernel.render import values  # noqa: PLC0415
 
     rows = answer.rows
     if rows.num_columns == 0 or (
@@ -83,7 +83,7 @@ def _show_table(answer: Answer) -> None:
 
 
 def _cell(value: object) -> Text:
-    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+    from tabletopic_kernel.render import values  # noqa: PLC0415
 
     return Text(values.text(value), style="dim" if value is None else "")
 
@@ -99,7 +99,7 @@ def _show_records(out: Console, names: Sequence[str], rows: Sequence[Sequence[Te
 
 
 def _show_json(answer: Answer) -> None:
-    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+    from tabletopic_kernel.render import values  # noqa: PLC0415
 
     names = values.unique_names(answer.rows.column_names)
     for piece in values.json_lines(names, values.rows_of(answer.rows)):
@@ -107,7 +107,7 @@ def _show_json(answer: Answer) -> None:
 
 
 def _show_csv(answer: Answer) -> None:
-    from tabletopic_kernel.faces.render import values  # noqa: PLC0415
+    from tabletopic_kernel.render import values  # noqa: PLC0415
 
     writer = csv.writer(_Screen(), lineterminator="\n")
     writer.writerow(answer.rows.column_names)

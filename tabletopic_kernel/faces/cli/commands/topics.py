@@ -20,11 +20,13 @@ from tabletopic_kernel.faces.operations.operation import Message
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.progress.events import HEARTBEATS
+from tabletopic_kernel.render.states import words_of
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.status import TopicStatus
 
 
+_STYLES = {"good": "green", "bad": "bold red", "quiet": "dim"}  # of tones
 _RUNNING = frozenset({"running", "staged", "committing", "settling"})
 _POLL_S = 0.5
 
@@ -81,14 +83,6 @@ def _wait_until_running(call: Call, topic: str, seconds: float) -> TopicStatus:
         time.sleep(_POLL_S)
 
 
-_STATE_STYLE = {
-    "running": "green",
-    "staged": "green",
-    "committing": "green",
-    "failed": "bold red",
-    "paused": "dim",
-    "stopped": "dim",
-}
 _NUMBERS = ("lag", "behind", "rows", "files", "commits", "rows/s")
 _DISPENSABLE = ("files", "commits", "schema", "rows/s")
 _REFRESH_S = 1.0
@@ -182,7 +176,7 @@ def _overview(statuses: Sequence[TopicStatus], out: Console) -> RenderableType:
 
 def _errors(statuses: Sequence[TopicStatus]) -> list[RenderableType]:
     """Errors, each with its topic; a common cause is shown once."""
-    from tabletopic_kernel.faces.render.topics import delays
+    from tabletopic_kernel.render.topics import delays
 
     errors: list[RenderableType] = [
         Text.assemble((f"{status.topic}: ", "bold"), (status.error, _error_style(status)))
@@ -198,8 +192,8 @@ def _error_style(status: TopicStatus) -> str:
 
 
 def _state(status: TopicStatus) -> Text:
-    word = (status.delay or status.state).replace("_", " ")
-    return Text(word, style="yellow" if status.delay else _STATE_STYLE.get(status.state, "yellow"))
+    words = words_of(status.state, status.delay)
+    return Text(words.word, style=_STYLES.get(words.tone, "yellow"))
 
 
 def _versions(status: TopicStatus) -> str:
@@ -208,7 +202,7 @@ def _versions(status: TopicStatus) -> str:
 
 def detail(status: TopicStatus) -> RenderableType:
     """Everything about one topic, including the offsets of each partition."""
-    from tabletopic_kernel.faces.render.topics import not_rows
+    from tabletopic_kernel.render.topics import not_rows
 
     table = screen.facts({})
     for name, value in (

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.faces.render.grid import Cell, Grid, cut
+from tabletopic_kernel.render.grid import Cell, Grid, cut
 
 
 def test_numbers_stand_to_the_right() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from datetime import datetime
 
 from tabletopic_kernel.model.progress.events import (
@@ -28,6 +30,7 @@ from tabletopic_kernel.model.progress.events import (
     SchemaVersion,
     Stopped,
 )
+from tabletopic_kernel.render.states import Tone
 
 
 def number(value: float | None) -> str:
@@ -145,6 +148,41 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return f"released by {event.host}"
         case Paused() | Resumed() | CommitRequested():
             return ""
+
+
+_NAMES: Mapping[type[ControlEvent], str] = {
+    Enabled: "taken over",
+    Failed: "error",
+    GapDetected: "gap",
+    Stopped: "released",
+    Expired: "snapshots expired",
+}
+
+
+def event_name(event: ControlEvent) -> str:
+    """The kind of an event in words, such as ``commit failed``."""
+    return _NAMES.get(type(event)) or re.sub(r"(?<!^)(?=[A-Z])", " ", event.type).lower()
+
+
+_TONES: Mapping[type[ControlEvent], Tone] = {
+    Committed: "good",
+    Enabled: "good",
+    Resumed: "good",
+    SchemaEvolved: "note",
+    CommitFailed: "warn",
+    DeadLettered: "warn",
+    SchemaRefused: "bad",
+    GapDetected: "bad",
+}
+
+
+def event_tone(event: ControlEvent) -> Tone:
+    """How much attention an event needs."""
+    if isinstance(event, Failed):
+        return "warn" if event.waits else "bad"
+    if isinstance(event, Replayed | Compacted | Expired | OrphansRemoved):
+        return "good" if event.error is None else "bad"
+    return _TONES.get(type(event), "quiet")
 
 
 def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:

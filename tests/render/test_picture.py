@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.faces.render.picture import bars, lines, ticks
+from tabletopic_kernel.render.picture import bars, lines, ticks
 
 NAMES = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=20)
 VALUES = st.floats(0, 1e12)

@@ -25,7 +25,7 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles, _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 
 from tabletopic_kernel.clients.storage.position_deletes import write_positions
-from tabletopic_kernel.table.change import TableChange
+from tabletopic_kernel.table.changes.change import TableChange
 
 DELETES = "-deletes.parquet"  # the end of our position delete files' names
 

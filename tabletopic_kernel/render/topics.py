@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.faces.render.grid import Cell, Grid
-from tabletopic_kernel.faces.render.values import text
-from tabletopic_kernel.faces.render.words import age, clock, event_text, interval, number, seconds, size
+from tabletopic_kernel.render.grid import Cell, Grid
+from tabletopic_kernel.render.states import UNKNOWN, words_of
+from tabletopic_kernel.render.values import text
+from tabletopic_kernel.render.words import age, clock, event_text, interval, number, seconds, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.progress.events import ControlEvent
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.status import TopicStatus
 
-_GOOD = frozenset({"running", "staged", "committing"})
-_QUIET = frozenset({"paused", "stopped"})
-_UNKNOWN = "unknown"
+_MARKS = {"good": "good", "quiet": "", "bad": "bad"}  # of a cell; other tones warn
 _MANY_SMALL = 32  # the number at which a compaction begins
 _NAMED = 3  # topics that are late for the same reason; the others are counted
 
@@ -32,10 +31,8 @@ def facts(title: str, pairs: Mapping[str, str | Cell]) -> Grid:
 
 def state_cell(state: str, delay: str | None = None) -> Cell:
     """A state in words, marked; with the reason if the topic is late."""
-    if delay:
-        return Cell(delay.replace("_", " "), "warn")
-    mark = "good" if state in _GOOD else "" if state in _QUIET else "bad" if state == "failed" else "warn"
-    return Cell(state.replace("_", " "), mark)
+    words = words_of(state, delay)
+    return Cell(words.word, _MARKS.get(words.tone, "warn"))
 
 
 def status_table(statuses: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Grid:
@@ -241,7 +238,7 @@ def hosts_table(hosts: Sequence[HostStatus]) -> Grid:
             str(len(host.topics)),
             ", ".join(host.topics) or "-",
             _known(clock, host.started_ms),
-            host.version or _UNKNOWN,
+            host.version or UNKNOWN,
             _known(size, host.memory_bytes),
         )
         for host in hosts
@@ -254,7 +251,7 @@ def hosts_table(hosts: Sequence[HostStatus]) -> Grid:
 
 
 def _known(render: Callable[[int], str], value: int | None) -> str:
-    return _UNKNOWN if value is None else render(value)
+    return UNKNOWN if value is None else render(value)
 
 
 def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tabletopic_kernel.faces.render import words
-from tabletopic_kernel.faces.render.values import csv_text, json_text, text
-from tabletopic_kernel.faces.render.words import clock, clock_today
+from tabletopic_kernel.render import words
+from tabletopic_kernel.render.values import csv_text, json_text, text
+from tabletopic_kernel.render.words import clock, clock_today
 
 _span = pa.MonthDayNano
 

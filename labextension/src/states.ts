@@ -1,0 +1,27 @@
+// Written by `python -m docs.generate` from tabletopic_kernel/render/states.py.
+
+/** How much attention something needs. Each has a colour and a sign: colour is never the only cue. */
+export type Tone = 'good' | 'busy' | 'note' | 'quiet' | 'warn' | 'bad';
+
+/** The word and tone of each state, and of each reason why a topic is late. */
+export const STATES: Readonly<Record<string, { readonly text: string; readonly tone: Tone }>> = {
+  starting: { text: 'starting', tone: 'busy' },
+  running: { text: 'running', tone: 'good' },
+  staged: { text: 'running', tone: 'good' },
+  committing: { text: 'running', tone: 'good' },
+  settling: { text: 'settling', tone: 'busy' },
+  waiting: { text: 'waiting', tone: 'warn' },
+  draining: { text: 'stopping', tone: 'busy' },
+  dropping: { text: 'stopping', tone: 'busy' },
+  closing: { text: 'stopping', tone: 'busy' },
+  closing_settling: { text: 'stopping', tone: 'busy' },
+  closed: { text: 'stopped', tone: 'quiet' },
+  stopped: { text: 'stopped', tone: 'quiet' },
+  paused: { text: 'paused', tone: 'quiet' },
+  failed: { text: 'failed', tone: 'bad' },
+  waiting_for_turn: { text: 'waiting for turn', tone: 'warn' },
+  behind: { text: 'behind', tone: 'warn' },
+  no_host: { text: 'no host', tone: 'warn' },
+  unknown: { text: 'unknown', tone: 'quiet' },
+  off: { text: 'off', tone: 'quiet' }
+};

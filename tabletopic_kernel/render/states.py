@@ -1,0 +1,54 @@
+"""A state's word, tone and meaning, for all faces; for the sidebar in ``labextension/src/states.ts``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.progress.delay import Delay
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
+
+# How much attention something needs. Each tone has a colour, and where there is room a sign.
+Tone = Literal["good", "busy", "note", "quiet", "warn", "bad"]
+UNKNOWN: Final = "unknown"  # nobody who knows can be asked
+OFF: Final = "off"  # not a table topic
+
+
+class StateWords(NamedTuple):
+    """``word`` stands alone; ``meaning`` says it to somebody who sees it for the first time."""
+
+    word: str
+    tone: Tone
+    meaning: str
+
+
+_STOPPING: Final = StateWords("stopping", "busy", "releasing the topic")
+# Running, staged and committing follow each other within a second: one word, or a screen would flicker.
+STATES: Final[Mapping[str, StateWords]] = {
+    State.STARTING: StateWords("starting", "busy", "taking over the table"),
+    State.RUNNING: StateWords("running", "good", "reading"),
+    State.STAGED: StateWords("running", "good", "files are waiting for the next commit"),
+    State.COMMITTING: StateWords("running", "good", "committing"),
+    State.SETTLING: StateWords("settling", "busy", "looking up the outcome of a commit"),
+    State.WAITING: StateWords("waiting", "warn", "a dependency is unavailable; retrying"),
+    State.DRAINING: _STOPPING,
+    State.DROPPING: _STOPPING,
+    State.CLOSING: _STOPPING,
+    State.CLOSING_SETTLING: _STOPPING,
+    State.CLOSED: StateWords("stopped", "quiet", "stopped"),
+    State.STOPPED: StateWords("stopped", "quiet", "stopped"),
+    State.PAUSED: StateWords("paused", "quiet", "paused by a user"),
+    State.FAILED: StateWords("failed", "bad", "fix the cause, then resume"),
+    Delay.WAITING_FOR_TURN: StateWords("waiting for turn", "warn", "the host is busy with other topics"),
+    Delay.BEHIND: StateWords("behind", "warn", "still catching up"),
+    NO_HOST: StateWords("no host", "warn", "no host runs it"),
+    UNKNOWN: StateWords("unknown", "quiet", "the broker is unreachable"),
+    OFF: StateWords("off", "quiet", "not enabled"),
+}
+
+
+def words_of(state: str, delay: str | None = None) -> StateWords:
+    """The words for a state, or for why a working topic is late; a newer host's state stands for itself."""
+    key = delay or state
+    return STATES.get(key) or StateWords(key.replace("_", " "), "warn", key.replace("_", " "))

@@ -1,0 +1,1 @@
+"""Changes of a table as values, and the snapshots and requests that carry them out."""
