@@ -45,10 +45,10 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """``%load_ext tabletopic_kernel``: ``%topic``, ``%%lake`` and ``%dashboard``."""
+    """``%load_ext tabletopic_kernel``: ``%topic``, ``%%lake``, ``%dashboard``, and ``workbench``."""
     from tabletopic_kernel.faces.notebook import kernel  # noqa: PLC0415 - for notebooks only
 
-    kernel.load(shell)  # type: ignore[arg-type]
+    kernel.load_ipython_extension(shell)  # type: ignore[arg-type]
 
 
 def unload_ipython_extension(shell: object) -> None:

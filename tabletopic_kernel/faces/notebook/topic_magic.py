@@ -231,4 +231,4 @@ def _here(grid: Grid) -> Grid:
     return grid.with_texts(partial(for_face, face=Face.NOTEBOOK))
 
 
-TopicMagics.topic.__doc__ = manual(_PARSER)
+TopicMagics.topic.__doc__ = manual()

@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
-    wait_for_outcome,
+    time_limit,
 )
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -124,7 +124,7 @@ OPERATIONS = (
             TOPIC,
             _WHERE,
             Argument("dry_run", "Report which files would be merged; change nothing", Kind.FLAG, False),
-            *wait_for_outcome("10m"),
+            time_limit("10m", "--wait"),
             JSON,
         ),
         changes=True,
