@@ -101,7 +101,7 @@ def check(command: str) -> None:
         assert given <= options, f"`{words[0]}` has no option {given - options}"
         return
     if program == "%topic":
-        if not words:
+        if words in ([], ["--help"]):
             return
         parser = make_parser()
         table = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
