@@ -138,7 +138,7 @@ OPERATIONS = (
 The topic's host compacts all partitions with at least two small files, not
 only those that are due, while ingestion continues. It compacts partitions
 that are due automatically, unless maintenance is off. Conditions refer to
-columns of the table. See docs/maintenance.md.""",
+columns of the table.""",
         example="tabletopic compact clicks --where \"event_time >= '2026-01-01T00:00:00+00:00'\"",
         magic="%topic compact",
         route=Route(

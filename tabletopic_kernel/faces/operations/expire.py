@@ -125,9 +125,9 @@ OPERATIONS = (
         "`outside`",
         panel=PANEL,
         details="""\
-The topic's host expires them, and keeps what time_travel, max_snapshots,
+The topic's host expires them, and keeps what time_travel_ms, max_snapshots,
 keep_snapshots, branches and tags require. It also does so every hour, unless
-maintenance is off. See docs/maintenance.md.""",
+maintenance is off.""",
         example="tabletopic expire clicks --orphans --dry-run",
         magic="%topic expire",
         route=Route(
