@@ -22,7 +22,6 @@ import pytest
 import typer.main
 from pydantic import BaseModel
 
-from tabletopic_kernel import __version__
 from tabletopic_kernel.faces.cli.app import app
 from tabletopic_kernel.faces.notebook import lake_magic
 from tabletopic_kernel.faces.notebook.arguments import make_parser, parse, parse_word
@@ -31,7 +30,7 @@ from tabletopic_kernel.model.settings import sections
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.topic import TableTopic
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.test_architecture import DOCUMENTS, ROOT, blocks, prose, text
+from tests.test_architecture import DOCUMENTS, ROOT, blocks, prose
 from tests.test_next_steps import check, texts
 
 # Nobody follows the steps of a log of changes or of decisions.
@@ -98,12 +97,6 @@ def test_no_message_refers_to_a_page() -> None:
     """An installed package has none of them, so help and errors say it themselves."""
     found = [place for place, is_doc, text in texts() if not is_doc and re.search(r"\bdocs/\S+\.md", text)]
     assert found == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_wheel_s_name_has_the_version(page: str) -> None:
-    """A file that a page installs is the one that building makes."""
-    assert set(re.findall(r"tabletopic-([\d.]+)-py3", text(page))) <= {__version__}
 
 
 # --- settings ---------------------------------------------------------------------------------------------

@@ -612,6 +612,13 @@ def test_groups_of_errors_hold_no_secrets(
     assert "entry for hunter2" not in "".join([*again, *kept])
 
 
+def test_any_kernel_has_the_objects(shell: InteractiveShell, bench: FakeWorkbench) -> None:
+    """%load_ext adds what the product's own kernel has, and leaves a variable of the user alone."""
+    assert shell.user_ns["workbench"] is bench
+    assert "started when first used" in repr(shell.user_ns["spark"])
+    assert "opened when first used" in repr(shell.user_ns["lake"])
+
+
 def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
     """After %unload_ext nothing of ours is left; loading twice changes nothing."""
     matchers = len(shell.Completer.custom_matchers)
