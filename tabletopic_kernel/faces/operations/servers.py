@@ -347,8 +347,8 @@ PROGRAMS = (
         render=lambda tallies, values: [
             Message("sent {n} events to {topic}", {"n": f"{tallies.events:,}", "topic": values["topic"]})
         ],
-        returns="exact counts, which queries of the table must return too: `events`, and more by schema, "
-        "device, step of a visit and hour",
+        returns="exact counts: `events`, `events_by_version`, `views_by_url`, `sessions_by_step`, "
+        "`revenue_cents_by_hour`, `devices` (device → `events`, `users`)",
         panel=_TRY,
         details="The tallies are exact: queries of the table must return the same figures.",
         example="tabletopic sample clicks --count 100000 --rate 500",
@@ -372,6 +372,9 @@ PROGRAMS = (
             ),
             Argument("as_json", "Print a summary as JSON", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
+        returns="`ok`; `answers`, `checks` and `partitions`, each with `ok`; `events`, `sent`, `story`, "
+        "`commits`, `schemas`, `seconds` (by scene), `total_s`, `peak_memory_bytes`, `peak_rss_bytes`, "
+        "`ended_by_force`",
         panel=_TRY,
         details="""\
 The demo starts its own servers in a temporary folder (or in that of
