@@ -23,9 +23,11 @@ import typer.main
 from pydantic import BaseModel
 
 from tabletopic_kernel.faces.cli.app import app
+from tabletopic_kernel.faces.cli.command import _read
 from tabletopic_kernel.faces.notebook import lake_magic
 from tabletopic_kernel.faces.notebook.arguments import make_parser, parse, parse_word
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as dashboard_parser
+from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.model.settings import sections
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.topic import TableTopic
@@ -65,11 +67,13 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 def try_command(words: list[str]) -> None:
-    """The program accepts the command line; raises its error."""
+    """The program accepts the command line and the values in it; raises its error."""
     group: Any = typer.main.get_command(app)
     with group.make_context("tabletopic", list(words)) as context:
         name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
-        command.make_context(name, rest, parent=context).close()
+        given = dict(command.make_context(name, rest, parent=context).params)
+    read = _read(BY_NAME[name], given)
+    sections.TopicSettings.model_validate(read.get("settings", {}))
 
 
 @pytest.mark.parametrize("block", examples("console"))

@@ -105,7 +105,9 @@ class TopicMagics(Magics):
             names = ", ".join(others[:_MOST_NAMES]) + more
             return [f"not enabled: {names}. Enable one with `%topic enable TOPIC`"]
         if not found:
-            return ["the broker has no topics yet; `%topic sample clicks` makes one, `%topic enable` enables it"]
+            return [
+                "the broker has no topics yet; `%topic sample clicks` makes one, `%topic enable` enables it"
+            ]
         return []
 
     def _status(self, topic: str | None, watch: bool, timeout: float | None) -> Grid | None:
