@@ -14,8 +14,8 @@ _PUBLIC = {
     **{name: ("model.errors", name) for name in _ERRORS},
     "TableTopic": ("workbench.topic", "TableTopic"),
     "Workbench": ("workbench.workbench", "Workbench"),
-    "bars": ("faces.render.picture", "bars"),
-    "lines": ("faces.render.picture", "lines"),
+    "bars": ("render.picture", "bars"),
+    "lines": ("render.picture", "lines"),
     "produce_clickstream": ("_datasets.clickstream.produce", "produce"),
 }
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - names, all of them
@@ -45,10 +45,10 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """``%load_ext tabletopic_kernel``: ``%topic``, ``%%lake`` and ``%dashboard``."""
+    """``%load_ext tabletopic_kernel``: ``%topic``, ``%%lake``, ``%dashboard``, and ``workbench``."""
     from tabletopic_kernel.faces.notebook import kernel  # noqa: PLC0415 - for notebooks only
 
-    kernel.load(shell)  # type: ignore[arg-type]
+    kernel.load_ipython_extension(shell)  # type: ignore[arg-type]
 
 
 def unload_ipython_extension(shell: object) -> None:

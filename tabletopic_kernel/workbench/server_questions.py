@@ -312,7 +312,7 @@ def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
     """
     lines = [
         "# `tabletopic config` shows the settings in force, `tabletopic doctor` checks them.",
-        "# A section [topics.NAME] may hold settings of a topic: docs/settings.md.",
+        '# A section [topics.NAME] may hold settings of a topic, such as commit_interval_ms = "10s".',
     ]
     for server in SERVERS:
         lines += ["", *section_lines(server, sections.get(server.section, {}), secrets_too=secrets_too)]

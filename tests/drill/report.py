@@ -141,7 +141,7 @@ value that was sent; one whose schema was registered later must be a row, after 
 must be at the topic's end; each file that a snapshot refers to must exist and be sorted as it declares, and
 no other file that the product wrote may exist.
 *Lost*, *twice*, *changed* and *orphans* count violations; the exit code is then 1.
-*Skipped* are records that retention deleted before they were read, in the topic with `on_gap = go_on`;
+*Skipped* are records that retention deleted before they were read, in the topic with `on_gap = "go_on"`;
 their number must match its ledger.
 
 Recovery time is measured from the fault to the first commit of records of the slowest topic, sampled from

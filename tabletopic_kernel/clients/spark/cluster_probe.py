@@ -29,7 +29,7 @@ _WAIT_S = 120.0
 _LOOK_S = 1.0
 _MOST_TASKS = 16
 _REMEDY = "name a [catalog] warehouse that all machines of the cluster and this one share"
-_SAME = "install this host's packages on each of their machines, or ship them (docs/production.md)"
+_SAME = "install this host's packages on each of their machines, or ship them with `tabletopic pack`"
 # Python's words when it starts a worker, and when it loads a task there.
 _OTHER = re.compile(rf"(the executor on \S+ {OTHER_VERSIONS}: .*)")
 _OTHER_PYTHON = re.compile(r"Python in worker has different version:? (\S+) than that in driver:? (\S+?),?\s")
@@ -196,7 +196,7 @@ def _explained(text: str, master: str) -> TableTopicError:
     if found := _NO_PYTHON.search(text):
         return ActionNeededError(
             f"the executors of {master} do not have the requested Python ({found[0]}); name theirs "
-            'as "spark.pyspark.python" in [spark.conf], or ship one (docs/production.md)'
+            'as "spark.pyspark.python" in [spark.conf], or ship it with `tabletopic pack`'
         )
     found = _ERROR_LINE.search(text)
     why = found[1] if found else text.strip().splitlines()[0]

@@ -29,7 +29,7 @@ _ADVICE: Final = tuple(
             "Authoriz|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
             "check the login in the settings and its permissions",
         ),
-        (OTHER_VERSIONS, "install this host's packages there, or ship them (docs/production.md)"),
+        (OTHER_VERSIONS, "install this host's packages there, or ship them with `tabletopic pack`"),
         (
             "table property|metrics mode|Malformed truncate|Truncation length|Unsupported compression|"
             "compression level",

@@ -128,8 +128,8 @@ def _check_environment() -> None:
     """Raises UsageError if PEX is missing or cannot read the environment."""
     if (Path(sys.prefix) / "conda-meta").is_dir():
         raise UsageError(
-            "this is a conda environment: `conda pack` makes an archive of it, for `spark.archives`; "
-            "docs/production.md has the settings"
+            "this is a conda environment: `conda pack` makes an archive of it; name that in `spark.archives` "
+            "of [spark.conf], and its Python in `spark.pyspark.python`"
         )
     if sys.prefix == sys.base_prefix:
         raise UsageError(

@@ -27,7 +27,7 @@ from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
 from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, up
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
-from tabletopic_kernel.faces.cli.commands.trials import demo, produce_clickstream
+from tabletopic_kernel.faces.cli.commands.trials import demo, sample
 from tabletopic_kernel.faces.operations import OPERATIONS
 
 DISTRIBUTION = "tabletopic"
@@ -56,7 +56,7 @@ _OWN: dict[str, Own] = {
     "events": events,
     "dashboard": dashboard,
     "query": query,
-    "produce-clickstream": produce_clickstream,
+    "sample": sample,
     "demo": demo,
 }
 for operation in OPERATIONS:
@@ -88,9 +88,9 @@ def options(
 ) -> None:
     """Kafka topics as Iceberg tables.
 
-    Begin with [bold]tabletopic up[/], then [bold]tabletopic produce-clickstream[/],
-    [bold]tabletopic enable clicks[/], [bold]tabletopic serve[/] and
-    [bold]tabletopic query "SELECT count(*) FROM clicks"[/].
+    Begin with [bold]tabletopic up --detach[/], then [bold]tabletopic sample clicks[/],
+    [bold]tabletopic enable clicks[/], [bold]tabletopic serve --detach[/],
+    [bold]tabletopic wait clicks[/] and [bold]tabletopic query "SELECT count(*) FROM clicks"[/].
     """
     context.obj = Call(config, state_dir, debug)
 

@@ -183,8 +183,3 @@ def duration_ms(option: str, text: str) -> int:
         return int(str(parse_duration_ms(text)))
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
-
-
-def not_in_time(what: str, seconds: float) -> RetryableError:
-    """The error of a timeout."""
-    return RetryableError(f"after {seconds:g} s {what}")

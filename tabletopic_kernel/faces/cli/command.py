@@ -45,6 +45,7 @@ _METAVARS: Mapping[Kind, str] = {
     Kind.FILE: "FILE",
 }
 _PANEL = "Options of every command"
+_FORMER: Mapping[str, str] = {"produce-clickstream": "sample"}
 
 
 def _help(text: str, default: str) -> str:
@@ -101,7 +102,11 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The program itself, with the same help."""
+    """The program itself, with the same help; it also knows former names of commands."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command with this name."""
+        return super().get_command(ctx, _FORMER.get(cmd_name, cmd_name))
 
     def get_params(self, ctx: Any) -> Any:
         """Its parameters, for the help page."""

@@ -159,8 +159,8 @@ class Sample:
             StackError: nothing can be written in the state folder.
         """
         state_dir = self._in_force.workbench().servers.state_dir
-        command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "produce-clickstream"]
-        command += ["--topic", topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
+        command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "sample"]
+        command += [topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
         with stack_errors(state_dir, STATE_DIR):
             log = logs_folder(state_dir) / "sample.out"
         if not self._child.start(command, log, self._in_force.environment()):

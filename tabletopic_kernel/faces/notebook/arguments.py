@@ -55,13 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
 
 
 def _about(argument: Argument) -> dict[str, Any]:
-    default = str(argument.default or "") if argument.kind is Kind.NUMBER else ""
-    about: dict[str, Any] = {"help": _help(_lower(argument.help), argument.default_text or default)}
+    default = str(argument.default or "") if argument.kind in _READERS else ""
+    about: dict[str, Any] = {
+        "help": _help(_lower(argument.help), argument.default_text or default),
+        "default": argument.default,
+    }
     if argument.positional:
         about["nargs"] = None if argument.required else "?"
     else:
         about["dest"] = argument.name
-        about["default"] = argument.default
     if argument.kind is Kind.FLAG:
         return about | {"action": "store_true"}
     if argument.choices:
@@ -179,8 +181,27 @@ def _settings(parsed: Mapping[str, Any]) -> dict[str, object]:
     return given_settings(given)
 
 
-def manual(parser: argparse.ArgumentParser) -> str:
-    """All of the help, as ``%topic?`` shows it."""
-    words = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    pages = dict.fromkeys(words.choices.values())
-    return "\n".join([parser.format_help(), *(page.format_help() for page in pages)])
+BEGIN = """\
+Kafka topics as Iceberg tables. Begin with:
+
+    %topic up
+    %topic sample clicks
+    %topic enable clicks --wait
+    %lake devices << SELECT device.type AS device, count(*) AS events FROM clicks GROUP BY ALL
+    from tabletopic_kernel import bars
+    bars(dict(devices.values), "Events by device", "events")
+
+%topic? lists the commands.
+"""
+
+
+def manual() -> str:
+    """What ``%topic?`` shows: the commands by purpose, how to begin, and where the rest is."""
+    panels: dict[str, list[str]] = {}
+    for one in OPERATIONS:
+        if one.is_word:
+            panels.setdefault(one.panel or "Servers and settings", []).append(one.name)
+    width = max(map(len, panels))
+    lists = [f"  {panel:{width}}  {', '.join(names)}" for panel, names in panels.items()]
+    more = "`%topic --help` says what each does, `%topic enable --help` has its options."
+    return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {more}"])

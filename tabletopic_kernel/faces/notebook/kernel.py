@@ -1,7 +1,6 @@
-"""``%load_ext tabletopic_kernel``: the magics and their completion; and the kernel that starts with them.
+"""``%load_ext tabletopic_kernel``: the magics, their completion, and ``spark``, ``workbench`` and ``lake``.
 
-The kernel "Table Topic (PySpark)" also has ``spark``, ``workbench`` and ``lake``, created on first use. Its
-kernelspec starts IPython's kernel with ``--ext tabletopic_kernel.faces.notebook.kernel``.
+The objects are created on first use. The kernel "Table Topic (PySpark)" is IPython's with this extension.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from tabletopic_kernel.faces.notebook.arguments import BEGIN
 from tabletopic_kernel.faces.notebook.completion import make_matcher
 from tabletopic_kernel.faces.notebook.dashboard_magic import DashboardMagics
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
@@ -79,8 +79,9 @@ class Lazy:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Load the magics and add the objects to the namespace."""
+    """Load the magics, add the objects to the namespace, and greet the user of a console."""
     session = load(shell)
+    shell.banner2 = BEGIN
     for name, (make, hint) in _objects(session).items():
         shell.user_ns.setdefault(name, Lazy(name, shell.user_ns, make, hint))
         shell.user_ns_hidden[name] = shell.user_ns[name]  # not the user's variables: %who omits them

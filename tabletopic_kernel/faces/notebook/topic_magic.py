@@ -105,7 +105,9 @@ class TopicMagics(Magics):
             names = ", ".join(others[:_MOST_NAMES]) + more
             return [f"not enabled: {names}. Enable one with `%topic enable TOPIC`"]
         if not found:
-            return ["the broker has no topics yet; send some records, then `%topic enable TOPIC`"]
+            return [
+                "the broker has no topics yet; `%topic sample clicks` makes one, `%topic enable` enables it"
+            ]
         return []
 
     def _status(self, topic: str | None, watch: bool, timeout: float | None) -> Grid | None:
@@ -231,4 +233,4 @@ def _here(grid: Grid) -> Grid:
     return grid.with_texts(partial(for_face, face=Face.NOTEBOOK))
 
 
-TopicMagics.topic.__doc__ = manual(_PARSER)
+TopicMagics.topic.__doc__ = manual()

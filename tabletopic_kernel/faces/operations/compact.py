@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
-    wait_for_outcome,
+    time_limit,
 )
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -124,7 +124,7 @@ OPERATIONS = (
             TOPIC,
             _WHERE,
             Argument("dry_run", "Report which files would be merged; change nothing", Kind.FLAG, False),
-            *wait_for_outcome("10m"),
+            time_limit("10m", "--wait"),
             JSON,
         ),
         changes=True,
@@ -138,7 +138,7 @@ OPERATIONS = (
 The topic's host compacts all partitions with at least two small files, not
 only those that are due, while ingestion continues. It compacts partitions
 that are due automatically, unless maintenance is off. Conditions refer to
-columns of the table. See docs/maintenance.md.""",
+columns of the table.""",
         example="tabletopic compact clicks --where \"event_time >= '2026-01-01T00:00:00+00:00'\"",
         magic="%topic compact",
         route=Route(

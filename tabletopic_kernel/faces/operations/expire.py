@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.operations.operation import (
     Message,
     Operation,
     Route,
-    wait_for_outcome,
+    time_limit,
 )
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -113,7 +113,7 @@ OPERATIONS = (
             TOPIC,
             _ORPHANS,
             Argument("dry_run", "Report what would be removed; change nothing", Kind.FLAG, False),
-            *wait_for_outcome("10m"),
+            time_limit("10m", "--wait"),
             JSON,
         ),
         changes=True,
@@ -125,9 +125,9 @@ OPERATIONS = (
         "`outside`",
         panel=PANEL,
         details="""\
-The topic's host expires them, and keeps what time_travel, max_snapshots,
+The topic's host expires them, and keeps what time_travel_ms, max_snapshots,
 keep_snapshots, branches and tags require. It also does so every hour, unless
-maintenance is off. See docs/maintenance.md.""",
+maintenance is off.""",
         example="tabletopic expire clicks --orphans --dry-run",
         magic="%topic expire",
         route=Route(

@@ -203,30 +203,15 @@ ANY_TOPIC = Argument(
 JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI)
 
 
-def wait_for_outcome(default: str) -> tuple[Argument, Argument]:
-    """How long to wait for the event about a request: ``--wait`` in a shell."""
-    typed = Argument(
-        "timeout",
-        "How long to wait for the outcome, e.g. 30s",
-        Kind.SECONDS,
-        default,
-        ("--wait",),
-        metavar="DURATION",
-        faces=CLI,
-    )
-    return typed, time_limit(default)
-
-
-def time_limit(default: str) -> Argument:
-    """``--timeout`` in a notebook."""
+def time_limit(default: str, *others: str) -> Argument:
+    """``--timeout``: how long to wait for an outcome; ``others`` are further spellings."""
     return Argument(
         "timeout",
-        "Give up after this long",
+        "Give up after this long, e.g. 30s",
         Kind.SECONDS,
         default,
+        ("--timeout", *others),
         metavar="DURATION",
-        faces=MAGIC,
-        default_text=default,
     )
 
 

@@ -3,9 +3,12 @@
 Longer than other modules, as it is a table: an entry is data, with what it needs beside it.
 """
 
+# Imports are deferred: `tabletopic status` must respond at once.
+# ruff: noqa: PLC0415
+
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
@@ -15,12 +18,28 @@ from tabletopic_kernel.faces.operations.operation import (
     REST,
     Argument,
     Kind,
+    Message,
     Operation,
     Route,
 )
 
+if TYPE_CHECKING:
+    from tabletopic_kernel._datasets.clickstream.avro import SchemaVersion
+    from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+    from tabletopic_kernel.workbench.workbench import Workbench
+
 _SERVERS = "Servers and settings"
 _TRY = "Try it out"
+
+
+def _sample(
+    workbench: Workbench, topic: str, count: int, schema: SchemaVersion = "v1", **options: Any
+) -> Tallies:
+    from tabletopic_kernel._datasets.clickstream.produce import produce
+
+    kafka, registry = workbench.servers.kafka, workbench.servers.registry
+    return produce(kafka, registry, topic, count, schema_version=schema, **options)
+
 
 SERVERS = (
     Operation(
@@ -285,12 +304,26 @@ DASHBOARD = Operation(
 
 PROGRAMS = (
     Operation(
-        "produce-clickstream",
+        "sample",
         "Send clicks of a fictional shop to a topic, as Avro, and count them",
-        None,
+        _sample,
         (
-            Argument("topic", "Topic to send to; created if it is missing", default="clicks", faces=CLI),
-            Argument("count", "How many events", Kind.NUMBER, 10_000, least=0, faces=CLI),
+            Argument(
+                "topic",
+                "Topic to send to; created if it is missing",
+                default="clicks",
+                positional=True,
+                metavar="[TOPIC]",
+                default_text="clicks",
+            ),
+            # The pattern is Kafka's own rule for names.
+            Argument(
+                "topic", "Topic to send to", default="clicks", pattern=r"^[A-Za-z0-9._-]{1,249}$", faces=REST
+            ),
+            Argument("to", options=("--topic",), faces=CLI, hidden=True),  # of `produce-clickstream`
+            Argument("count", "How many events", Kind.NUMBER, 10_000, least=0),
+            # More is a load test, for which the command line offers more.
+            Argument("count", "How many events", Kind.NUMBER, 5_000, least=1, most=100_000, faces=REST),
             Argument(
                 "rate",
                 "Events per second",
@@ -299,24 +332,29 @@ PROGRAMS = (
                 faces=CLI,
                 default_text="as fast as possible",
             ),
-            Argument(
-                "schema", "Version of the events' schema", default="v1", choices=("v1", "v2"), faces=CLI
-            ),
+            Argument("schema", "Version of the events' schema", default="v1", choices=("v1", "v2")),
             Argument("switch_at", "Switch to schema v2 after N events", Kind.NUMBER, metavar="N", faces=CLI),
             Argument(
                 "seed",
                 "Seed of the generator: the same seed sends the same events",
                 Kind.NUMBER,
                 7,
-                faces=CLI,
             ),
             Argument("partitions", "Partitions of a new topic", Kind.NUMBER, 4, least=1, faces=CLI),
             Argument("as_json", "Print all tallies as JSON", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
         changes=True,
+        render=lambda tallies, values: [
+            Message("sent {n} events to {topic}", {"n": f"{tallies.events:,}", "topic": values["topic"]})
+        ],
+        returns="exact counts: `events`, `events_by_version`, `views_by_url`, `sessions_by_step`, "
+        "`revenue_cents_by_hour`, `devices` (device → `events`, `users`)",
         panel=_TRY,
         details="The tallies are exact: queries of the table must return the same figures.",
-        example="tabletopic produce-clickstream --topic clicks --count 100000 --rate 500",
+        example="tabletopic sample clicks --count 100000 --rate 500",
+        magic="%topic sample",
+        button="Send Sample Events",
+        route=Route("post", "sample", 202, message="sending {count:,} events to {topic}"),
     ),
     Operation(
         "demo",
@@ -334,6 +372,9 @@ PROGRAMS = (
             ),
             Argument("as_json", "Print a summary as JSON", Kind.FLAG, False, ("--json",), faces=CLI),
         ),
+        returns="`ok`; `answers`, `checks` and `partitions`, each with `ok`; `events`, `sent`, `story`, "
+        "`commits`, `schemas`, `seconds` (by scene), `total_s`, `peak_memory_bytes`, `peak_rss_bytes`, "
+        "`ended_by_force`",
         panel=_TRY,
         details="""\
 The demo starts its own servers in a temporary folder (or in that of
@@ -397,21 +438,6 @@ OTHERS = (
             notes="With defaults and descriptions, for a form. Durations and sizes may also be text such as "
             '`"5s"` and `"128MB"`.',
         ),
-    ),
-    Operation(
-        "sample",
-        "Send click events to a topic, which is created if it is missing",
-        None,
-        (
-            # More is a load test, for which the command line offers more.
-            Argument("count", "How many events", Kind.NUMBER, 5_000, least=1, most=100_000, faces=REST),
-            # The pattern is Kafka's own rule for names.
-            Argument(
-                "topic", "Topic to send to", default="clicks", pattern=r"^[A-Za-z0-9._-]{1,249}$", faces=REST
-            ),
-        ),
-        changes=True,
-        route=Route("post", "sample", 202, message="sending {count:,} events to {topic}"),
     ),
     Operation(
         "quickstart",

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.faces.operations import rest_bodies
 from tabletopic_kernel.faces.operations.operation import (
-    CLI,
     JSON,
-    MAGIC,
     REST,
     TOPIC,
     TYPED,
@@ -25,7 +23,6 @@ from tabletopic_kernel.faces.operations.operation import (
     Operation,
     Route,
     time_limit,
-    wait_for_outcome,
 )
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
@@ -177,16 +174,7 @@ schema does not fit.""",
         lambda workbench, topic, settings: workbench.enable(topic, settings),
         (
             TOPIC,
-            Argument(
-                "wait",
-                "Wait until a host runs the topic, e.g. 30s",
-                Kind.SECONDS,
-                metavar="DURATION",
-                faces=CLI,
-            ),
-            Argument(
-                "wait", "Wait until the table contains what the topic contains", Kind.FLAG, False, faces=MAGIC
-            ),
+            Argument("wait", "Wait until the table contains what the topic contains", Kind.FLAG, False),
             time_limit("5m"),
             JSON,
         ),
@@ -199,12 +187,12 @@ schema does not fit.""",
             "table": table_of(desired),
             **_settings_json(desired),
         },
-        returns="`topic`, `table`, `settings`, `hosts`; with `--wait` the status object",
+        returns="`topic`, `table`, `settings`, `hosts`; with `--wait` the object of `status TOPIC --json`",
         panel=PANEL,
         details="""\
 Checks everything first (topic, settings, schema, table), so nothing is left
 half done. A running host, here or elsewhere, takes the topic at once.
-Settings without an option come from tabletopic.toml.""",
+Settings without an option come from tabletopic.toml. --timeout limits --wait.""",
         example="tabletopic enable clicks --commit-interval 5s --partition-by 'hour(event_time)'",
         magic="%topic enable",
         aliases=("start",),
@@ -323,7 +311,7 @@ REPLAY = (
             TOPIC,
             _WHERE,
             Argument("dry_run", "Report what would happen; change nothing", Kind.FLAG, False),
-            *wait_for_outcome("5m"),
+            time_limit("5m", "--wait"),
             JSON,
         ),
         changes=True,

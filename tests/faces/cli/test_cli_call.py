@@ -170,7 +170,7 @@ def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], 
     [
         ("enable", ["one of [catalogs.<name>]; default: [catalog].", "Time between commits. [default: 5s]"]),
         ("init", ["as [catalogs.NAME]."]),
-        ("produce-clickstream", ["Events per second. [default: as fast as possible]"]),
+        ("sample", ["Events per second. [default: as fast as possible]"]),
         ("serve", ["Address of the metrics port. [default: 127.0.0.1]"]),
     ],
 )

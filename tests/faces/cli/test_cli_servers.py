@@ -1,4 +1,4 @@
-"""``up``, ``down``, ``info``, ``config``, ``doctor``, ``produce-clickstream``: servers and settings."""
+"""``up``, ``down``, ``info``, ``config``, ``doctor``, ``sample``: servers and settings."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_up_offers_nothing_that_would_reach_a_kafka_of_ones_own(
     assert "127.0.0.1:1 " not in text
     assert "yours, from [kafka] in the settings: not started" in text
     assert "http://127.0.0.1:2" in text
-    assert "produce-clickstream" not in text
+    assert "tabletopic sample" not in text
     assert "enable TOPIC" in text
     assert "stop the server;" in text
     told = run("up", "--detach", "--json").json
@@ -154,9 +154,10 @@ def test_up_shows_addresses_and_the_next_steps(
     for part in (
         "127.0.0.1:1",
         "http://127.0.0.1:2",
-        "produce-clickstream",
+        "tabletopic sample clicks",
         "enable",
         "serve",
+        "wait",
         "query",
         "down",
     ):
@@ -319,20 +320,9 @@ def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pyte
         return tallies
 
     monkeypatch.setattr("tabletopic_kernel._datasets.clickstream.produce.produce", produce)
-    words = [
-        "produce-clickstream",
-        "--topic",
-        "t",
-        "--count",
-        "10",
-        "--rate",
-        "5",
-        "--switch-at",
-        "6",
-        "--seed",
-        "3",
-    ]
-    ended = run(*words)
+    options = ["--count", "10", "--rate", "5", "--switch-at", "6", "--seed", "3"]
+    for words in (["sample", "t"], ["produce-clickstream", "--topic", "t"]):  # and its former name
+        ended = run(*words, *options)
     assert ended.code == 0
     assert "v1 6, v2 4" in ended.out
     assert "12.34 in 1 hour " in ended.out

@@ -116,31 +116,37 @@ def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
     assert ended.json["hosts"] is None
 
 
-def test_wait_ends_when_the_topic_runs(run: Callable[..., Any]) -> None:
-    """--wait prints the status once a host runs the topic."""
-    ended = run("enable", "clicks", "--wait", "5", "--json")
-    assert ended.code == 0
-    assert ended.json["state"] == "running"
+WAITS = [("wait", "clicks"), ("enable", "clicks", "--wait")]
 
 
-def test_a_wait_is_a_duration(run: Callable[..., Any], fake: Any) -> None:
+@pytest.mark.parametrize("words", WAITS)
+def test_wait_ends_when_the_table_has_the_records(run: Callable[..., Any], fake: Any, words: Any) -> None:
+    """Once the table contains what the topic contains, the topic's status is printed, as in a notebook."""
+    fake.found = [dataclasses.replace(fake.found[0], next_offsets={0: 1334, 1: 200})]
+    assert "1,000,000 in 12 files" in run(*words).out
+    assert run(*words, "--json").json == fake.found[0].to_json()
+
+
+def test_a_time_limit_is_a_duration(run: Callable[..., Any], fake: Any) -> None:
     """As other options take it, and a bare number is seconds; what is none is told first."""
-    assert run("enable", "clicks", "--wait", "2m").code == 0
-    asked = list(fake.asked)
-    ended = run("enable", "clicks", "--wait", "soon")
+    ended = run("enable", "clicks", "--wait", "--timeout", "soon")
     assert ended.code == 2
-    assert "--wait: 'soon' is not a duration; use a value such as 500ms, 5s, 2m or 1h" in ended.err
-    assert fake.asked == asked
+    assert "--timeout: 'soon' is not a duration; use a value such as 500ms, 5s, 2m or 1h" in ended.err
+    assert fake.asked == []
 
 
+@pytest.mark.parametrize("words", WAITS)
 @pytest.mark.parametrize(
     ("state", "message"),
-    [("no_host", "after 0 s clicks is no_host: told so"), ("failed", "clicks failed: told so")],
+    [
+        ("no_host", "clicks is no_host and 1,234 records behind after 0 s: told so"),
+        ("failed", "clicks failed: told so"),
+    ],
 )
-def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, message: str) -> None:
-    """A topic that fails, or does not run in time, ends --wait with 1 and the reason."""
+def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, message: str, words: Any) -> None:
+    """A topic that fails, or does not catch up in time, ends the wait with 1 and the reason."""
     fake.found = [dataclasses.replace(fake.found[0], state=state, error="told so")]
-    ended = run("enable", "clicks", "--wait", "0")
+    ended = run(*words, "--timeout", "0")
     assert ended.code == 1
     assert message in ended.err
 

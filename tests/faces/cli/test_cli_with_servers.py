@@ -189,11 +189,11 @@ def _until(condition: Callable[[], bool], seconds: float = 200) -> bool:
 def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]) -> None:
     """Events that were produced are in the table, and every command tells the same story."""
     name = "cli-story"
-    tallies = tabletopic("produce-clickstream", "--topic", name, "--count", "2000", "--json").json
+    tallies = tabletopic("sample", name, "--count", "2000", "--json").json
     assert tallies["events"] == 2000
-    enabled = tabletopic("enable", name, "--commit-interval", "1s", "--wait", "200", "--json")
+    enabled = tabletopic("enable", name, "--commit-interval", "1s", "--wait", "--timeout", "200", "--json")
     assert enabled.code == 0, enabled.err
-    assert _until(lambda: tabletopic("status", name, "--json").json["lag_records"] == 0)
+    assert enabled.json["lag_records"] == 0
 
     status = tabletopic("status", name, "--json").json
     assert (status["topic"], status["table"], status["error"]) == (name, "default.cli_story", None)

@@ -1,8 +1,9 @@
-"""A real kernel "Table Topic (PySpark)", from the package's installed kernelspec."""
+"""A real kernel "Table Topic (PySpark)", from the package's kernelspec or another one of that name."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,16 @@ class CellOutcome:
 
 
 class TableTopicKernel:
-    """One kernel process; ``folder`` is the state folder of the servers."""
+    """One kernel process, in a folder; by default that is the state folder of the servers, too."""
 
-    def __init__(self, folder: Path) -> None:
-        ours = without_settings()
+    def __init__(
+        self, folder: Path, specs: Path = KERNELSPECS, variables: Mapping[str, str] | None = None
+    ) -> None:
+        variables = {"TABLETOPIC_STATE_DIR": str(folder)} if variables is None else variables
         manager = KernelManager(
-            kernel_name="tabletopic", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(KERNELSPECS)])
+            kernel_name="tabletopic", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(specs)])
         )
-        manager.start_kernel(cwd=str(folder), env={**ours, "TABLETOPIC_STATE_DIR": str(folder)})
+        manager.start_kernel(cwd=str(folder), env={**without_settings(), **variables})
         self.manager = manager
         self.client: Any = manager.client()
         self.client.start_channels()

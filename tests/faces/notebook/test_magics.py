@@ -21,6 +21,7 @@ from tabletopic_kernel.faces.notebook import kernel, topic_magic
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
+from tabletopic_kernel.faces.operations import OPERATIONS
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     RetryableError,
@@ -358,10 +359,12 @@ def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
 
 
 def test_help_is_the_manual(shell: InteractiveShell) -> None:
-    """%topic? shows all words; --help prints and runs nothing."""
+    """%topic? names all words in twenty lines, and where the rest is; --help prints and runs nothing."""
     text = shell.find_line_magic("topic").__doc__
-    for word in ("enable", "--commit-interval", "peek", "--diff", "history"):
-        assert word in text
+    for operation in OPERATIONS:
+        assert not operation.is_word or operation.name in text
+    assert len(text.splitlines()) <= 20
+    assert "%topic enable --help" in text
     lake = shell.find_cell_magic("lake").__doc__
     assert "%%lake [options]" in lake
     assert "%%lake reads; write with Spark" in lake
@@ -607,6 +610,13 @@ def test_groups_of_errors_hold_no_secrets(
     shell.run_cell("%tb")
     assert "no entry for ***" in "".join(kept)
     assert "entry for hunter2" not in "".join([*again, *kept])
+
+
+def test_any_kernel_has_the_objects(shell: InteractiveShell, bench: FakeWorkbench) -> None:
+    """%load_ext adds what the product's own kernel has, and leaves a variable of the user alone."""
+    assert shell.user_ns["workbench"] is bench
+    assert "started when first used" in repr(shell.user_ns["spark"])
+    assert "opened when first used" in repr(shell.user_ns["lake"])
 
 
 def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:

@@ -83,10 +83,11 @@ def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
     steps = {
         call.command("enable", topic): "make the topic a table topic",
         call.command("serve"): "run it, in a terminal of its own",
+        call.command("wait", topic): "wait until the table contains what the topic contains",
         call.command("query", f"SELECT count(*) FROM {topic}"): "query the table",
     }
     if "kafka" not in own:
-        sample = call.command("produce-clickstream", "--topic", topic)
+        sample = call.command("sample", topic)
         steps = {sample: "some sample events", **steps}
     if not {"kafka", "registry"} <= set(own):
         end = "Ctrl-C here" if stays else call.command("down")

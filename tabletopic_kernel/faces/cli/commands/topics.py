@@ -13,12 +13,12 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import Call, duration_ms, not_in_time
-from tabletopic_kernel.faces.cli.command import show_messages
+from tabletopic_kernel.faces.cli.call import Call, duration_ms
+from tabletopic_kernel.faces.cli.command import show_messages, show_result
 from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.faces.operations.operation import Message
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress.events import HEARTBEATS
 from tabletopic_kernel.render.states import words_of
 
@@ -27,28 +27,24 @@ if TYPE_CHECKING:
 
 
 _STYLES = {"good": "green", "bad": "bold red", "quiet": "dim"}  # of tones
-_RUNNING = frozenset({"running", "staged", "committing", "settling"})
-_POLL_S = 0.5
 
 
-def enable(call: Call, topic: str, settings: dict[str, Any], wait: float | None, as_json: bool) -> None:
-    """Enable a topic, and with ``wait`` wait until a host runs it."""
+def enable(
+    call: Call, topic: str, settings: dict[str, Any], wait: bool, timeout: float, as_json: bool
+) -> None:
+    """Enable a topic, and with ``wait`` wait until the table contains what the topic contains."""
     operation = BY_NAME["enable"]
     assert operation.run is not None
     assert operation.render is not None
     result = operation.run(call.workbench, topic=topic, settings=settings)
     hosts = call.hosts()
-    if as_json and wait is None:
+    if as_json and not wait:
         screen.show_json({**operation.to_json(result), "hosts": hosts})
     if not as_json:
         show_messages(call, [*operation.render(result, {}), _who_runs(topic, hosts)])
-    if wait is None:
-        return
-    status = _wait_until_running(call, topic, wait)
-    if as_json:
-        screen.show_json(status.to_json())
-    else:
-        screen.show(f"[green]{status.state}[/] on {screen.plain(status.host)}")
+    if wait:
+        status = call.workbench.topic(topic).wait(timeout)
+        show_result(call, BY_NAME["wait"], status, {"topic": topic}, as_json=as_json)
 
 
 def alter(call: Call, topic: str, settings: dict[str, Any], as_json: bool) -> None:
@@ -67,20 +63,6 @@ def _who_runs(topic: str, hosts: list[str] | None) -> Message:
     if hosts:
         return Message("  a running host picks it up; see `tabletopic status {name}`", {"name": topic})
     return Message("no host is running: start one in another terminal with `tabletopic serve`")
-
-
-def _wait_until_running(call: Call, topic: str, seconds: float) -> TopicStatus:
-    deadline = time.monotonic() + seconds
-    while True:
-        status = call.workbench.topic(topic).status_by(deadline)
-        if status.state in _RUNNING:
-            return status
-        if status.state == "failed":
-            raise ActionNeededError(f"{topic} failed: {status.error}")
-        if time.monotonic() >= deadline:
-            reason = f": {status.error}" if status.error else ""
-            raise not_in_time(f"{topic} is {status.state}{reason}", seconds)
-        time.sleep(_POLL_S)
 
 
 _NUMBERS = ("lag", "behind", "rows", "files", "commits", "rows/s")

@@ -1,4 +1,4 @@
-"""``produce-clickstream`` and ``demo``: sample events, and the whole path once."""
+"""``sample`` and ``demo``: sample events, and the whole path once."""
 
 # Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
@@ -6,51 +6,33 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.faces.operations import BY_NAME
 
 if TYPE_CHECKING:
     from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 
 
-def produce_clickstream(
-    call: Call,
-    topic: str,
-    count: int,
-    rate: float | None,
-    schema: Literal["v1", "v2"],
-    switch_at: int | None,
-    seed: int,
-    partitions: int,
-    as_json: bool,
+def sample(
+    call: Call, topic: str, to: str | None, count: int, as_json: bool, **options: str | float | None
 ) -> None:
     """Send click events and print their tallies."""
-    from tabletopic_kernel._datasets.clickstream.produce import produce
     from tabletopic_kernel.local.progress import CountBar
 
-    servers = call.workbench.servers
+    run = BY_NAME["sample"].run
+    assert run is not None
+    topic = to or topic
     with (
         stop_event() as asked,
         CountBar(count, topic, "events") as bar,
     ):
-        tallies = produce(
-            servers.kafka,
-            servers.registry,
-            topic,
-            count,
-            rate=rate,
-            seed=seed,
-            schema_version=schema,
-            partitions=partitions,
-            switch_at=switch_at,
-            on_progress=bar.to,
-            stop=asked.is_set,
-        )
+        tallies = run(call.workbench, topic, count, on_progress=bar.to, stop=asked.is_set, **options)
     if as_json:
         screen.show_json(dataclasses.asdict(tallies))
     else:
