@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import sqlite3
 import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -565,6 +567,74 @@ def test_other_databases_drivers_tell_by_their_codes() -> None:
     pg8000 = Exception({"S": "FATAL", "C": "3D000", "M": 'database "x" does not exist'})
     for original, remedy in ((mysql, "user and password"), (pg8000, "create that database")):
         assert remedy in sort(sql.OperationalError("SELECT 1", {}, original)).remedy
+
+
+HOSTILE = [
+    "http_requests", "kms_audit", "expiredtokens", "quotaexceeded", "access_denied", "no_such_bucket", "ssl", "certificate_verify_failed", "password_authentication_failed", "404", "slow_down", "invalidtoken", "permanentredirect", "namespace_support", "bucket", "no_space_left", "authenticationfailed", "errno_28", "too_many_clients", "read-only_transaction", "azure", "google::cloud::status", "hdfs",
+]  # fmt: skip
+
+
+def passing(name: str) -> list[Exception]:
+    """Errors that pass without a person, with ``name`` in path, key, bucket, topic and table."""
+    path, where = f"/lake/{name}/metadata/{name}.avro", f"for key 'lake/{name}/data' in bucket '{name}'"
+    arrow = f"Failed to open local file '{path}'. Detail: [errno 28] No space left on device"
+    network = "AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7, Couldn't connect"
+    denied = PermissionError(f"Cannot create file, access denied: s3://{name}/{name}")
+    denied.__cause__ = OSError(
+        f"When uploading part {where}: AWS Error SLOW_DOWN during UploadPart operation: w"
+    )
+    return [
+        OSError(errno.ENOSPC, "No space left on device", path),
+        OSError(errno.EDQUOT, "Disk quota exceeded", path),
+        OSError(errno.ENOSPC, arrow),
+        OSError(errno.EIO, "Input/output error", path),
+        FileNotFoundError(f"Cannot open file, does not exist: file://{path}"),
+        OSError(f"When completing multiple part upload {where}: {network}"),
+        OSError(
+            f"When completing multiple part upload {where}: AWS Error INTERNAL_FAILURE during X operation: w"
+        ),
+        denied,
+        gcs("UNAVAILABLE", f"cannot reach https://storage.googleapis.com/{name}/{name}", 503),
+        OSError(
+            f"GetProperties for 'https://a.dfs.core.windows.net/{name}/{name}' failed. Azure Error: [ServerBusy] w"
+        ),
+        requests.exceptions.ReadTimeout(
+            f"HTTPConnectionPool(host='{name}', port=80): Read timed out. url: /{name}"
+        ),
+        rest(503, f'{{"error": {{"message": "table {name}", "type": "X", "code": 503}}}}'),
+        aws_said("InternalServiceException", 500, text=f"table {name}"),
+        ttypes.MetaException(message=f'cannot reach "{name}": java.io.IOException'),
+        postgres(f'could not translate host name "{name}" to address\n'),
+    ]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_decide_nothing(name: str) -> None:
+    """A topic may be called like an error."""
+
+    def verdicts(name: str) -> list[object]:
+        sorted_errors = [sort_error(error, STORAGE) for error in passing(name)]
+        return [found and (found.verdict, found.who, found.row.lead, found.remedy) for found in sorted_errors]
+
+    assert verdicts(name) == verdicts("clicks")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_disk_without_free_inodes_is_full(tmp_path: Path) -> None:
+    """Under a table that is called like an error, too."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", tmp_path], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine does not allow it")
+    try:
+        (tmp_path / "http_requests").mkdir()
+        output = PyArrowFileIO({}).new_output(f"file://{tmp_path}/http_requests/kms_audit.avro")
+        error = raised(lambda: output.create(overwrite=True))
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    found = sort_error(error, STORAGE)
+    assert found is not None
+    assert "http_requests" in found.text
+    assert (found.verdict, found.row.lead) == (Verdict.WAIT, "is full")
 
 
 def test_every_row_is_met() -> None:

@@ -152,7 +152,7 @@ _SETTINGS = (
     ),
     _act(
         f"{_ICEBERG}ValidationError pydantic_core._pydantic_core.ValidationError",
-        r"Unsupported field type: |Could not parse \S* into a|Input tag '\d+' found using 'format_version'",
+        r"Unsupported field type: |Could not parse \S* into a|Input tag '' found using ''",
         "another program has given it a column or a format version that PyIceberg does not know: query it "
         "with Spark, and enable its topic with another --table",
         who="the table",
@@ -182,7 +182,7 @@ _SETTINGS = (
 )
 
 _CERTIFICATE = r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|SSL validation failed"
-_NO_TLS = r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|HTTP_REQUEST"
+_NO_TLS = r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|SSL: HTTP_REQUEST"
 _TLS = (
     _act(
         f"{_AWS}SSLError",

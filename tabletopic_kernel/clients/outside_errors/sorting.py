@@ -22,6 +22,8 @@ _PAGE: Final = re.compile(
 )
 _IN_METADATA: Final = re.compile(r"(?:Unsupported field type: |Input tag '\d+' found using )[^\[\n]*")
 _BACKGROUND: Final = re.compile(r"\s*\(Background on this error at: [^)]*\)| error_info=\{.*\}")
+# Names of files, tables and servers: they may contain any word that tells causes apart.
+_NAMES: Final = re.compile(r"""(?<!\w)'.*?'(?!\w)|"[^"\n]*"|\S*/\S*""")
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
@@ -138,11 +140,14 @@ def _place(error: BaseException) -> object:
 
 
 def _evidence(error: BaseException) -> str:
-    """Code, HTTP status and text, in the form that rows search."""
+    """Code, HTTP status and text without names, in the form that rows search."""
     status, code = _status(error), _code(error)
     if isinstance(error, OSError) and error.errno is not None:
         code = f"errno {error.errno}"
-    return f"[{code}] [HTTP {status}] {_said(error)}"
+    text = _said(error)
+    if not isinstance(error, KeyError | ImportError):  # whose names are keys and modules of libraries
+        text = _NAMES.sub("''", text)
+    return f"[{code}] [HTTP {status}] {text}"
 
 
 def _status(error: BaseException) -> object:
