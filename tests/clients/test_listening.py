@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -47,12 +48,30 @@ def test_a_name_that_no_host_can_have_is_a_broker_that_is_not_there() -> None:
         assert "bootstrap.servers right" in str(explain_silence(properties, ConnectionErrors(), "x"))
 
 
-def test_one_that_has_answered_before_asks_for_no_login(silent: int) -> None:
-    """It stalls, or has too much to do: TLS is no guess then."""
-    met = ConnectionErrors()
-    assert "security.protocol is not set" in str(explain_silence(_at(silent), met, "timed out"))
-    met.forget()
-    assert "(timed out); is it running" in str(explain_silence(_at(silent), met, "timed out"))
+@pytest.mark.parametrize("response", [b"", b"\x00\x00\x00\x0a"], ids=["hangs up", "responds"])
+def test_one_that_talks_may_require_tls_or_a_login(response: bytes) -> None:
+    """One with TLS hangs up on what is not TLS, one with a login responds to the first request alone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def respond() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(response)
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        met, asked = ConnectionErrors(), _at(server.getsockname()[1])
+        assert "security.protocol is not set" in str(explain_silence(asked, met, "timed out"))
+        met.forget()  # this client has had responses: it needs neither
+        assert "(timed out); is it running" in str(explain_silence(asked, met, "timed out"))
+        thread.join()
+
+
+def test_a_frozen_one_asks_for_no_login(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system still accepts connections for it, whatever it requires."""
+    monkeypatch.setattr(connection_errors, "_CONNECT_S", 0.1)
+    assert "(timed out); is it running" in str(explain_silence(_at(silent), ConnectionErrors(), "timed out"))
 
 
 def test_one_that_is_slow_has_its_time(silent: int) -> None:

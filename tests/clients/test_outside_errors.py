@@ -51,7 +51,7 @@ from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, CODES, STORAGE, TEXTS, Verdict
-from tabletopic_kernel.clients.outside_errors.sorting import Sorted, _names, _without_names, plain, sort_error
+from tabletopic_kernel.clients.outside_errors.sorting import Sorted, _names, _text, plain, sort_error
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tests.servers.answering_store import AnsweringStore
 from tests.servers.certificates import Authority
@@ -223,7 +223,7 @@ def catalogs(n: str) -> list[Case]:
         ("wait", CATALOG, "is it running", ttypes.NoSuchLockException(message="No such lock lockid:1")),
         ("wait", CATALOG, "is it running", TApplicationException(6, "Internal error processing get_table")),
         ("act", CATALOG, "right, on the database", ttypes.MetaException(message=f'AccessControlException Permission denied: inode="/{n}"')),
-        ("act", CATALOG, "add the jars", ttypes.MetaException(message='No FileSystem for scheme "s3a"')),
+        ("act", CATALOG, "add them there", ttypes.MetaException(message='No FileSystem for scheme "s3a"')),
         ("act", CATALOG, "version 2.3", TApplicationException(1, "Invalid method name: 'get_table_req'")),
         ("act", CATALOG, "Thrift port", TProtocolException(TProtocolException.BAD_VERSION, "Missing version, bad version")),
         ("act", CATALOG, "Thrift port", TTransportException(TTransportException.NOT_OPEN, "Bad SASL negotiation status: 3")),
@@ -454,7 +454,7 @@ def test_at_most_one_sentence_fits_an_error() -> None:
     """So their order decides nothing."""
     for *_, error in cases("clicks"):
         for name in map(".".join, _names(error)):
-            fitting = [part for part in TEXTS.get(name, {}) if re.search(part, _without_names(error))]
+            fitting = [part for part in TEXTS.get(name, {}) if re.search(part, _text(error))]
             assert len(fitting) <= 1, error
 
 

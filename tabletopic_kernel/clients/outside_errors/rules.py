@@ -7,6 +7,8 @@ Two rules decide on an entry. Errors that may pass without a person are retried;
 still show them. A refusal that will be the same at the next try is reported at once.
 """
 
+# ruff: noqa: E501 - a rule a line
+
 from __future__ import annotations
 
 import sqlite3
@@ -77,106 +79,68 @@ def _setting(remedy: str) -> Rule:
 _BUG = Rule(Verdict.BUG)
 _INVALID = _wait(lead="returned an invalid response")
 _CLOCK = _login("set the clock of this machine")
-_PROPERTY = _act(
-    "correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES, and resume the topic",
-    "has a wrong property",
-    "the table",
-)
+# fmt: off
+_PROPERTY = _act("correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES, and resume the topic", "has a wrong property", "the table")
 
 # --- catalogs -----------------------------------------------------------------------------------------------
 
 # A load balancer whose catalog restarts sends pages of its own, with 404 or even 200: it is not the catalog's
 # word, so no topic fails for it, and no table is gone.
-_NO_CATALOG = _wait(
-    "is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config",
-    "does not respond as an Iceberg REST catalog",
-)
+_NO_CATALOG = _wait("is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config", "does not respond as an Iceberg REST catalog")
 _UNSUPPORTED = _act("use another catalog, or a newer version of it", "cannot do it")
 _NOT_OURS = _act("is [catalog] uri that of a catalog?")
 _TOO_MANY = _wait("raise the database's connection limit", "is overloaded")
 _NO_LOGIN = _login("check user and password in [catalog] uri")
-_NO_DATABASE = _act("create that database, or correct the end of [catalog] uri", "does not exist")
-_NO_HIVE = _act(
-    "is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?",
-    "does not behave like a Hive metastore",
-)
+_NO_DATABASE = _act("create that database, or name an existing one at the end of [catalog] uri", "does not exist")
+_NO_HIVE = _act("is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?", "does not behave like a Hive metastore")
 _OF_CATALOGS: Rules = {
     "REST": {  # HTTP status
         "401": _login("check credential, token or auth in [catalog]"),
         "403": _rights("give the user of [catalog] the right to do that"),
-        "419": _login("the token in [catalog] has expired: set a new one, or credential, which renews them"),
+        "419": _login("the token in [catalog] has expired: set a new one, or credential, which renews them automatically"),
         "429": _busy(", or raise its limits"),
         "501": _UNSUPPORTED,
         "408 425": _wait(),
         "page": _NO_CATALOG,
-        "4xx": _act(
-            "a retry would be refused as well: is [catalog] right, and does the server support this?"
-        ),
+        "4xx": _act("a retry would be refused as well: is [catalog] right, and does the server's version support this?"),
     },
     "response": {  # PyIceberg's models; a page with status 200 fits none
         "ConfigResponse": _NO_CATALOG,
-        "TokenResponse": _wait(
-            "is the server of the login being restarted, or is oauth2-server-uri in [catalog] wrong?",
-            "gets no token",
-        ),
+        "TokenResponse": _wait("is the server of the login being restarted, or is oauth2-server-uri in [catalog] wrong?", "gets no token"),
         "other": _INVALID,
     },
     "pyiceberg.exceptions": {
         "NotInstalledError": _setting("install it beside tabletopic"),
-        "NoSuchIcebergTableError NoSuchPropertyException": _act(
-            "a table of this name is not an Iceberg table: choose another with --table or --namespace",
-            "has something else by that name",
-        ),
+        "NoSuchIcebergTableError NoSuchPropertyException": _act("a table of this name exists and is not an Iceberg table: choose another with --table or --namespace", "has something else by that name"),
         "OAuthError": _login("check credential, scope and oauth2-server-uri in [catalog]", keys=True),
         "RESTError SignError WaitingForLockException": _wait(),
     },
     "SQLite": {
         "ProgrammingError": _BUG,  # of Python's module, not of SQLite
         f"{sqlite3.SQLITE_NOTADB} {sqlite3.SQLITE_CORRUPT}": _NOT_OURS,
-        f"{sqlite3.SQLITE_CANTOPEN}": _wait(
-            "does the folder of [catalog] uri exist, may you write to it, and are file handles free?"
-        ),
-        f"{sqlite3.SQLITE_READONLY}": _wait(
-            "may you write to the file of [catalog] uri, and to its folder?", "is read-only at the moment"
-        ),
-        f"{sqlite3.SQLITE_BUSY} {sqlite3.SQLITE_LOCKED}": _wait(
-            "another program is writing to it", "is locked"
-        ),
+        f"{sqlite3.SQLITE_CANTOPEN}": _wait("does the folder of [catalog] uri exist, may you write to it, and are file handles free (ulimit -n)?"),
+        f"{sqlite3.SQLITE_READONLY}": _wait("may you write to the file of [catalog] uri, and to its folder?", "is read-only at the moment"),
+        f"{sqlite3.SQLITE_BUSY} {sqlite3.SQLITE_LOCKED}": _wait("another program is writing to it", "is locked"),
         f"{sqlite3.SQLITE_FULL}": _wait("make room on its disk", "is read-only at the moment"),
     },
     "SQL": {  # SQLSTATE, or MySQL's number
-        "25006 1290": _wait(
-            "is it failing over, or does [catalog] uri point to a replica?", "is read-only at the moment"
-        ),
+        "25006 1290": _wait("is it failing over, or does [catalog] uri point to a replica?", "is read-only at the moment"),
         "53300 1040": _TOO_MANY,
         "28P01 28000 1045 1698": _NO_LOGIN,
         "3D000 1049": _NO_DATABASE,
-        "42501 1044 1142": _rights(
-            "give the user the rights: GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, "
-            "iceberg_namespace_properties TO it"
-        ),
-        "42P01": _act(
-            "are database and schema right, and is init_catalog_tables still on?",
-            "lacks the catalog's tables",
-        ),
+        "42501 1044 1142": _rights("give the user the rights: GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, iceberg_namespace_properties TO it"),
+        "42P01": _act("are database and schema right, and is init_catalog_tables still on?", "lacks the catalog's tables"),
     },
     "sqlalchemy.exc": {
         "ArgumentError": _setting("correct uri"),
-        "ProgrammingError DataError NotSupportedError": _act(
-            "does [catalog] uri name a database that Iceberg's SQL catalog can use?"
-        ),
+        "ProgrammingError DataError NotSupportedError": _act("does [catalog] uri name a database that Iceberg's SQL catalog can use?"),
         "DBAPIError DisconnectionError TimeoutError": _wait(),
     },
     "Thrift": {  # the class with its type
-        "TApplicationException:1": _act(  # UNKNOWN_METHOD
-            "is it a Hive metastore of version 2.3 or later? Older ones: hive.hive2-compatible = true"
-        ),
+        "TApplicationException:1": _act("is it a Hive metastore of version 2.3 or later? Older ones: hive.hive2-compatible = true"),  # UNKNOWN_METHOD
         "TProtocolException:4": _NO_HIVE,  # BAD_VERSION
     },
-    "hive_metastore.ttypes": dict.fromkeys(
-        ("InvalidObjectException", "InvalidOperationException", "InvalidInputException"),
-        _act("a retry would be refused as well"),
-    ),
+    "hive_metastore.ttypes": dict.fromkeys(("InvalidObjectException", "InvalidOperationException", "InvalidInputException"), _act("a retry would be refused as well")),
     "key": {"Table Database access_token": _INVALID},  # missing in Glue's response, or in one with a token
 }
 
@@ -188,11 +152,9 @@ AWS_CODES: Final = {
     for meaning, codes in {
         "clock": "requesttimetooskewed requestexpired",
         "expired": "expiredtoken",
-        "keys": "unrecognizedclient invalidclienttokenid invalidaccesskeyid missingauthenticationtoken "
-        "invalidtoken signaturedoesnotmatch invalidsignature incompletesignature optinrequired",
+        "keys": "unrecognizedclient invalidclienttokenid invalidaccesskeyid missingauthenticationtoken invalidtoken signaturedoesnotmatch invalidsignature incompletesignature optinrequired",
         "rights": "accessdenied notauthorized",
-        "busy": "throttling throttled requestthrottled toomanyrequests requestlimitexceeded slowdown "
-        "bandwidthlimitexceeded provisionedthroughputexceeded",
+        "busy": "throttling throttled requestthrottled toomanyrequests requestlimitexceeded slowdown bandwidthlimitexceeded provisionedthroughputexceeded",
         "down": "internalservice serviceunavailable operationtimeout requesttimeout",
         "quota": "resourcenumberlimitexceeded",
         "bucket": "nosuchbucket",
@@ -203,15 +165,12 @@ AWS_CODES: Final = {
     }.items()
     for code in codes.split()
 }
-_AWS_LOGIN = "check access key, secret key, session token and region in [catalog], or those of the profile"
 _OF_AWS: Rules = {
     "AWS": {
         "clock": _CLOCK,
-        "expired": _login("the AWS session has expired: log in again, or use renewed keys", keys=True),
-        "keys": _login(_AWS_LOGIN, keys=True),
-        "rights": _rights(
-            "give the user of [catalog] the right, in IAM and, if used, Lake Formation", keys=True
-        ),
+        "expired": _login("the AWS session has expired: log in again, or use keys or a role that are renewed", keys=True),
+        "keys": _login("check access key, secret key, session token and region in [catalog], or those of the profile", keys=True),
+        "rights": _rights("give the user of [catalog] the right, in IAM and, if you use it, in Lake Formation", keys=True),
         "busy 429": _busy(", or ask AWS for a higher quota"),
         "quota": _act("ask AWS for a higher quota"),
         "down 408": _wait(),
@@ -219,18 +178,10 @@ _OF_AWS: Rules = {
     },
     "botocore.exceptions": {
         "NoRegionError": _setting("set glue.region, or client.region for all of AWS"),
-        "ProfileNotFound ConfigNotFound ConfigParseError InvalidConfigError": _setting(
-            "correct the profile, in the properties or in AWS_PROFILE, or the files in ~/.aws"
-        ),
+        "ProfileNotFound ConfigNotFound ConfigParseError InvalidConfigError": _setting("correct the profile, in the properties or in AWS_PROFILE, or the files in ~/.aws"),
         "InvalidRegionError UnknownRegionError UnknownEndpointError": _setting("correct the region"),
-        "NoCredentialsError PartialCredentialsError": _act(
-            "set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role",
-            "was not contacted: there are no AWS credentials",
-            keys=True,
-        ),
-        "UnauthorizedSSOTokenError SSOTokenLoadError TokenRetrievalError": _act(
-            "log in again: aws sso login", "was not contacted: the AWS login has expired", keys=True
-        ),
+        "NoCredentialsError PartialCredentialsError": _act("set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role", "was not contacted: there are no AWS credentials", keys=True),
+        "UnauthorizedSSOTokenError SSOTokenLoadError TokenRetrievalError": _act("log in again: aws sso login", "was not contacted: the AWS login has expired", keys=True),
         "ParamValidationError": _BUG,
     },
     # null, [] or a part of a table, as a gateway in front of Glue may return them with status 200
@@ -239,53 +190,30 @@ _OF_AWS: Rules = {
 
 # --- storage ------------------------------------------------------------------------------------------------
 
-_S3_KEYS = (
-    "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
-)
-_NO_BUCKET = _act(
-    "create that bucket, or correct warehouse (and the endpoint) in [catalog]", "has no such bucket"
-)
-_REGION = _act("set s3.region in [catalog] to the bucket's region", "has the bucket in another region")
-_NO_TLS = _act(
-    "the address does not accept TLS: should it be http:// instead of https://, or another port?",
-    "does not use TLS there",
-)
-_GCS_KEYS = _keys(
-    "check gcs.oauth2.token and its expiry in [catalog], or log in: gcloud auth application-default login"
-)
+_S3_KEYS = "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
+_NO_BUCKET = _act("create that bucket, or correct warehouse (and the endpoint) in [catalog]", "has no such bucket")
+_NO_TLS = _act("the address does not accept TLS: should it be http:// instead of https://, or another port?", "does not use TLS there")
+_GCS_KEYS = _keys("check gcs.oauth2.token and its expiry in [catalog], or log in: gcloud auth application-default login")
 _AZURE_KEYS = _keys("check adls.account-key or adls.sas-token in [catalog], and this machine's clock")
-_REJECTED = _wait(
-    "may you write there, and is its disk mounted? Its path is [catalog] warehouse", "rejects the write"
-)
+_REJECTED = _wait("may you write there, and is its disk mounted? Its path is [catalog] warehouse", "rejects the write")
 _MISSING = _wait("is its disk mounted, and were files of the table deleted?", "is missing files")
 _OF_STORES: Rules = {
     "S3": {
         "clock": _CLOCK,
         "expired keys": _keys(_S3_KEYS),
-        "rights 401 403": _rights(
-            f"may its keys list, read, write and delete there? If they may, {_S3_KEYS}", keys=True
-        ),
+        "rights 401 403": _rights(f"may its keys list, read, write and delete there? If they may, {_S3_KEYS}", keys=True),
         "busy": _busy(),
         "bucket": _NO_BUCKET,
-        "region 301": _REGION,
+        "region 301": _act("set s3.region in [catalog] to the bucket's region", "has the bucket in another region"),
         "full": _act("make room there, or raise the quota", "is full"),
-        "encryption": _act(
-            "check s3.sse-kms-key-id in [catalog] and the right to use that key", "cannot encrypt", keys=True
-        ),
+        "encryption": _act("check s3.sse-kms-key-id in [catalog] and the right to use that key", "cannot encrypt", keys=True),
         "name": _act("correct the bucket's name in warehouse"),
-        "400": _act(
-            "check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]",
-            "rejects the request",
-            keys=True,
-        ),
+        "400": _act("check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]", "rejects the request", keys=True),
         "other": _wait(),
     },
     "GCS": {  # google::cloud::StatusCode, also with the function that was called
         "UNAUTHENTICATED": _GCS_KEYS,
-        "PERMISSION_DENIED": _rights(
-            "may its account list, read, write and delete there (Google's role Storage Object User)?",
-            keys=True,
-        ),
+        "PERMISSION_DENIED": _rights("may its account list, read, write and delete there? Google's role Storage Object User allows that", keys=True),
         "NOT_FOUND:CreateResumableUpload NOT_FOUND:InsertObjectMedia": _NO_BUCKET,
         "NOT_FOUND": _wait("were files of the table deleted?", "is missing a file of the table"),
         "RESOURCE_EXHAUSTED": _busy(),
@@ -294,11 +222,7 @@ _OF_STORES: Rules = {
     },
     "Azure": {
         "AuthenticationFailed InvalidAuthenticationInfo": _AZURE_KEYS,
-        "AuthorizationFailure AuthorizationPermissionMismatch": _rights(
-            "may it list, read, write and delete there (Azure's role Storage Blob Data Contributor), and do "
-            "the account's network rules let this machine in?",
-            keys=True,
-        ),
+        "AuthorizationFailure AuthorizationPermissionMismatch": _rights("may it list, read, write and delete there (Azure's role Storage Blob Data Contributor), and do the account's network rules let this machine in?", keys=True),
         "ContainerNotFound FilesystemNotFound": _NO_BUCKET,
         "ServerBusy": _busy(),
         "other": _wait(),
@@ -314,9 +238,7 @@ _OF_STORES: Rules = {
 
 _OF_CALLED: Rules = {
     "TLS": {  # OpenSSL's reasons
-        "CERTIFICATE_VERIFY_FAILED": _act(
-            "set REQUESTS_CA_BUNDLE to its CA certificate file", "has a certificate of an untrusted CA"
-        ),
+        "CERTIFICATE_VERIFY_FAILED": _act("set REQUESTS_CA_BUNDLE to its CA certificate file", "has a certificate of an untrusted CA"),
         "WRONG_VERSION_NUMBER RECORD_LAYER_FAILURE HTTP_REQUEST": _NO_TLS,
     },
     "module": {  # not installed
@@ -330,12 +252,9 @@ _OF_CALLED: Rules = {
         "UnicodeDecodeError": _INVALID,
         "OSError": _wait(),
     },
-    "requests.exceptions": {
-        "MissingSchema InvalidSchema InvalidURL InvalidProxyURL": _setting(
-            "correct uri; it has the form https://HOST:PORT/PATH"
-        )
-    },
+    "requests.exceptions": {"MissingSchema InvalidSchema InvalidURL InvalidProxyURL": _setting("correct uri; it has the form https://HOST:PORT/PATH")},
 }
+# fmt: on
 _OF: Final = ((CATALOG, _OF_CATALOGS), (STORAGE, _OF_STORES), ("", _OF_AWS), ("", _OF_CALLED))
 # By system and code, or by module and class.
 CODES: Final = {
@@ -345,11 +264,11 @@ CODES: Final = {
     for who, systems in _OF
     for system, rules in systems.items()
 }
+# fmt: off
 _NO_URI = {r"URI (is required|missing)": _setting("set uri")}
 _UNKNOWN_TYPE = {
     r"Unsupported field type: |Could not parse \S* into a|Input tag '' found using ''": _act(
-        "another program has given it a column or a format version that PyIceberg does not know: query it "
-        "with Spark, and enable its topic with another --table",
+        "another program has given it a column or a format version that PyIceberg does not know: query it with Spark, and enable its topic with another --table",
         "cannot be read",
         "the table",
     )
@@ -357,9 +276,7 @@ _UNKNOWN_TYPE = {
 _TEXTS: Mapping[str, Rules] = {
     CATALOG: {
         "builtins.ValueError": {
-            r"No default path is set": _setting(
-                "set warehouse, the location of tables: s3://bucket/folder, or a local folder"
-            ),
+            r"No default path is set": _setting("set warehouse, the location of tables: s3://bucket/folder, or a local folder"),
             r"Could not infer the catalog type": _setting("set type: rest, sql, glue or hive"),
             r"Unrecognized filesystem type": _setting("begin warehouse with file:, s3:, gs: or abfss:"),
             r"Invalid endpoint: ": _setting("correct the endpoint's URL"),
@@ -373,33 +290,20 @@ _TEXTS: Mapping[str, Rules] = {
         "pyiceberg.exceptions.NoSuchPropertyException": _NO_URI,
         "pyiceberg.exceptions.ValidationError": _UNKNOWN_TYPE,
         "pydantic_core._pydantic_core.ValidationError": _UNKNOWN_TYPE,
-        "sqlalchemy.exc.NoSuchModuleError": {
-            r"dialects:postgres$": _setting("write postgresql+psycopg2:// in uri, not postgres://")
-        },
+        "sqlalchemy.exc.NoSuchModuleError": {r"dialects:postgres$": _setting("write postgresql+psycopg2:// in uri, not postgres://")},
         "sqlalchemy.exc.DBAPIError": {  # libpq reports no code before a login has succeeded
             r"too many clients|remaining connection slots": _TOO_MANY,
-            r"authentication failed for user|no password supplied|no pg_hba.conf entry|"
-            r"role '' does not exist": _NO_LOGIN,
+            r"authentication failed for user|no password supplied|no pg_hba.conf entry|role '' does not exist": _NO_LOGIN,
             r"database '' does not exist": _NO_DATABASE,
-            r"permission denied for schema": _rights(
-                "let the user create the catalog's tables: GRANT USAGE, CREATE ON SCHEMA public TO it"
-            ),
+            r"permission denied for schema": _rights("let the user create the catalog's tables: GRANT USAGE, CREATE ON SCHEMA public TO it"),
             r"root certificate file|server does not support SSL|server certificate for|"
-            r"SSL error: (?!unexpected eof)|requires a valid client certificate": _act(
-                "check sslmode, sslrootcert, sslcert and sslkey behind the ? of [catalog] uri",
-                "cannot be reached by TLS",
-            ),
+            r"SSL error: (?!unexpected eof)|requires a valid client certificate": _act("check sslmode, sslrootcert, sslcert and sslkey behind the ? of [catalog] uri", "cannot be reached by TLS"),
             r"invalid (dsn|connection option|sslmode|port|URI|integer value)": _act("correct [catalog] uri"),
         },
         "sqlite3.OperationalError": {r"^no such (table|column)": _NOT_OURS},
         "thrift.Thrift.TException": {  # Java's exceptions, which the metastore passes on as text
-            r"AccessControl|Permission denied|not authorized|No privilege": _rights(
-                "give the user the right, on the database and on its folder"
-            ),
-            r"No FileSystem for scheme|ClassNotFoundException|NoClassDefFoundError": _act(
-                "add the jars of the warehouse's storage to the Hive metastore (for s3a: hadoop-aws)",
-                "cannot use the storage",
-            ),
+            r"AccessControl|Permission denied|not authorized|No privilege": _rights("give the user the right, on the database and on its folder"),
+            r"No FileSystem for scheme|ClassNotFoundException|NoClassDefFoundError": _act("the Hive metastore lacks the jars of the warehouse's storage: add them there (for s3a: hadoop-aws)", "cannot use the storage"),
             r"SASL|SaslClient|Bad status|frame size": _NO_HIVE,
         },
     },
@@ -421,6 +325,7 @@ _TEXTS: Mapping[str, Rules] = {
     },
     "": {"botocore.exceptions.ClientError": {r"Signature (expired|not yet current)": _CLOCK}},
 }
+# fmt: on
 # By class: what its text contains, from which names were taken. Where a library reports no code, or one of
 # several meanings.
 TEXTS: Final = {

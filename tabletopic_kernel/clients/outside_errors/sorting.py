@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyiceberg.exceptions import RESTError
 
+from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.clients.outside_errors.rules import (
     AWS_CODES,
     CATALOG,
@@ -40,8 +41,6 @@ _PAGE: Final = re.compile(
 )
 _IN_METADATA: Final = re.compile(r"(?:Unsupported field type: |Input tag '\d+' found using )[^\[\n]*")
 _BACKGROUND: Final = re.compile(r"\s*\(Background on this error at: [^)]*\)| error_info=\{.*\}")
-# Names of files, tables and servers: they may contain any word that tells causes apart.
-_NAMES: Final = re.compile(r"""(?<!\w)'.*?'(?!\w)|"[^"\n]*"|\S*/\S*""")
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
@@ -151,7 +150,7 @@ def _names(error: BaseException) -> list[tuple[str, str]]:
 
 
 def _by_code(error: BaseException) -> Rule | None:
-    names, text = [".".join(name) for name in _names(error)], _without_names(error)
+    names, text = [".".join(name) for name in _names(error)], _text(error)
     for name in names:
         for part, rule in TEXTS.get(name, {}).items():
             if re.search(part, text):
@@ -169,9 +168,9 @@ def _by_class(error: BaseException) -> Rule | None:
     )
 
 
-def _without_names(error: BaseException) -> str:
-    """An error's text in one line, with '' for each quoted name, path and URL."""
-    return _NAMES.sub("''", " ".join(_said(error).split()))
+def _text(error: BaseException) -> str:
+    """An error's text in one line, without names."""
+    return without_names(" ".join(_said(error).split()))
 
 
 def _rest(error: Any) -> Codes:
@@ -217,7 +216,7 @@ def _meaning(code: str) -> str | None:
 
 def _storage(error: Any) -> Codes:
     """The codes of PyArrow's stores, which are in their texts only; or the operating system's."""
-    text = _without_names(error)
+    text = _text(error)
     if aws := _S3.search(text):
         if _OTHER_REGION in text and not (aws[2] or "").startswith("5"):  # all that AWS says to HEAD
             yield "S3", "region"
