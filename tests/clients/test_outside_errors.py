@@ -325,6 +325,7 @@ def stores(n: str) -> list[Case]:
         ("wait", STORAGE, "is its disk mounted", OSError(errno.EIO, "Input/output error", path)),
         ("wait", "?", "is it", ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")),
         ("wait", "?", "is it", TimeoutError("timed out")),
+        ("wait", "?", "is it", requests.exceptions.ConnectionError(PermissionError(errno.EACCES, "Permission denied"))),
         ("wait", "?", "is it", requests.exceptions.ReadTimeout(f"HTTPConnectionPool(host='{n}', port=80): Read timed out. url: /{n}")),
         ("wait", "?", "is it", ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol")),
     ]  # fmt: skip

@@ -314,7 +314,7 @@ _TEXTS: Mapping[str, Rules] = {
             r"Could not create a OAuth2 access token": _GCS_KEYS,
             r"Server failed to authenticate": _AZURE_KEYS,
             r"deflateInit failed": _PROPERTY,  # zlib, of a compression level
-            r"^Cannot \w+ file, access denied": _REJECTED,  # PyIceberg's
+            r"^Cannot [\w ]+, access denied": _REJECTED,  # PyIceberg's
             r"^Cannot [\w ]+, (does not exist|file not found|already exists)": _MISSING,
         },
         "pyarrow.lib.ArrowException": {

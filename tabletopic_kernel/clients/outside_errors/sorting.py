@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -136,12 +137,11 @@ def _rule(error: BaseException) -> Rule | None:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error and its causes, wherever libraries keep them."""
-    chain: list[Any] = [error]
+    """The error and its causes."""
+    chain = [error]
     for one in chain:  # which grows meanwhile
-        parts = (getattr(one, "orig", None), one.__cause__, getattr(one, "reason", None), *one.args)
-        inner = getattr(one, "kwargs", {}).get("error")  # botocore's
-        chain += [part for part in (*parts, inner) if isinstance(part, BaseException) and part not in chain]
+        causes = (getattr(one, "orig", None), one.__cause__)
+        chain += [cause for cause in causes if isinstance(cause, BaseException) and cause not in chain]
     return chain
 
 
@@ -228,6 +228,15 @@ def _storage(error: Any) -> Codes:
     yield "errno", getattr(error, "errno", None)
 
 
+def _tls(error: Any) -> Codes:
+    """OpenSSL's reason, which boto3 and requests wrap in errors of urllib3."""
+    inner = error.kwargs["error"] if hasattr(error, "kwargs") else next(iter(error.args), None)
+    wrapped = getattr(getattr(inner, "reason", inner), "args", ())
+    return [
+        ("TLS", getattr(one, "reason", None)) for one in (error, *wrapped) if isinstance(one, ssl.SSLError)
+    ]
+
+
 def _raised_in(error: BaseException) -> Codes:
     """The module that raised it: a bug of ours may be of the same class."""
     if frames := [frame for frame, _ in traceback.walk_tb(error.__traceback__)]:
@@ -243,7 +252,9 @@ _READERS: Final[Mapping[str, Callable[[Any], Codes]]] = {
     "builtins.KeyError": lambda error: [("key", error.args[0] if error.args else None), *_raised_in(error)],
     "builtins.AttributeError": _raised_in,
     "builtins.TypeError": _raised_in,
-    "ssl.SSLError": lambda error: [("TLS", getattr(error, "reason", None))],
+    "ssl.SSLError": _tls,
+    "requests.exceptions.SSLError": _tls,
+    "botocore.exceptions.SSLError": _tls,
     "pydantic_core._pydantic_core.ValidationError": _response,
     "sqlalchemy.exc.DBAPIError": _database,
     "sqlite3.Error": _sqlite,
