@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 CATALOG: Final = "the catalog"
@@ -60,22 +61,10 @@ def _act(remedy: str, lead: str = "refuses it", who: str = "", **more: Any) -> R
     return Rule(Verdict.ACT, remedy, lead, who, **more)
 
 
-def _login(remedy: str, **more: Any) -> Rule:
-    return _act(remedy, "refuses the login", **more)
-
-
-def _keys(remedy: str) -> Rule:
-    return _act(remedy, "refuses the keys", keys=True)
-
-
-def _rights(remedy: str, **more: Any) -> Rule:
-    return _act(remedy, "does not allow it", **more)
-
-
-def _setting(remedy: str) -> Rule:
-    return _act(remedy, setting=True)
-
-
+_login = partial(_act, lead="refuses the login")
+_keys = partial(_act, lead="refuses the keys", keys=True)
+_rights = partial(_act, lead="does not allow it")
+_setting = partial(_act, setting=True)
 _BUG = Rule(Verdict.BUG)
 _INVALID = _wait(lead="returned an invalid response")
 _CLOCK = _login("set the clock of this machine")
@@ -94,11 +83,11 @@ _NO_LOGIN = _login("check user and password in [catalog] uri")
 _NO_DATABASE = _act("create that database, or name an existing one at the end of [catalog] uri", "does not exist")
 _NO_HIVE = _act("is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?", "does not behave like a Hive metastore")
 _OF_CATALOGS: Rules = {
-    "REST": {  # HTTP status
-        "401": _login("check credential, token or auth in [catalog]"),
-        "403": _rights("give the user of [catalog] the right to do that"),
-        "419": _login("the token in [catalog] has expired: set a new one, or credential, which renews them automatically"),
-        "429": _busy(", or raise its limits"),
+    "REST": {  # the class, or the HTTP status
+        "UnauthorizedError": _login("check credential, token or auth in [catalog]"),
+        "ForbiddenError": _rights("give the user of [catalog] the right to do that"),
+        "AuthorizationExpiredError": _login("the token in [catalog] has expired: set a new one, or credential, which renews them automatically"),
+        "TooManyRequestsError": _busy(", or raise its limits"),
         "501": _UNSUPPORTED,
         "408 425": _wait(),
         "page": _NO_CATALOG,

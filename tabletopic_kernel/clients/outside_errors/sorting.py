@@ -31,8 +31,8 @@ _NEXT: Final = {
 }
 Codes = Iterable[tuple[str, object]]
 _S3: Final = re.compile(
-    r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation: "
-    r"(?:Unable to parse ExceptionName: (\S+))?"
+    r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation"
+    r"(?:: Unable to parse ExceptionName: (\S+))?"
 )
 _OTHER_REGION: Final = "configured region is '' while the bucket"
 _GCS: Final = re.compile(r"google::cloud::Status\((\w+): (?:.*retry\.function=(\w+))?")
@@ -178,7 +178,7 @@ def _rest(error: Any) -> Codes:
     if type(error).__module__ != "pyiceberg.exceptions" and not isinstance(error, NotImplementedError):
         return
     status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)
-    yield "REST", status
+    yield from (("REST", type(error).__name__), ("REST", status))
     if status // 100 == 4 and _PAGE.match(str(error)):
         yield "REST", "page"
     if isinstance(error, RESTError):

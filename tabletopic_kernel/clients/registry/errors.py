@@ -19,26 +19,17 @@ _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.locatio
 _LOGICAL_CLUSTER: Final = "bearer.auth.logical.cluster"
 # What Java's clients call the source of the credentials; Python's use basic.auth.user.info, or the URL's.
 _SOURCE: Final = "basic.auth.credentials.source"
-_NUMBERS: Final = (
-    "timeout",
-    "cache.capacity",
-    "cache.latest.ttl.sec",
-    "max.retries",
-    "retries.wait.ms",
-    "retries.max.wait.ms",
-)
+_NUMBERS: Final = {
+    *("timeout", "cache.capacity", "cache.latest.ttl.sec"),
+    *("max.retries", "retries.wait.ms", "retries.max.wait.ms"),
+}
 _MOST: Final = 1_000_000_000  # beyond, there are waits that no system can time
 _CERTIFICATE: Final = {  # OpenSSL's codes of a certificate that is not accepted; others: an unknown CA
     10: "its certificate has expired: renew it",
     **dict.fromkeys((62, 64), "its certificate is for another host name: correct url in [registry]"),
 }
 # What a server says of a client's certificate, at the end of OpenSSL's reasons.
-_ALERTS: Final = (
-    "CERTIFICATE_REQUIRED",
-    "BAD_CERTIFICATE",
-    "HANDSHAKE_FAILURE",
-    "UNKNOWN_CA",
-)  # the server's
+_ALERTS: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
 
@@ -53,19 +44,15 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
         found.setdefault(_LOGICAL_CLUSTER, "none")
     if (source := found.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
         raise SettingsError(f"[registry] {_SOURCE}: must be USER_INFO or URL, not {source}")
-    for name in found.keys() & {*_NUMBERS}:
-        number = _number(str(found[name]))
+    for name in found.keys() & _NUMBERS:
+        try:
+            number = float(str(found[name]))
+        except ValueError:
+            number = math.nan
         if not 0 <= number <= _MOST:  # nor NaN
             raise SettingsError(f"[registry] {name} = {found[name]}: it must be a number from 0 to {_MOST:,}")
         found[name] = number
     return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def explain_unusable(properties: Mapping[str, str], error: Exception) -> SettingsError:
@@ -93,13 +80,10 @@ def explain_refusal(
         return LoginRefusedError(
             f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}"
         )
-    if error.http_status_code == HTTPStatus.FORBIDDEN:
-        return RetryableError(
-            f"the registry at {url} refused to return {what}: {error}; is [registry] url right, and may "
-            "its user read subjects and schemas?"
-        )
+    forbidden = error.http_status_code == HTTPStatus.FORBIDDEN
+    rights = ", and may its user read subjects and schemas" if forbidden else ""
     return RetryableError(
-        f"the registry at {url} refused to return {what}: {error}; is [registry] url right?"
+        f"the registry at {url} refused to return {what}: {error}; is [registry] url right{rights}?"
     )
 
 
