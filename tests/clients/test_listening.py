@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from tabletopic_kernel.clients.kafka import broker, connection_errors
 from tabletopic_kernel.clients.kafka.connection_errors import (
@@ -72,6 +73,20 @@ def test_a_frozen_one_asks_for_no_login(silent: int, monkeypatch: pytest.MonkeyP
     """The system still accepts connections for it, whatever it requires."""
     monkeypatch.setattr(connection_errors, "_CONNECT_S", 0.1)
     assert "(timed out); is it running" in str(explain_silence(_at(silent), ConnectionErrors(), "timed out"))
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (KafkaError._TRANSPORT, "ssl://alert-1:9093/bootstrap: Disconnected"),
+        (KafkaError._AUTHENTICATION, 'Failed to acquire SASL OAUTHBEARER token: from "https://x": timed out'),
+    ],
+)
+def test_the_name_of_a_broker_is_no_refusal(code: int, text: str) -> None:
+    """Nor is a server for tokens that is away."""
+    met = ConnectionErrors()
+    met(KafkaError(code, text))
+    assert met.refused() is None
 
 
 def test_one_that_is_slow_has_its_time(silent: int) -> None:
