@@ -55,7 +55,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     """With what to install; a host does not take it for a fault of its own."""
 
     def load(*_: object, **__: object) -> None:
-        raise NotInstalledError("SQLAlchemy support not installed: pip install 'pyiceberg[sql-postgres]'")
+        raise NotInstalledError("not installed") from ModuleNotFoundError("no module", name="psycopg2")
 
     monkeypatch.setattr(module, "load_catalog", load)
     with pytest.raises(SettingsError, match=r"\[catalog\] .*pip install 'tabletopic\[postgres\]'"):

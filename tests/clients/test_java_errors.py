@@ -71,6 +71,7 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
             "is the broker running",
         ),
         ("KeyError: 'x'", "`tabletopic logs`"),
+        ("FileNotFoundException: File file:/lake/SslTimeouts/x does not exist", "`tabletopic logs`"),
     ],
 )
 def test_what_waits_says_what_failed_why_and_what_to_do(reason: str, advice: str) -> None:

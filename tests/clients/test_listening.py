@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from tabletopic_kernel.clients.kafka import broker, connection_errors
 from tabletopic_kernel.clients.kafka.connection_errors import (
@@ -47,12 +49,44 @@ def test_a_name_that_no_host_can_have_is_a_broker_that_is_not_there() -> None:
         assert "bootstrap.servers right" in str(explain_silence(properties, ConnectionErrors(), "x"))
 
 
-def test_one_that_has_answered_before_asks_for_no_login(silent: int) -> None:
-    """It stalls, or has too much to do: TLS is no guess then."""
+@pytest.mark.parametrize("response", [b"", b"\x00\x00\x00\x0a"], ids=["hangs up", "responds"])
+def test_one_that_talks_may_require_tls_or_a_login(response: bytes) -> None:
+    """One with TLS hangs up on what is not TLS, one with a login responds to the first request alone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def respond() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(response)
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        met, asked = ConnectionErrors(), _at(server.getsockname()[1])
+        assert "security.protocol is not set" in str(explain_silence(asked, met, "timed out"))
+        met.forget()  # this client has had responses: it needs neither
+        assert "(timed out); is it running" in str(explain_silence(asked, met, "timed out"))
+        thread.join()
+
+
+def test_a_frozen_one_asks_for_no_login(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system still accepts connections for it, whatever it requires."""
+    monkeypatch.setattr(connection_errors, "_CONNECT_S", 0.1)
+    assert "(timed out); is it running" in str(explain_silence(_at(silent), ConnectionErrors(), "timed out"))
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (KafkaError._TRANSPORT, "ssl://alert-1:9093/bootstrap: Disconnected"),
+        (KafkaError._AUTHENTICATION, 'Failed to acquire SASL OAUTHBEARER token: from "https://x": timed out'),
+    ],
+)
+def test_the_name_of_a_broker_is_no_refusal(code: int, text: str) -> None:
+    """Nor is a server for tokens that is away."""
     met = ConnectionErrors()
-    assert "security.protocol is not set" in str(explain_silence(_at(silent), met, "timed out"))
-    met.forget()
-    assert "(timed out); is it running" in str(explain_silence(_at(silent), met, "timed out"))
+    met(KafkaError(code, text))
+    assert met.refused() is None
 
 
 def test_one_that_is_slow_has_its_time(silent: int) -> None:

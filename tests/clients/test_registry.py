@@ -239,7 +239,7 @@ def test_a_wrong_answer_is_trouble_and_is_not_kept(registry: Registry, answer: A
         raw = json.dumps(answer)
     _serve(7, raw, _version(7, _RECORD))
     for _ in range(2):
-        with pytest.raises(RetryableError):
+        with pytest.raises(RetryableError, match="returned an invalid response for schema id 7: "):
             registry.by_id(7)
     _serve(7, {"schema": _RECORD}, _version(7, _RECORD))
     assert registry.by_id(7).text == _RECORD

@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import HeadMovedError
+from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -147,3 +147,15 @@ def test_a_codec_is_taken_in_either_case(table: TopicTable, codec: str) -> None:
     (file,) = write_rows(table, 3, epoch=1)
     written = pq.ParquetFile(file.file_path.removeprefix("file://")).metadata.row_group(0).column(0)
     assert written.compression == codec.upper()
+
+
+@pytest.mark.parametrize(("codec", "level"), [("gzip", "99"), ("snappy", "3"), ("nonsense", "1")])
+def test_a_codec_or_level_that_cannot_be_is_no_fault_of_the_storage(
+    table: TopicTable, codec: str, level: str
+) -> None:
+    """The message names the table's property; the batch is tried again until it is corrected."""
+    properties = {"write.parquet.compression-codec": codec, "write.parquet.compression-level": level}
+    table.table.transaction().set_properties(properties).commit_transaction()
+    table.reload()
+    with pytest.raises(RetryableError, match=r"the table has a wrong property .*correct it with --table"):
+        write_rows(table, 3, epoch=1)

@@ -10,18 +10,22 @@ import contextlib
 import math
 import re
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError
 
+from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 # "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker's name.
 _SUFFIX = re.compile(r"\s*\(after \d+ms in state [^)]*(\(s\)[^)]*)?\)\s*$")
 _PREFIX = re.compile(r"^\S+://\S+: ")
 _CONNECT_S, _LOOK_AGAIN_S = 2.0, 0.4
+# Length, api key 18, version 0, a number for the response, no client id: Kafka's protocol, ApiVersions.
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 _PORT = "9092"  # if an address has none
 # What a token server that is down looks like: an outage, not a refusal.
 _AWAY = re.compile(r"failed to connect|could not (connect|resolve)|timed? ?out", re.IGNORECASE)
@@ -75,7 +79,7 @@ class ConnectionErrors:
 
 
 def _kind(error: KafkaError) -> str | None:
-    text = error.str()
+    text = without_names(error.str())
     if error.code() == KafkaError._ALL_BROKERS_DOWN:
         return "no broker"
     if error.code() == KafkaError._AUTHENTICATION:
@@ -103,7 +107,7 @@ def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, reques
         lead = _LEADS[kind].format(address=address)
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
     unsecured = not properties.get("security.protocol") and not met.has_answered
-    if unsecured and any(map(_accepts, _addresses(properties))):
+    if unsecured and any(map(_talks, _addresses(properties))):
         return RetryableError(
             f"the broker at {address} accepts connections but does not respond ({request}); does it require "
             "TLS or a login? [kafka] security.protocol is not set"
@@ -139,7 +143,7 @@ def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
         if "oauthbearer" in properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "")).lower():
             return "check sasl.oauthbearer.* in [kafka]"
         return "check sasl.mechanism, sasl.username and sasl.password in [kafka]"
-    lowered = reason.lower()
+    lowered = without_names(reason).lower()
     if "verify" in lowered and "host" not in lowered:
         return "name the CA of its certificate with ssl.ca.location or ssl.ca.pem in [kafka]"
     if "bad certificate" in lowered or "certificate required" in lowered or "handshake failure" in lowered:
@@ -162,9 +166,15 @@ def _addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
     return found
 
 
-def _accepts(address: tuple[str, int]) -> bool:
-    with contextlib.suppress(OSError, UnicodeError, OverflowError):
-        socket.create_connection(address, _CONNECT_S).close()
+def _talks(address: tuple[str, int]) -> bool:
+    """Whether a server responds to Kafka's first request, or hangs up on it: a frozen one does neither."""
+    with (
+        contextlib.suppress(OSError, UnicodeError, OverflowError),
+        socket.create_connection(address, _CONNECT_S) as connection,
+    ):
+        connection.sendall(_API_VERSIONS)
+        with contextlib.suppress(ConnectionError):
+            connection.recv(1)
         return True
     return False
 

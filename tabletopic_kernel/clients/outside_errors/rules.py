@@ -1,18 +1,22 @@
-"""The classification of other libraries' errors: an outage, a mistake that the user must fix, or a bug.
+"""What errors of catalogs and storage mean: an outage, a mistake that the user must fix, or a bug.
 
-Data only; ``sorting.py`` reads it from the top, and the first row that fits counts. The codes for AWS,
-PostgreSQL and Iceberg's REST interface are their own. Longer than other modules, as it is one table.
+Data only, looked up by ``sorting.py`` in this order: a sentence that refines the code, the code, the class.
+Within a table, the order does not matter. Longer than other modules, as it is one list.
 
-Two rules decide on a row. Errors that may pass without a person are waited out: whoever enables a topic, or
-runs ``doctor``, is told anyway. A refusal that will be the same at the next try is reported at once.
+Two rules decide on an entry. Errors that may pass without a person are retried; ``enable`` and ``doctor``
+still show them. A refusal that will be the same at the next try is reported at once.
 """
+
+# ruff: noqa: E501 - a rule a line
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 CATALOG: Final = "the catalog"
 STORAGE: Final = "the storage"
@@ -27,692 +31,300 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
-    """One kind of error.
+class Rule:
+    """What an error means, and what to do about it.
 
-    ``kinds`` are prefixes of full class names, and one of the error's classes must match; ``says`` is
-    searched in "[code] [HTTP status] text". ``who`` is empty if it is the called system. A ``setting`` is
-    wrong whatever any server says. ``keys``: keys or tokens were refused, and a catalog may lend new ones.
-    ``places``: modules, one of which must have raised it; for kinds that a bug of ours may have, too.
+    ``who`` is empty if it is the called system. A ``setting`` is wrong whatever any server says. ``keys``:
+    keys or tokens were refused, and a catalog may lend new ones.
     """
 
-    kinds: tuple[str, ...]
-    says: re.Pattern[str]
     verdict: Verdict
-    lead: str = ""
     remedy: str = ""
+    lead: str = ""
     who: str = ""
     setting: bool = False
     keys: bool = False
-    places: tuple[str, ...] = ()
 
 
-def _row(
-    verdict: Verdict, kinds: str, says: str = "", lead: str = "", remedy: str = "", **more: object
-) -> Row:
-    return Row(tuple(kinds.split()), re.compile(says, re.IGNORECASE), verdict, lead, remedy, **more)  # type: ignore[arg-type]
+Rules = Mapping[str, Mapping[str, Rule]]
 
 
-def _wait(
-    kinds: str,
-    says: str = "",
-    remedy: str = "",
-    *,
-    who: str = "",
-    lead: str = "does not respond",
-    places: tuple[str, ...] = (),
-) -> Row:
-    return _row(Verdict.WAIT, kinds, says, lead, remedy, who=who, places=places)
+def _wait(remedy: str = "", lead: str = "does not respond", who: str = "") -> Rule:
+    return Rule(Verdict.WAIT, remedy, lead, who)
 
 
-def _act(
-    kinds: str,
-    says: str,
-    remedy: str,
-    *,
-    who: str = "",
-    lead: str = "refuses it",
-    setting: bool = False,
-    keys: bool = False,
-) -> Row:
-    return _row(Verdict.ACT, kinds, says, lead, remedy, who=who, setting=setting, keys=keys)
+def _busy(more: str = "") -> Rule:
+    return _wait(f"if this persists, commit less often (--commit-interval){more}", "is overloaded")
 
 
-def _bug(kinds: str) -> Row:
-    return _row(Verdict.BUG, kinds)
+def _act(remedy: str, lead: str = "refuses it", who: str = "", **more: Any) -> Rule:
+    return Rule(Verdict.ACT, remedy, lead, who, **more)
 
 
-# --- names of kinds ---------------------------------------------------------------------------------------
+_login = partial(_act, lead="refuses the login")
+_keys = partial(_act, lead="refuses the keys", keys=True)
+_rights = partial(_act, lead="does not allow it")
+_setting = partial(_act, setting=True)
+_BUG = Rule(Verdict.BUG)
+_INVALID = _wait(lead="returned an invalid response")
+_CLOCK = _login("set the clock of this machine")
+# fmt: off
+_PROPERTY = _act("correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES, and resume the topic", "has a wrong property", "the table")
 
-_ICEBERG = "pyiceberg.exceptions."
-_MISSING = f"{_ICEBERG}NotInstalledError builtins.ImportError"
-_AWS = "botocore.exceptions."
-_CLIENT_ERROR = f"{_AWS}ClientError"
-_SQL = "sqlalchemy.exc."
-_DATABASE = f"{_SQL}DBAPIError"
-_HIVE = "hive_metastore.ttypes."
-_OS = "builtins.OSError"
+# --- catalogs -----------------------------------------------------------------------------------------------
 
-# --- rows -------------------------------------------------------------------------------------------------
+# A load balancer whose catalog restarts sends pages of its own, with 404 or even 200: it is not the catalog's
+# word, so no topic fails for it, and no table is gone.
+_NO_CATALOG = _wait("is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config", "does not respond as an Iceberg REST catalog")
+_UNSUPPORTED = _act("use another catalog, or a newer version of it", "cannot do it")
+_NOT_OURS = _act("is [catalog] uri that of a catalog?")
+_TOO_MANY = _wait("raise the database's connection limit", "is overloaded")
+_NO_LOGIN = _login("check user and password in [catalog] uri")
+_NO_DATABASE = _act("create that database, or name an existing one at the end of [catalog] uri", "does not exist")
+_NO_HIVE = _act("is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?", "does not behave like a Hive metastore")
+_OF_CATALOGS: Rules = {
+    "REST": {  # the class, or the HTTP status
+        "UnauthorizedError": _login("check credential, token or auth in [catalog]"),
+        "ForbiddenError": _rights("give the user of [catalog] the right to do that"),
+        "AuthorizationExpiredError": _login("the token in [catalog] has expired: set a new one, or credential, which renews them automatically"),
+        "TooManyRequestsError": _busy(", or raise its limits"),
+        "501": _UNSUPPORTED,
+        "408 425": _wait(),
+        "page": _NO_CATALOG,
+        "4xx": _act("a retry would be refused as well: is [catalog] right, and does the server's version support this?"),
+    },
+    "response": {  # PyIceberg's models; a page with status 200 fits none
+        "ConfigResponse": _NO_CATALOG,
+        "TokenResponse": _wait("is the server of the login being restarted, or is oauth2-server-uri in [catalog] wrong?", "gets no token"),
+        "other": _INVALID,
+    },
+    "pyiceberg.exceptions": {
+        "NotInstalledError": _setting("install it beside tabletopic"),
+        "NoSuchIcebergTableError NoSuchPropertyException": _act("a table of this name exists and is not an Iceberg table: choose another with --table or --namespace", "has something else by that name"),
+        "OAuthError": _login("check credential, scope and oauth2-server-uri in [catalog]", keys=True),
+        "RESTError SignError WaitingForLockException": _wait(),
+    },
+    "SQLite": {
+        "ProgrammingError": _BUG,  # of Python's module, not of SQLite
+        f"{sqlite3.SQLITE_NOTADB} {sqlite3.SQLITE_CORRUPT}": _NOT_OURS,
+        f"{sqlite3.SQLITE_CANTOPEN}": _wait("does the folder of [catalog] uri exist, may you write to it, and are file handles free (ulimit -n)?"),
+        f"{sqlite3.SQLITE_READONLY}": _wait("may you write to the file of [catalog] uri, and to its folder?", "is read-only at the moment"),
+        f"{sqlite3.SQLITE_BUSY} {sqlite3.SQLITE_LOCKED}": _wait("another program is writing to it", "is locked"),
+        f"{sqlite3.SQLITE_FULL}": _wait("make room on its disk", "is read-only at the moment"),
+    },
+    "SQL": {  # SQLSTATE, or MySQL's number
+        "25006 1290": _wait("is it failing over, or does [catalog] uri point to a replica?", "is read-only at the moment"),
+        "53300 1040": _TOO_MANY,
+        "28P01 28000 1045 1698": _NO_LOGIN,
+        "3D000 1049": _NO_DATABASE,
+        "42501 1044 1142": _rights("give the user the rights: GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, iceberg_namespace_properties TO it"),
+        "42P01": _act("are database and schema right, and is init_catalog_tables still on?", "lacks the catalog's tables"),
+    },
+    "sqlalchemy.exc": {
+        "ArgumentError": _setting("correct uri"),
+        "ProgrammingError DataError NotSupportedError": _act("does [catalog] uri name a database that Iceberg's SQL catalog can use?"),
+        "DBAPIError DisconnectionError TimeoutError": _wait(),
+    },
+    "Thrift": {  # the class with its type
+        "TApplicationException:1": _act("is it a Hive metastore of version 2.3 or later? Older ones: hive.hive2-compatible = true"),  # UNKNOWN_METHOD
+        "TProtocolException:4": _NO_HIVE,  # BAD_VERSION
+    },
+    "hive_metastore.ttypes": dict.fromkeys(("InvalidObjectException", "InvalidOperationException", "InvalidInputException"), _act("a retry would be refused as well")),
+    "key": {"Table Database access_token": _INVALID},  # missing in Glue's response, or in one with a token
+}
 
-_DRIVERS = (
-    _act(_MISSING, r"glue|boto", "pip install 'tabletopic[glue]'", setting=True),
-    _act(_MISSING, r"kerberos|thrift_sasl|puresasl", "pip install 'pyiceberg[hive-kerberos]'", setting=True),
-    _act(_MISSING, r"hive|thrift", "pip install 'tabletopic[hive]'", setting=True),
-    _act(_MISSING, r"postgres|psycopg2", "pip install 'tabletopic[postgres]'", setting=True),
-    _act(_MISSING, r"AzureFileSystem", "install a newer pyarrow: pip install -U pyarrow", setting=True),
-    _act(_MISSING, "", "install it beside tabletopic", setting=True),
-)
+# --- AWS: for Glue and for S3 -------------------------------------------------------------------------------
 
-_SETTINGS = (
-    _act(
-        f"{_SQL}NoSuchModuleError",
-        r"dialects:postgres\b",
-        "write postgresql+psycopg2:// in uri, not postgres://",
-        setting=True,
-    ),
-    _act(f"{_SQL}NoSuchModuleError {_SQL}ArgumentError", "", "correct uri", setting=True),
-    _act(f"{_AWS}NoRegionError", "", "set glue.region, or client.region for all of AWS", setting=True),
-    _act(
-        f"{_AWS}ProfileNotFound {_AWS}ConfigNotFound {_AWS}ConfigParseError {_AWS}InvalidConfigError",
-        "",
-        "correct the profile, in the properties or in AWS_PROFILE, or the files in ~/.aws",
-        setting=True,
-    ),
-    _act(
-        f"{_AWS}InvalidRegionError {_AWS}UnknownRegionError {_AWS}UnknownEndpointError",
-        "",
-        "correct the region",
-        setting=True,
-    ),
-    _act(
-        "builtins.ValueError",
-        r"No default path is set",
-        "set warehouse, the location of tables: s3://bucket/folder, or a local folder",
-        setting=True,
-    ),
-    _act(
-        "builtins.ValueError",
-        r"Could not infer the catalog type",
-        "set type: rest, sql, glue or hive",
-        setting=True,
-    ),
-    _act(
-        "builtins.ValueError",
-        r"Unrecognized filesystem type",
-        "begin warehouse with file:, s3:, gs: or abfss:",
-        setting=True,
-    ),
-    _act(
-        "builtins.ValueError",
-        r"Could not parse table property|^\[[^]]*\] \[HTTP [^]]*\] Unsupported codec: ",
-        "correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES, and resume the topic",
-        who="the table",
-        lead="has a wrong property",
-    ),
-    _act(
-        f"{_ICEBERG}ValidationError pydantic_core._pydantic_core.ValidationError",
-        r"Unsupported field type: |Could not parse \S* into a|Input tag '\d+' found using 'format_version'",
-        "another program has given it a column or a format version that PyIceberg does not know: query it "
-        "with Spark, and enable its topic with another --table",
-        who="the table",
-        lead="cannot be read",
-    ),
-    _act("builtins.ValueError", r"Invalid endpoint: ", "correct the endpoint's URL", setting=True),
-    _act(
-        f"{_ICEBERG}NoSuchPropertyException builtins.ValueError",
-        r"URI (is required|missing)",
-        "set uri",
-        setting=True,
-    ),
-    _act(
-        f"{_ICEBERG}NoSuchIcebergTableError {_ICEBERG}NoSuchPropertyException",
-        "",
-        "a table of this name exists and is not an Iceberg table: choose another with --table or --namespace",
-        who=CATALOG,
-        lead="has something else by that name",
-    ),
-    _act(
-        "requests.exceptions.MissingSchema requests.exceptions.InvalidSchema requests.exceptions.InvalidURL "
-        "requests.exceptions.InvalidProxyURL",
-        "",
-        "correct uri; it has the form https://HOST:PORT/PATH",
-        setting=True,
-    ),
-)
+# Without "Exception" at the end, as boto3 has it, and without "_", as PyArrow has it.
+AWS_CODES: Final = {
+    code: meaning
+    for meaning, codes in {
+        "clock": "requesttimetooskewed requestexpired",
+        "expired": "expiredtoken",
+        "keys": "unrecognizedclient invalidclienttokenid invalidaccesskeyid missingauthenticationtoken invalidtoken signaturedoesnotmatch invalidsignature incompletesignature optinrequired",
+        "rights": "accessdenied notauthorized",
+        "busy": "throttling throttled requestthrottled toomanyrequests requestlimitexceeded slowdown bandwidthlimitexceeded provisionedthroughputexceeded",
+        "down": "internalservice serviceunavailable operationtimeout requesttimeout",
+        "quota": "resourcenumberlimitexceeded",
+        "bucket": "nosuchbucket",
+        "region": "authorizationheadermalformed permanentredirect illegallocationconstraint",
+        "full": "quotaexceeded xminiostoragefull insufficientcapacity",
+        "encryption": "kms.disabled kms.invalidstate kms.notfound keydisabled",
+        "name": "invalidbucketname",
+    }.items()
+    for code in codes.split()
+}
+_OF_AWS: Rules = {
+    "AWS": {
+        "clock": _CLOCK,
+        "expired": _login("the AWS session has expired: log in again, or use keys or a role that are renewed", keys=True),
+        "keys": _login("check access key, secret key, session token and region in [catalog], or those of the profile", keys=True),
+        "rights": _rights("give the user of [catalog] the right, in IAM and, if you use it, in Lake Formation", keys=True),
+        "busy 429": _busy(", or ask AWS for a higher quota"),
+        "quota": _act("ask AWS for a higher quota"),
+        "down 408": _wait(),
+        "4xx": _act("a retry would be refused as well: is [catalog] right?"),
+    },
+    "botocore.exceptions": {
+        "NoRegionError": _setting("set glue.region, or client.region for all of AWS"),
+        "ProfileNotFound ConfigNotFound ConfigParseError InvalidConfigError": _setting("correct the profile, in the properties or in AWS_PROFILE, or the files in ~/.aws"),
+        "InvalidRegionError UnknownRegionError UnknownEndpointError": _setting("correct the region"),
+        "NoCredentialsError PartialCredentialsError": _act("set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role", "was not contacted: there are no AWS credentials", keys=True),
+        "UnauthorizedSSOTokenError SSOTokenLoadError TokenRetrievalError": _act("log in again: aws sso login", "was not contacted: the AWS login has expired", keys=True),
+        "ParamValidationError": _BUG,
+    },
+    # null, [] or a part of a table, as a gateway in front of Glue may return them with status 200
+    "raised in": {"botocore.endpoint botocore.parsers pyiceberg.catalog.glue": _INVALID},
+}
 
-_CERTIFICATE = r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|SSL validation failed"
-_NO_TLS = r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|HTTP_REQUEST"
-_TLS = (
-    _act(
-        f"{_AWS}SSLError",
-        _CERTIFICATE,
-        "set AWS_CA_BUNDLE to its CA certificate file",
-        lead="has a certificate of an untrusted CA",
-    ),
-    _act(
-        "requests.exceptions.SSLError",
-        _CERTIFICATE,
-        "set REQUESTS_CA_BUNDLE to its CA certificate file",
-        lead="has a certificate of an untrusted CA",
-    ),
-    _act(
-        f"requests.exceptions.SSLError {_AWS}SSLError {_OS}",
-        _NO_TLS,
-        "the address does not accept TLS: should it be http:// instead of https://, or another port?",
-        lead="does not use TLS there",
-    ),
-)
+# --- storage ------------------------------------------------------------------------------------------------
 
-_PATH = "is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config"
+_S3_KEYS = "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
+_NO_BUCKET = _act("create that bucket, or correct warehouse (and the endpoint) in [catalog]", "has no such bucket")
+_NO_TLS = _act("the address does not accept TLS: should it be http:// instead of https://, or another port?", "does not use TLS there")
+_GCS_KEYS = _keys("check gcs.oauth2.token and its expiry in [catalog], or log in: gcloud auth application-default login")
+_AZURE_KEYS = _keys("check adls.account-key or adls.sas-token in [catalog], and this machine's clock")
+_REJECTED = _wait("may you write there, and is its disk mounted? Its path is [catalog] warehouse", "rejects the write")
+_MISSING = _wait("is its disk mounted, and were files of the table deleted?", "is missing files")
+_OF_STORES: Rules = {
+    "S3": {
+        "clock": _CLOCK,
+        "expired keys": _keys(_S3_KEYS),
+        "rights 401 403": _rights(f"may its keys list, read, write and delete there? If they may, {_S3_KEYS}", keys=True),
+        "busy": _busy(),
+        "bucket": _NO_BUCKET,
+        "region 301": _act("set s3.region in [catalog] to the bucket's region", "has the bucket in another region"),
+        "full": _act("make room there, or raise the quota", "is full"),
+        "encryption": _act("check s3.sse-kms-key-id in [catalog] and the right to use that key", "cannot encrypt", keys=True),
+        "name": _act("correct the bucket's name in warehouse"),
+        "400": _act("check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]", "rejects the request", keys=True),
+        "other": _wait(),
+    },
+    "GCS": {  # google::cloud::StatusCode, also with the function that was called
+        "UNAUTHENTICATED": _GCS_KEYS,
+        "PERMISSION_DENIED": _rights("may its account list, read, write and delete there? Google's role Storage Object User allows that", keys=True),
+        "NOT_FOUND:CreateResumableUpload NOT_FOUND:InsertObjectMedia": _NO_BUCKET,
+        "NOT_FOUND": _wait("were files of the table deleted?", "is missing a file of the table"),
+        "RESOURCE_EXHAUSTED": _busy(),
+        "INVALID_ARGUMENT": _act("check warehouse and gcs.* in [catalog]", "rejects the request"),
+        "other": _wait(),
+    },
+    "Azure": {
+        "AuthenticationFailed InvalidAuthenticationInfo": _AZURE_KEYS,
+        "AuthorizationFailure AuthorizationPermissionMismatch": _rights("may it list, read, write and delete there (Azure's role Storage Blob Data Contributor), and do the account's network rules let this machine in?", keys=True),
+        "ContainerNotFound FilesystemNotFound": _NO_BUCKET,
+        "ServerBusy": _busy(),
+        "other": _wait(),
+    },
+    "errno": {
+        "28 122": _wait("make room on its disk", "is full"),
+        "1 13 30": _REJECTED,
+        "2 5 20 21 116": _MISSING,
+    },
+}
 
-_REST = (
-    # A load balancer whose catalog restarts sends pages of its own, with 404 or even 200: it is not the
-    # catalog's word, so no topic fails for it, and no table is gone.
-    _wait(
-        _ICEBERG,
-        r"\[HTTP 4(?!01|03|19|29)\d\d\].*(unexpected JSON Payload|Could not decode json|<html)",
-        _PATH,
-        who=CATALOG,
-        lead="does not respond as an Iceberg REST catalog",
-    ),
-    _wait(
-        "pydantic_core._pydantic_core.ValidationError",
-        r"for ConfigResponse",
-        _PATH,
-        who=CATALOG,
-        lead="does not respond as an Iceberg REST catalog",
-    ),
-    _wait(
-        "pydantic_core._pydantic_core.ValidationError",
-        r"for TokenResponse",
-        "is the server of the login being restarted, or is oauth2-server-uri in [catalog] wrong?",
-        who=CATALOG,
-        lead="gets no token",
-    ),
-    _wait(
-        "pydantic_core._pydantic_core.ValidationError",
-        r"for \w+Response\b",
-        who=CATALOG,
-        lead="returned an invalid response",
-    ),
-    _act(
-        f"{_ICEBERG}OAuthError",
-        "",
-        "check credential, scope and oauth2-server-uri in [catalog]",
-        who=CATALOG,
-        lead="refuses the login",
-        keys=True,
-    ),
-    _act(
-        f"{_ICEBERG}UnauthorizedError",
-        "",
-        "check credential, token or auth in [catalog]",
-        who=CATALOG,
-        lead="refuses the login",
-    ),
-    _act(
-        f"{_ICEBERG}AuthorizationExpiredError",
-        "",
-        "the token in [catalog] has expired: set a new one, or credential, which renews them automatically",
-        who=CATALOG,
-        lead="refuses the login",
-    ),
-    _act(
-        f"{_ICEBERG}ForbiddenError",
-        "",
-        "give the user of [catalog] the right to do that",
-        who=CATALOG,
-        lead="does not allow it",
-    ),
-    _act(
-        "builtins.NotImplementedError",
-        r"REST|endpoint",
-        "use another catalog, or a newer version of it",
-        who=CATALOG,
-        lead="cannot do it",
-    ),
-    _wait(
-        f"{_ICEBERG}TooManyRequestsError",
-        "",
-        "if this persists, commit less often (--commit-interval), or raise its limits",
-        who=CATALOG,
-        lead="is overloaded",
-    ),
-    _wait(f"{_ICEBERG}RESTError", r"\[HTTP (408|425|429|5\d\d)\]", who=CATALOG),
-    _act(
-        f"{_ICEBERG}RESTError",
-        r"\[HTTP 4\d\d\]",
-        "a retry would be refused as well: is [catalog] right, and does the server's version support this?",
-        who=CATALOG,
-    ),
-    _wait(f"{_ICEBERG}RESTError {_ICEBERG}SignError {_ICEBERG}WaitingForLockException", who=CATALOG),
-)
+# --- all ----------------------------------------------------------------------------------------------------
 
-_SQLITE = "sqlite3."
-_RIGHTS = "GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables, iceberg_namespace_properties TO it"
-_DATABASES = (
-    _bug(f"{_SQLITE}ProgrammingError {_SQL}InvalidRequestError"),
-    # Before the login, a server writes in its own language and encoding, and psycopg2 expects UTF-8.
-    _wait("builtins.UnicodeDecodeError", r"connection to server", who=CATALOG),
-    _act(
-        f"{_SQLITE}DatabaseError",
-        r"not a database|malformed",
-        "is [catalog] uri that of a catalog?",
-        who=CATALOG,
-    ),
-    _act(
-        f"{_SQLITE}OperationalError",
-        r"no such (table|column)",
-        "is [catalog] uri that of a catalog?",
-        who=CATALOG,
-    ),
-    _wait(
-        f"{_SQLITE}OperationalError",
-        r"unable to open",
-        "does the folder of [catalog] uri exist, may you write to it, and are file handles free (ulimit -n)?",
-        who=CATALOG,
-    ),
-    _wait(
-        f"{_SQLITE}OperationalError",
-        r"readonly|read-only",
-        "may you write to the file of [catalog] uri, and to its folder?",
-        who=CATALOG,
-        lead="is read-only at the moment",
-    ),
-    _wait(
-        f"{_SQLITE}OperationalError",
-        r"locked|busy",
-        "another program is writing to it",
-        who=CATALOG,
-        lead="is locked",
-    ),
-    _wait(
-        f"{_SQLITE}OperationalError",
-        r"full",
-        "make room on its disk",
-        who=CATALOG,
-        lead="is read-only at the moment",
-    ),
-    _wait(
-        _DATABASE,
-        r"\[25006\]|\[1290\]|read-only transaction|read_only_sql",
-        "is it failing over, or does [catalog] uri point to a replica?",
-        who=CATALOG,
-        lead="is read-only at the moment",
-    ),
-    _wait(
-        _DATABASE,
-        r"\[53300\]|\[1040\]|too many (clients|connections)|remaining connection slots",
-        "raise the database's connection limit",
-        who=CATALOG,
-        lead="is overloaded",
-    ),
-    _wait(
-        _DATABASE, r"\[(57P0\d|08\w{3}|40\w{3}|55P03|53\w{3})\]|is starting up|is shutting down", who=CATALOG
-    ),
-    _act(
-        _DATABASE,
-        r"\[(28P01|28000|1045|1698)\]|password authentication failed|no password supplied|"
-        r"no pg_hba\.conf entry|"
-        r"role \S+ does not exist|(ident|peer) authentication failed|Access denied for user \S+ \(using",
-        "check user and password in [catalog] uri",
-        who=CATALOG,
-        lead="refuses the login",
-    ),
-    _act(
-        _DATABASE,
-        r"\[(3D000|1049)\]|FATAL: +database \S+ does not exist",
-        "create that database, or name an existing one at the end of [catalog] uri",
-        who=CATALOG,
-        lead="does not exist",
-    ),
-    _act(
-        _DATABASE,
-        r"permission denied for schema",
-        "let the user create the catalog's tables: GRANT USAGE, CREATE ON SCHEMA public TO it",
-        who=CATALOG,
-        lead="does not allow it",
-    ),
-    _act(
-        _DATABASE,
-        r"\[(42501|1044|1142)\]|permission denied for|must be owner of",
-        f"give the user the rights: {_RIGHTS}",
-        who=CATALOG,
-        lead="does not allow it",
-    ),
-    _act(
-        _DATABASE,
-        r"certificate verify failed|root certificate file|server does not support SSL|server certificate for|"
-        r"SSL error: (?!unexpected eof)|requires a valid client certificate",
-        "check sslmode, sslrootcert, sslcert and sslkey behind the ? of [catalog] uri",
-        who=CATALOG,
-        lead="cannot be reached by TLS",
-    ),
-    _act(
-        f"{_DATABASE} {_SQL}StatementError",
-        r"invalid (dsn|connection option|sslmode|port|URI|integer value)",
-        "correct [catalog] uri",
-        who=CATALOG,
-    ),
-    _act(
-        _DATABASE,
-        r"\[42P01\]|relation \S+ does not exist",
-        "are database and schema right, and is init_catalog_tables still on?",
-        who=CATALOG,
-        lead="lacks the catalog's tables",
-    ),
-    _wait(
-        f"{_SQL}OperationalError {_SQL}InterfaceError {_SQL}InternalError {_SQL}IntegrityError "
-        f"{_SQL}TimeoutError",
-        who=CATALOG,
-    ),
-    _act(
-        f"{_SQL}ProgrammingError {_SQL}DataError {_SQL}NotSupportedError",
-        "",
-        "does [catalog] uri name a database that Iceberg's SQL catalog can use?",
-        who=CATALOG,
-    ),
-    _wait(f"{_SQL}DBAPIError {_SQL}DisconnectionError sqlite3. psycopg2. psycopg.", who=CATALOG),
-    _bug("sqlalchemy."),
-)
-
-_GLUE = (
-    _bug(f"{_AWS}ParamValidationError"),
-    _act(
-        f"{_AWS}NoCredentialsError {_AWS}PartialCredentialsError",
-        "",
-        "set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role",
-        lead="was not contacted: there are no AWS credentials",
-        keys=True,
-    ),
-    _act(
-        f"{_AWS}UnauthorizedSSOTokenError {_AWS}SSOTokenLoadError {_AWS}TokenRetrievalError",
-        "",
-        "log in again: aws sso login",
-        lead="was not contacted: the AWS login has expired",
-        keys=True,
-    ),
-    _act(
-        _CLIENT_ERROR,
-        r"\[(RequestTimeTooSkewed|RequestExpired)\]|Signature (expired|not yet current)",
-        "set the clock of this machine",
-        lead="refuses the login",
-    ),
-    _act(
-        _CLIENT_ERROR,
-        r"\[ExpiredToken\w*\]",
-        "the AWS session has expired: log in again, or use keys or a role that are renewed",
-        lead="refuses the login",
-        keys=True,
-    ),
-    _act(
-        _CLIENT_ERROR,
-        r"\[(UnrecognizedClient\w*|InvalidClientTokenId|InvalidAccessKeyId|AuthFailure|MissingAuthenticationToken\w*|"
-        r"SignatureDoesNotMatch|InvalidSignature\w*|IncompleteSignature\w*|OptInRequired)\]",
-        "check access key, secret key, session token and region in [catalog], or those of the profile",
-        lead="refuses the login",
-        keys=True,
-    ),
-    _act(
-        _CLIENT_ERROR,
-        r"\[(AccessDenied\w*|NotAuthorized\w*|UnauthorizedOperation|FederatedResource\w*)\]|"
-        r"not authorized to perform",
-        "give the user of [catalog] the right, in IAM and, if you use it, in Lake Formation",
-        lead="does not allow it",
-        keys=True,
-    ),
-    _wait(
-        _CLIENT_ERROR,
-        r"\[(\w*Throttl\w*|TooManyRequests\w*|RequestLimitExceeded|SlowDown|BandwidthLimitExceeded|"
-        r"ProvisionedThroughputExceeded\w*|ConcurrentRunsExceeded\w*)\]|\[HTTP 429\]|Rate exceeded",
-        "if this persists, commit less often (--commit-interval), or ask AWS for a higher quota",
-        lead="is overloaded",
-    ),
-    _act(_CLIENT_ERROR, r"\[ResourceNumberLimitExceeded\w*\]", "ask AWS for a higher quota"),
-    _wait(
-        _CLIENT_ERROR,
-        r"\[HTTP (408|5\d\d)\]|\[(Internal\w*|ServiceUnavailable\w*|OperationTimeout\w*|RequestTimeout\w*)\]",
-    ),
-    _act(_CLIENT_ERROR, r"\[HTTP 4\d\d\]", "a retry would be refused as well: is [catalog] right?"),
-    # A proxy's page with status 200, and one of an error that is not UTF-8, as PyIceberg and boto3 read them.
-    _wait(
-        "builtins.KeyError",
-        r"\] '(Table|Database|access_token)'$",  # the last: of PyIceberg's auth.oauth2
-        who=CATALOG,
-        lead="returned an invalid response",
-    ),
-    _wait("builtins.UnicodeDecodeError", lead="returned an invalid response"),
-    # null, [] or a part of a table, as a gateway in front of Glue may return them with status 200.
-    _wait("builtins.ValueError", r"Glue table is missing", who=CATALOG, lead="returned an invalid response"),
-    _wait(
-        "builtins.AttributeError builtins.KeyError builtins.TypeError",
-        lead="returned an invalid response",
-        places=("botocore.endpoint", "botocore.parsers", "pyiceberg.catalog.glue"),
-    ),
-    _wait("botocore. boto3. s3transfer. aiobotocore."),
-)
-
-_METASTORE = (
-    _act(
-        f"{_HIVE} thrift.",
-        r"AccessControlException|Permission denied|HiveAccessControl|not authorized|No privilege",
-        "give the user the right, on the database and on its folder",
-        who=CATALOG,
-        lead="does not allow it",
-    ),
-    _act(
-        f"{_HIVE} thrift.",
-        r"No FileSystem for scheme|ClassNotFoundException|NoClassDefFoundError",
-        "the Hive metastore lacks the jars of the warehouse's storage: add them there (for s3a: hadoop-aws)",
-        who=CATALOG,
-        lead="cannot use the storage",
-    ),
-    _act(
-        "thrift.Thrift.TApplicationException",
-        r"Invalid method name",
-        "is it a Hive metastore of version 2.3 or later? Older ones: hive.hive2-compatible = true",
-        who=CATALOG,
-    ),
-    _act(
-        "thrift.protocol.TProtocol.TProtocolException thrift.transport.TTransport.TTransportException",
-        r"bad version|No protocol version|frame size|TSaslClientTransport|Could not start SASL|Bad status",
-        "is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?",
-        who=CATALOG,
-        lead="does not behave like a Hive metastore",
-    ),
-    _act(
-        f"{_HIVE}InvalidObjectException {_HIVE}InvalidOperationException {_HIVE}InvalidInputException "
-        f"{_HIVE}ConfigValSecurityException",
-        "",
-        "a retry would be refused as well",
-        who=CATALOG,
-    ),
-    _wait("thrift. hive_metastore.", who=CATALOG),
-)
-
-# PyIceberg calls REST catalogs through it. Before the storage's rows: their words may be part of an address.
-_NET = (_wait("requests. urllib3."),)
-
-_KEYS = (
-    "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
-)
-_GCS_KEYS = (
-    "check gcs.oauth2.token and its expiry in [catalog], or log in: gcloud auth application-default login"
-)
-_AZURE_KEYS = "check adls.account-key or adls.sas-token in [catalog], and this machine's clock"
-_STORE = (
-    _act(
-        _OS,
-        r"AWS Error NO_SUCH_BUCKET|Azure.*\[?ContainerNotFound|specified bucket does not exist|"
-        r"google::cloud::Status\(NOT_FOUND.*(bucket|CreateResumableUpload|InsertObjectMedia)|"
-        r"Container .*does not exist",
-        "create that bucket, or correct warehouse (and the endpoint) in [catalog]",
-        who=STORAGE,
-        lead="has no such bucket",
-    ),
-    _act(
-        _OS,
-        r"configured region is .* while the bucket|AWS Error \w+ \(HTTP status 301\)|"
-        r"AuthorizationHeaderMalformed|"
-        r"PermanentRedirect|IllegalLocationConstraint",
-        "set s3.region in [catalog] to the bucket's region",
-        who=STORAGE,
-        lead="has the bucket in another region",
-    ),
-    _act(
-        _OS,
-        r"AWS Error (REQUEST_TIME_TOO_SKEWED|REQUEST_EXPIRED)|RequestTimeTooSkewed",
-        "set the clock of this machine",
-        who=STORAGE,
-        lead="refuses the login",
-    ),
-    _act(
-        _OS,
-        r"google::cloud::Status\(UNAUTHENTICATED|Could not create a OAuth2 access token|anonymous caller",
-        _GCS_KEYS,
-        who=STORAGE,
-        lead="refuses the keys",
-        keys=True,
-    ),
-    _act(
-        f"{_OS} pyarrow.lib.ArrowException",
-        r"AuthenticationFailed|InvalidAuthenticationInfo|Server failed to authenticate|"
-        r"Namespace support.*Base64",
-        _AZURE_KEYS,
-        who=STORAGE,
-        lead="refuses the keys",
-        keys=True,
-    ),
-    _act(
-        _OS,
-        r"AWS Error (INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE|"
-        r"INVALID_CLIENT_TOKEN_ID|"
-        r"UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INCOMPLETE_SIGNATURE|OPT_IN_REQUIRED)|ExpiredToken|"
-        r"InvalidToken|no AWS credentials",
-        _KEYS,
-        who=STORAGE,
-        lead="refuses the keys",
-        keys=True,
-    ),
-    _act(
-        _OS,
-        r"QuotaExceeded|XMinioStorageFull|InsufficientCapacity",
-        "make room there, or raise the quota",
-        who=STORAGE,
-        lead="is full",
-    ),
-    _act(
-        _OS,
-        r"KMS|KeyDisabled|s3:x-amz-server-side",
-        "check s3.sse-kms-key-id in [catalog] and the right to use that key",
-        who=STORAGE,
-        lead="cannot encrypt",
-        keys=True,
-    ),
-    _act(
-        _OS,
-        r"google::cloud::Status\(PERMISSION_DENIED",
-        "may its account list, read, write and delete there? Google's role Storage Object User allows that",
-        who=STORAGE,
-        lead="does not allow it",
-        keys=True,
-    ),
-    _act(
-        _OS,
-        r"AuthorizationFailure|AuthorizationPermissionMismatch",
-        "may it list, read, write and delete there (Azure's role Storage Blob Data Contributor), and do the "
-        "account's network rules let this machine in?",
-        who=STORAGE,
-        lead="does not allow it",
-        keys=True,
-    ),
-    _act(
-        _OS,
-        r"AWS Error ACCESS_DENIED|AWS Error \w+ \(HTTP status 40[13]\)|AWS Error \[code 15\]",
-        "may its keys list, read, write and delete there? If they may, " + _KEYS,
-        who=STORAGE,
-        lead="does not allow it",
-        keys=True,
-    ),
-    _act(
-        _OS,
-        r"AWS Error \w+ \(HTTP status 400\).*InvalidBucketName|Bucket name",
-        "correct the bucket's name in warehouse",
-        who=STORAGE,
-    ),
-    _act(
-        _OS,
-        r"AWS Error \w+ \(HTTP status 400\)",
-        "check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]",
-        who=STORAGE,
-        lead="rejects the request",
-        keys=True,
-    ),
-    _wait(
-        _OS,
-        r"AWS Error (SLOW_DOWN|THROTTLING)|google::cloud::Status\(RESOURCE_EXHAUSTED|ServerBusy",
-        "if this persists, commit less often (--commit-interval)",
-        who=STORAGE,
-        lead="is overloaded",
-    ),
-    _wait(
-        _OS,
-        r"google::cloud::Status\(NOT_FOUND",
-        "were files of the table deleted?",
-        who=STORAGE,
-        lead="is missing a file of the table",
-    ),
-    _wait(_OS, r"AWS Error|Azure|google::cloud|in bucket|HDFS", who=STORAGE),
-    _wait(
-        _OS,
-        r"\[Errno (28|122)\]|\[errno (28|122)\]|No space left|quota exceeded",
-        "make room on its disk",
-        who=STORAGE,
-        lead="is full",
-    ),
-    _wait(
-        _OS,
-        r"\[errno (1|13|30)\]|access denied|Permission denied|Read-only file system",
-        "may you write there, and is its disk mounted? Its path is [catalog] warehouse",
-        who=STORAGE,
-        lead="rejects the write",
-    ),
-    _wait(
-        _OS,
-        r"\[errno (2|5|20|21|116)\]|does not exist|file not found|already exists",
-        "is its disk mounted, and were files of the table deleted?",
-        who=STORAGE,
-        lead="is missing files",
-    ),
-)
-
-# Optional clients of storage, and all other errors of network or disk.
-_OTHERS = (
-    _act(
-        "google.auth.exceptions.DefaultCredentialsError", "", "log in to Google Cloud", who=STORAGE, keys=True
-    ),
-    _act(
-        "azure.core.exceptions.ClientAuthenticationError",
-        "",
-        "check adls.* in [catalog]",
-        who=STORAGE,
-        keys=True,
-    ),
-    _wait("aiohttp. google. gcsfs. azure. adlfs. fsspec. s3fs."),
-    _wait("pyarrow.lib.ArrowException", r"^\[\] \[HTTP \] Unknown error: ", who=STORAGE),
-    _wait(_OS),
-)
-
-ROWS: Final = (
-    *_DRIVERS,
-    *_SETTINGS,
-    *_TLS,
-    *_REST,
-    *_DATABASES,
-    *_GLUE,
-    *_METASTORE,
-    *_NET,
-    *_STORE,
-    *_OTHERS,
-)
+_OF_CALLED: Rules = {
+    "TLS": {  # OpenSSL's reasons
+        "CERTIFICATE_VERIFY_FAILED": _act("set REQUESTS_CA_BUNDLE to its CA certificate file", "has a certificate of an untrusted CA"),
+        "WRONG_VERSION_NUMBER RECORD_LAYER_FAILURE HTTP_REQUEST": _NO_TLS,
+    },
+    "module": {  # not installed
+        "boto3 botocore": _setting("pip install 'tabletopic[glue]'"),
+        "kerberos puresasl thrift_sasl": _setting("pip install 'pyiceberg[hive-kerberos]'"),
+        "hive_metastore thrift": _setting("pip install 'tabletopic[hive]'"),
+        "psycopg2": _setting("pip install 'tabletopic[postgres]'"),
+    },
+    "builtins": {
+        "ImportError": _setting("install it beside tabletopic"),
+        "UnicodeDecodeError": _INVALID,
+        "OSError": _wait(),
+    },
+    "requests.exceptions": {"MissingSchema InvalidSchema InvalidURL InvalidProxyURL": _setting("correct uri; it has the form https://HOST:PORT/PATH")},
+}
+# fmt: on
+_OF: Final = ((CATALOG, _OF_CATALOGS), (STORAGE, _OF_STORES), ("", _OF_AWS), ("", _OF_CALLED))
+# By system and code, or by module and class.
+CODES: Final = {
+    system: {
+        code: replace(rule, who=rule.who or who) for codes, rule in rules.items() for code in codes.split()
+    }
+    for who, systems in _OF
+    for system, rules in systems.items()
+}
+# fmt: off
+_NO_URI = {r"URI (is required|missing)": _setting("set uri")}
+_UNKNOWN_TYPE = {
+    r"Unsupported field type: |Could not parse \S* into a|Input tag '' found using ''": _act(
+        "another program has given it a column or a format version that PyIceberg does not know: query it with Spark, and enable its topic with another --table",
+        "cannot be read",
+        "the table",
+    )
+}
+_TEXTS: Mapping[str, Rules] = {
+    CATALOG: {
+        "builtins.ValueError": {
+            r"No default path is set": _setting("set warehouse, the location of tables: s3://bucket/folder, or a local folder"),
+            r"Could not infer the catalog type": _setting("set type: rest, sql, glue or hive"),
+            r"Unrecognized filesystem type": _setting("begin warehouse with file:, s3:, gs: or abfss:"),
+            r"Invalid endpoint: ": _setting("correct the endpoint's URL"),
+            r"^(Could not parse table property|Unsupported codec: )|setting a compression level": _PROPERTY,
+            r"Glue table is missing": _INVALID,
+            **_NO_URI,
+        },
+        # Before the login, a database writes in its own language and encoding.
+        "builtins.UnicodeDecodeError": {r"connection to server": _wait()},
+        "builtins.NotImplementedError": {r"Server does not support endpoint": _UNSUPPORTED},
+        "pyiceberg.exceptions.NoSuchPropertyException": _NO_URI,
+        "pyiceberg.exceptions.ValidationError": _UNKNOWN_TYPE,
+        "pydantic_core._pydantic_core.ValidationError": _UNKNOWN_TYPE,
+        "sqlalchemy.exc.NoSuchModuleError": {r"dialects:postgres$": _setting("write postgresql+psycopg2:// in uri, not postgres://")},
+        "sqlalchemy.exc.DBAPIError": {  # libpq reports no code before a login has succeeded
+            r"too many clients|remaining connection slots": _TOO_MANY,
+            r"authentication failed for user|no password supplied|no pg_hba.conf entry|role '' does not exist": _NO_LOGIN,
+            r"database '' does not exist": _NO_DATABASE,
+            r"permission denied for schema": _rights("let the user create the catalog's tables: GRANT USAGE, CREATE ON SCHEMA public TO it"),
+            r"root certificate file|server does not support SSL|server certificate for|"
+            r"SSL error: (?!unexpected eof)|requires a valid client certificate": _act("check sslmode, sslrootcert, sslcert and sslkey behind the ? of [catalog] uri", "cannot be reached by TLS"),
+            r"invalid (dsn|connection option|sslmode|port|URI|integer value)": _act("correct [catalog] uri"),
+        },
+        "sqlite3.OperationalError": {r"^no such (table|column)": _NOT_OURS},
+        "thrift.Thrift.TException": {  # Java's exceptions, which the metastore passes on as text
+            r"AccessControl|Permission denied|not authorized|No privilege": _rights("give the user the right, on the database and on its folder"),
+            r"No FileSystem for scheme|ClassNotFoundException|NoClassDefFoundError": _act("the Hive metastore lacks the jars of the warehouse's storage: add them there (for s3a: hadoop-aws)", "cannot use the storage"),
+            r"SASL|SaslClient|Bad status|frame size": _NO_HIVE,
+        },
+    },
+    STORAGE: {
+        "builtins.OSError": {
+            r"curlCode: 35.*wrong version number": _NO_TLS,
+            r"specified bucket does not exist": _NO_BUCKET,
+            r"Could not create a OAuth2 access token": _GCS_KEYS,
+            r"Server failed to authenticate": _AZURE_KEYS,
+            r"deflateInit failed": _PROPERTY,  # zlib, of a compression level
+            r"^Cannot [\w ]+, access denied": _REJECTED,  # PyIceberg's
+            r"^Cannot [\w ]+, (does not exist|file not found|already exists)": _MISSING,
+        },
+        "pyarrow.lib.ArrowException": {
+            r"^Unknown error: .*Base64": _AZURE_KEYS,
+            r"^Unknown error: (?!.*Base64)": _wait(),  # Azure's client, too
+            r"^Unsupported compression": _PROPERTY,
+        },
+    },
+    "": {"botocore.exceptions.ClientError": {r"Signature (expired|not yet current)": _CLOCK}},
+}
+# fmt: on
+# By class: what its text contains, from which names were taken. Where a library reports no code, or one of
+# several meanings.
+TEXTS: Final = {
+    kind: {text: replace(rule, who=rule.who or who) for text, rule in rules.items()}
+    for who, kinds in _TEXTS.items()
+    for kind, rules in kinds.items()
+}
+# Whose other exceptions mean that a system does not respond; not all of them are ours to install.
+PACKAGES: Final = {
+    **dict.fromkeys(("thrift", "hive_metastore", "psycopg2", "psycopg"), _wait(who=CATALOG)),
+    **dict.fromkeys(("requests", "urllib3", "botocore", "boto3", "s3transfer"), _wait()),
+    **dict.fromkeys(("aiohttp", "google", "gcsfs", "azure", "adlfs", "s3fs"), _wait()),
+}

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+import ssl
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG, ROWS, STORAGE, Row, Verdict
+from pyiceberg.exceptions import RESTError
+
+from tabletopic_kernel.clients.outside_errors.names import without_names
+from tabletopic_kernel.clients.outside_errors.rules import (
+    AWS_CODES,
+    CATALOG,
+    CODES,
+    PACKAGES,
+    STORAGE,
+    TEXTS,
+    Rule,
+    Verdict,
+)
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
 
 _MOST: Final = 300  # characters of another program's message
@@ -16,7 +29,14 @@ _NEXT: Final = {
     CATALOG: "is it running, and is [catalog] right?",
     STORAGE: "is it reachable and not full, and are location and keys in [catalog] right?",
 }
-_DEPTH: Final = 4
+Codes = Iterable[tuple[str, object]]
+_S3: Final = re.compile(
+    r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation"
+    r"(?:: Unable to parse ExceptionName: (\S+))?"
+)
+_OTHER_REGION: Final = "configured region is '' while the bucket"
+_GCS: Final = re.compile(r"google::cloud::Status\((\w+): (?:.*retry\.function=(\w+))?")
+_AZURE: Final = re.compile(r"Azure Error: \[(\w*)\]")
 _PAGE: Final = re.compile(
     r"RESTError (\d+): (?:Received unexpected JSON Payload|Could not decode json payload).*", re.DOTALL
 )
@@ -29,7 +49,7 @@ _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 class Sorted:
     """A classified error; ``text`` is the library's message in one line."""
 
-    row: Row
+    rule: Rule
     verdict: Verdict
     who: str
     text: str
@@ -37,18 +57,18 @@ class Sorted:
     @property
     def remedy(self) -> str:
         """What to do, or to check."""
-        return self.row.remedy or _NEXT[self.who]
+        return self.rule.remedy or _NEXT[self.who]
 
     @property
     def reason(self) -> str:
         """Which system failed, why, and what to do."""
-        return f"{self.who} {self.row.lead} ({self.text}); {self.remedy}"
+        return f"{self.who} {self.rule.lead} ({self.text}); {self.remedy}"
 
     def error(self) -> TableTopicError:
         """The error for users."""
         if self.verdict is Verdict.WAIT:
             return RetryableError(self.reason)
-        if self.row.setting:
+        if self.rule.setting:
             return SettingsError(f"[catalog] {self.text}: {self.remedy}")
         return ActionNeededError(self.reason)
 
@@ -61,20 +81,17 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorte
         asked: the catalog or the storage, whichever was called.
         lent: the catalog lends the storage's keys, and lends new ones next time.
     """
-    if not any(_fits(row, error) for row in ROWS):
+    rule = _rule(error)
+    if rule is None or rule.verdict is Verdict.BUG:
         return None
-    chain = list(_chain(error))
-    row = next(row for row in ROWS if any(_fits(row, one) for one in chain))
-    if row.verdict is Verdict.BUG:
-        return None
-    verdict = Verdict.WAIT if lent and row.keys else row.verdict
-    return Sorted(row, verdict, row.who or asked, plain(error))
+    verdict = Verdict.WAIT if lent and rule.keys else rule.verdict
+    return Sorted(rule, verdict, rule.who or asked, plain(error))
 
 
 def is_refused(error: BaseException) -> bool:
     """Whether the server understood the request and denied it."""
     found = sort_error(error, CATALOG)
-    return found is not None and found.verdict is Verdict.ACT and not found.row.setting
+    return found is not None and found.verdict is Verdict.ACT and not found.rule.setting
 
 
 def plain(error: BaseException) -> str:
@@ -112,57 +129,137 @@ def _said(error: BaseException) -> str:
     return str(error)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _rule(error: BaseException) -> Rule | None:
+    """The rule of an error. A cause with a code says more than the error that it led to."""
+    if (own := _by_code(error) or _by_class(error)) is None:
+        return None
+    return next(filter(None, map(_by_code, reversed(_chain(error)))), own)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
     """The error and its causes."""
-    seen, waiting = 0, [error]
-    while waiting and seen < _DEPTH:
-        one = waiting.pop(0)
-        yield one
-        seen += 1
-        waiting += [
-            more for more in (getattr(one, "orig", None), one.__cause__) if isinstance(more, BaseException)
-        ]
+    chain = [error]
+    for one in chain:  # which grows meanwhile
+        causes = (getattr(one, "orig", None), one.__cause__)
+        chain += [cause for cause in causes if isinstance(cause, BaseException) and cause not in chain]
+    return chain
 
 
-def _fits(row: Row, error: BaseException) -> bool:
-    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
-    if not any(name.startswith(row.kinds) for name in names) or not row.says.search(_evidence(error)):
-        return False
-    return not row.places or _place(error) in row.places
+def _names(error: BaseException) -> list[tuple[str, str]]:
+    return [(kind.__module__, kind.__qualname__) for kind in type(error).__mro__]
 
 
-def _place(error: BaseException) -> object:
-    """The name of the module that raised the error; None before it was raised."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return frames[-1].f_globals.get("__name__") if frames else None
+def _by_code(error: BaseException) -> Rule | None:
+    names, text = [".".join(name) for name in _names(error)], _text(error)
+    for name in names:
+        for part, rule in TEXTS.get(name, {}).items():
+            if re.search(part, text):
+                return rule
+    found = (_READERS[name](error) for name in names if name in _READERS)
+    rules = (CODES[system].get(str(code)) for codes in found for system, code in codes)
+    return next(filter(None, rules), None)
 
 
-def _evidence(error: BaseException) -> str:
-    """Code, HTTP status and text, in the form that rows search."""
-    status, code = _status(error), _code(error)
-    if isinstance(error, OSError) and error.errno is not None:
-        code = f"errno {error.errno}"
-    return f"[{code}] [HTTP {status}] {_said(error)}"
+def _by_class(error: BaseException) -> Rule | None:
+    names = _names(error)
+    rules = [CODES.get(module, {}).get(name) for module, name in names]
+    return next(
+        filter(None, [*rules, *(PACKAGES.get(module.partition(".")[0]) for module, _ in names)]), None
+    )
 
 
-def _status(error: BaseException) -> object:
-    """The HTTP status of a response of AWS or of a REST catalog."""
-    response: Any = getattr(error, "response", None)
-    if isinstance(response, dict):
-        return response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
-    return getattr(getattr(error.__cause__, "response", None), "status_code", "")
+def _text(error: BaseException) -> str:
+    """An error's text in one line, without names."""
+    return without_names(" ".join(_said(error).split()))
 
 
-def _code(error: BaseException) -> object:
-    """The code of a response of AWS, or of a database: SQLSTATE, or MySQL's number."""
-    response: Any = getattr(error, "response", None)
-    if isinstance(response, dict):
-        return response.get("Error", {}).get("Code", "")
-    one = getattr(error, "orig", None) or error
-    for name in ("pgcode", "sqlstate"):
-        if code := getattr(one, name, None):
-            return code
-    first = one.args[0] if one.args else ""
+def _rest(error: Any) -> Codes:
+    """The status of the response that PyIceberg refused; ``page`` if it is not one of Iceberg's interface."""
+    if type(error).__module__ != "pyiceberg.exceptions" and not isinstance(error, NotImplementedError):
+        return
+    status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)
+    yield from (("REST", type(error).__name__), ("REST", status))
+    if status // 100 == 4 and _PAGE.match(str(error)):
+        yield "REST", "page"
+    if isinstance(error, RESTError):
+        yield "REST", f"{status // 100}xx"
+
+
+def _response(error: Any) -> Codes:
+    """The model that a response did not fit."""
+    if error.title.endswith("Response"):
+        yield from (("response", error.title), ("response", "other"))
+
+
+def _database(error: Any) -> Codes:
+    first = error.orig.args[0] if error.orig.args else ""
     if isinstance(first, dict):  # pg8000's
-        return first.get("C", "")
-    return first if isinstance(first, int) else ""
+        first = first.get("C", "")
+    yield "SQL", getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None) or first
+
+
+def _sqlite(error: Any) -> Codes:
+    code = getattr(error, "sqlite_errorcode", None)  # with details above the lowest byte
+    yield "SQLite", type(error).__name__ if code is None else code & 0xFF
+
+
+def _aws(error: Any) -> Codes:
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    yield "AWS", _meaning(error.response.get("Error", {}).get("Code", ""))
+    yield from (("AWS", status), ("AWS", f"{status // 100}xx"))
+
+
+def _meaning(code: str) -> str | None:
+    """What a code of AWS means."""
+    return AWS_CODES.get(code.replace("_", "").lower().removesuffix("exception"))
+
+
+def _storage(error: Any) -> Codes:
+    """The codes of PyArrow's stores, which are in their texts only; or the operating system's."""
+    text = _text(error)
+    if aws := _S3.search(text):
+        if _OTHER_REGION in text and not (aws[2] or "").startswith("5"):  # all that AWS says to HEAD
+            yield "S3", "region"
+        yield from (("S3", _meaning(aws[3] or aws[1])), ("S3", int(aws[2] or 0)), ("S3", "other"))
+    elif gcs := _GCS.search(text):
+        yield from (("GCS", f"{gcs[1]}:{gcs[2]}"), ("GCS", gcs[1]), ("GCS", "other"))
+    elif azure := _AZURE.search(text):
+        yield from (("Azure", azure[1]), ("Azure", "other"))
+    yield "errno", getattr(error, "errno", None)
+
+
+def _tls(error: Any) -> Codes:
+    """OpenSSL's reason, which boto3 and requests wrap in errors of urllib3."""
+    inner = error.kwargs["error"] if hasattr(error, "kwargs") else next(iter(error.args), None)
+    wrapped = getattr(getattr(inner, "reason", inner), "args", ())
+    return [
+        ("TLS", getattr(one, "reason", None)) for one in (error, *wrapped) if isinstance(one, ssl.SSLError)
+    ]
+
+
+def _raised_in(error: BaseException) -> Codes:
+    """The module that raised it: a bug of ours may be of the same class."""
+    if frames := [frame for frame, _ in traceback.walk_tb(error.__traceback__)]:
+        yield "raised in", frames[-1].f_globals.get("__name__")
+
+
+# How a library reports codes, by the class of its errors: the most specific first.
+_READERS: Final[Mapping[str, Callable[[Any], Codes]]] = {
+    "builtins.Exception": _rest,  # PyIceberg's errors have no base of their own
+    "builtins.OSError": _storage,
+    "pyarrow.lib.ArrowException": _storage,
+    "builtins.ImportError": lambda error: [("module", (error.name or "").partition(".")[0])],
+    "builtins.KeyError": lambda error: [("key", error.args[0] if error.args else None), *_raised_in(error)],
+    "builtins.AttributeError": _raised_in,
+    "builtins.TypeError": _raised_in,
+    "ssl.SSLError": _tls,
+    "requests.exceptions.SSLError": _tls,
+    "botocore.exceptions.SSLError": _tls,
+    "pydantic_core._pydantic_core.ValidationError": _response,
+    "sqlalchemy.exc.DBAPIError": _database,
+    "sqlite3.Error": _sqlite,
+    "botocore.exceptions.ClientError": _aws,
+    "thrift.Thrift.TException": lambda error: [
+        ("Thrift", f"{type(error).__name__}:{getattr(error, 'type', '')}")
+    ],
+}

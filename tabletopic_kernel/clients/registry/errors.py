@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -20,46 +19,18 @@ _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.locatio
 _LOGICAL_CLUSTER: Final = "bearer.auth.logical.cluster"
 # What Java's clients call the source of the credentials; Python's use basic.auth.user.info, or the URL's.
 _SOURCE: Final = "basic.auth.credentials.source"
-_NUMBERS: Final = (
-    "timeout",
-    "cache.capacity",
-    "cache.latest.ttl.sec",
-    "max.retries",
-    "retries.wait.ms",
-    "retries.max.wait.ms",
-)
+_NUMBERS: Final = {
+    *("timeout", "cache.capacity", "cache.latest.ttl.sec"),
+    *("max.retries", "retries.wait.ms", "retries.max.wait.ms"),
+}
 _MOST: Final = 1_000_000_000  # beyond, there are waits that no system can time
-# The HTTP client's words for an address, or for a header with the login, that it does not send.
-_NO_REQUEST: Final = re.compile(
-    r"Illegal header value|'ascii' codec can't encode|Invalid (?:port|IDNA hostname)|label empty or too long"
-)
-# TLS errors by OpenSSL's wording, and the remedy; the first match counts.
-_TLS: Final = tuple(
-    (re.compile(words, re.IGNORECASE), remedy)
-    for words, remedy in (
-        (
-            r"certificate.verify.failed: (ip address|hostname) mismatch",
-            "its certificate is for another host name: correct url in [registry]",
-        ),
-        (
-            r"certificate.verify.failed: certificate has expired",
-            "its certificate has expired: renew it",
-        ),
-        (
-            r"certificate.verify.failed",
-            "set ssl.ca.location in [registry] to its CA certificate file",
-        ),
-        (
-            r"certificate.required|bad.certificate|handshake.failure|unknown.ca",
-            "it requires a client certificate: set ssl.certificate.location and ssl.key.location in "
-            "[registry], signed by a CA that it trusts",
-        ),
-        (
-            r"wrong.version.number|record.layer.failure|http.request",
-            "it does not use TLS there: begin url with http:// or correct the port",
-        ),
-    )
-)
+_CERTIFICATE: Final = {  # OpenSSL's codes of a certificate that is not accepted; others: an unknown CA
+    10: "its certificate has expired: renew it",
+    **dict.fromkeys((62, 64), "its certificate is for another host name: correct url in [registry]"),
+}
+# What a server says of a client's certificate, at the end of OpenSSL's reasons.
+_ALERTS: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
@@ -73,19 +44,15 @@ def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
         found.setdefault(_LOGICAL_CLUSTER, "none")
     if (source := found.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
         raise SettingsError(f"[registry] {_SOURCE}: must be USER_INFO or URL, not {source}")
-    for name in found.keys() & {*_NUMBERS}:
-        number = _number(str(found[name]))
+    for name in found.keys() & _NUMBERS:
+        try:
+            number = float(str(found[name]))
+        except ValueError:
+            number = math.nan
         if not 0 <= number <= _MOST:  # nor NaN
             raise SettingsError(f"[registry] {name} = {found[name]}: it must be a number from 0 to {_MOST:,}")
         found[name] = number
     return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def explain_unusable(properties: Mapping[str, str], error: Exception) -> SettingsError:
@@ -113,29 +80,62 @@ def explain_refusal(
         return LoginRefusedError(
             f"the registry at {url} refuses the login ({error.error_message}): {_login(properties)}"
         )
-    if error.http_status_code == HTTPStatus.FORBIDDEN:
-        return RetryableError(
-            f"the registry at {url} refused to return {what}: {error}; is [registry] url right, and may "
-            "its user read subjects and schemas?"
-        )
+    forbidden = error.http_status_code == HTTPStatus.FORBIDDEN
+    rights = ", and may its user read subjects and schemas" if forbidden else ""
     return RetryableError(
-        f"the registry at {url} refused to return {what}: {error}; is [registry] url right?"
+        f"the registry at {url} refused to return {what}: {error}; is [registry] url right{rights}?"
     )
 
 
-def explain_silence(url: str, error: Exception) -> RetryableError | SettingsError:
-    """The error of a registry that does not respond, or that was not asked, as no request can be made."""
-    if _NO_REQUEST.search(str(error)):
+def explain_failure(url: str, what: str, error: Exception) -> RetryableError | SettingsError:
+    """The error of a request for ``what`` that the registry did not answer, or not as a registry does."""
+    kind = type(error).__name__  # the client has one of two HTTP libraries, with the same names
+    if kind in ("InvalidURL", "LocalProtocolError", "UnicodeEncodeError", "UnicodeError"):
         return SettingsError(
             f"[registry] no request can be made ({error}): correct url, or the token, which may have neither "
             "a line end nor a character beyond ASCII"
         )
-    for words, remedy in _TLS:
-        if words.search(str(error)):
-            return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")
+    # Confluent's client takes a response apart without checking it.
+    if isinstance(error, AttributeError | LookupError | TypeError | ValueError) or kind == "DecodingError":
+        return invalid(url, what, _response_in(error))
+    if (remedy := _tls_remedy(error)) is not None:
+        return LoginRefusedError(f"TLS with the registry at {url} fails ({error}): {remedy}")
     return RetryableError(
-        f"the registry at {url} does not respond ({type(error).__name__}: {error}); "
+        f"the registry at {url} does not respond ({kind}: {error}); "
         "is it running (`tabletopic up` starts a local one), and is [registry] url right?"
+    )
+
+
+def invalid(url: str, what: str, response: str) -> RetryableError:
+    """The error of a registry whose response is not ``what`` was requested."""
+    return RetryableError(
+        f"the registry at {url} returned an invalid response for {what}: {response}; is [registry] url that "
+        "of a schema registry?"
+    )
+
+
+def _response_in(error: Exception) -> str:
+    """The part of a response that an error is about, as far as the error has it."""
+    for name in ("doc", "object", "obj"):  # of JSON, of an encoding, of an attribute that is missing
+        if hasattr(error, name):
+            return repr(getattr(error, name))[:80]
+    return f"{type(error).__name__}: {error}"
+
+
+def _tls_remedy(error: BaseException | None) -> str | None:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        unknown = "set ssl.ca.location in [registry] to its CA certificate file"
+        return _CERTIFICATE.get(error.verify_code, unknown)
+    reason = getattr(error, "reason", None) or ""
+    if reason.endswith(_ALERTS):
+        return (
+            "it requires a client certificate: set ssl.certificate.location and ssl.key.location in "
+            "[registry], signed by a CA that it trusts"
+        )
+    return (
+        "it does not use TLS there: begin url with http:// or correct the port" if reason in _NO_TLS else None
     )
 
 

@@ -29,9 +29,10 @@ from tabletopic_kernel.clients.registry.answers import (
 )
 from tabletopic_kernel.clients.registry.errors import (
     client_properties,
+    explain_failure,
     explain_refusal,
-    explain_silence,
     explain_unusable,
+    invalid,
 )
 from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
 from tabletopic_kernel.formats.wire import SchemaKey
@@ -44,7 +45,6 @@ T = TypeVar("T")
 # proves nothing about a schema: with a wrong url every record would become a dead letter (I9).
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 _ODD_S = 60.0  # a malformed response counts as broken for this long
-_WHOSE = "is [registry] url that of a schema registry?"
 _MOST_LEVELS = 100  # of references
 _INVALID = 422  # the schema itself is invalid
 # The client's own retries would block a thread; waiting is up to the coordinator (I9).
@@ -144,10 +144,7 @@ class Registry:
         if same is False or (worth is Worth.NO_SCHEMA and (same is None or is_new)):
             if text != found.text:
                 self._odd[found.id] = (time.monotonic(), found.text)
-            raise RetryableError(
-                f"the registry at {self.url} returned something other than a schema for id {found.id}: "
-                f"{found.text[:80]!r}; {_WHOSE}"
-            )
+            raise invalid(self.url, f"schema id {found.id}", repr(found.text[:80]))
 
     def _is_same(self, found: RegisteredSchema) -> bool | None:
         """Whether the schema is the same by subject and version; None if unknown."""
@@ -238,10 +235,7 @@ class Registry:
         if worth_of(declared, newest.text, dict(newest.references)) is not Worth.GOOD:
             again = self.by_id(newest.id) if isinstance(newest.id, int) else newest
             if again.text != newest.text:
-                raise RetryableError(
-                    f"the registry at {self.url} returned something other than the newest schema of "
-                    f"{subject}: {newest.text[:80]!r}; {_WHOSE}"
-                )
+                raise invalid(self.url, f"the newest schema of {subject}", repr(newest.text[:80]))
         return newest
 
     def by_version(self, subject: str, version: int) -> RegisteredSchema:
@@ -356,9 +350,7 @@ class Registry:
         try:
             return call()
         except OddAnswerError as error:
-            raise RetryableError(
-                f"the registry at {self.url} returned something other than {what}: {error}; {_WHOSE}"
-            ) from error
+            raise invalid(self.url, what, str(error)) from error
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:
                 raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
@@ -367,7 +359,7 @@ class Registry:
             raise refusal from error
         except Exception as error:  # the HTTP library's errors have no public base class
             self._check()
-            raise explain_silence(self.url, error) from error
+            raise explain_failure(self.url, what, error) from error
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:

@@ -6,6 +6,7 @@ import itertools
 import re
 from typing import Final
 
+from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 from tabletopic_kernel.model.redact import redact
@@ -57,14 +58,15 @@ def explain_trouble(what: str, error: Exception) -> str:
     'no batch of clicks was read, retrying: [Errno 28] No space left on device. W'
     """
     reason = reason_of(error)
-    advice = next((text for words, text in _ADVICE if words.search(reason)), _NO_ADVICE)
+    words_of_reason = without_names(reason)
+    advice = next((text for words, text in _ADVICE if words.search(words_of_reason)), _NO_ADVICE)
     return f"{what}, retrying: {reason.rstrip('.')}. What to do: {advice}"
 
 
 def error_of_trouble(what: str, error: Exception) -> RetryableError:
     """``explain_trouble`` as an error; a LoginRefusedError if the broker refuses Spark's clients."""
     text = explain_trouble(what, error)
-    return LoginRefusedError(text) if _LOGIN.search(text) else RetryableError(text)
+    return LoginRefusedError(text) if _LOGIN.search(without_names(reason_of(error))) else RetryableError(text)
 
 
 def text_of(error: BaseException) -> str:
