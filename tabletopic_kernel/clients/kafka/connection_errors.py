@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 # "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker's name.
-_SUFFIX = re.compile(r"\s*\(after \d+ms in state [^)]*(\(s\)[^)]*)?\)\s*$")
-_PREFIX = re.compile(r"^\S+://\S+: ")
+_SUFFIX = re.compile(r"(?<!\s)\s*\(after \d+ms in state [^()]*(\(s\)[^()]*)?\)\s*$")
+_PREFIX = re.compile(r"^(?:(?!://)\S)+://\S+: ")
 _CONNECT_S, _LOOK_AGAIN_S = 2.0, 0.4
 _PORT = "9092"  # if an address has none
 # What a token server that is down looks like: an outage, not a refusal.

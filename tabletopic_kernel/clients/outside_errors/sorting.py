@@ -21,7 +21,9 @@ _PAGE: Final = re.compile(
     r"RESTError (\d+): (?:Received unexpected JSON Payload|Could not decode json payload).*", re.DOTALL
 )
 _IN_METADATA: Final = re.compile(r"(?:Unsupported field type: |Input tag '\d+' found using )[^\[\n]*")
-_BACKGROUND: Final = re.compile(r"\s*\(Background on this error at: [^)]*\)| error_info=\{.*\}")
+_BACKGROUND: Final = re.compile(
+    r"(?<!\s)\s*\(Background on this error at: [^()]*\)| error_info=\{.*(?:\}|(?m:$))"
+)
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
