@@ -13,17 +13,18 @@ from tabletopic_kernel.model.redact import Net, mask, secrets_in, without_login
 
 # Repeated, they are what a pattern that starts again at each of them is slow with.
 _UNITS = (
-    *("a", "1", "a1", "aB3.", ".", "-", "_", " ", "\n", "a\n", "\t", ":", "a:", "a:1,", "@", "a@", "://", "://a", "/"),
-    *('"', "'", "\\", '\\"', '"\\', "=", "a=", ",", "a,", "(", ")", "()", "[", "]", "<", "{", "}", "%", "$", "/*", "--"),
-    *("token", "token=", "token: ", 'token="', "token='", 'token=\\"', "password", "bearer ", "basic 1 ", "sig="),
-    *("authorization: ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN A ", "PRIVATE KEY", "a b ", "(s)", " asc", " nulls "),
-    *(" (after 1ms in state ", " (TID 1) (", "(Background on this error at: ", " error_info={", "Error: ", "java.lang."),
-    *('import "a" ', "at a.", "select ", "from a, ", "http://me:a@b", "Column(/0) chan"),
+    "a", "1", "a1", "aB3.", ".", "-", "_", " ", "\n", "a\n", "\t", ":", "a:", "a:1,", "@", "a@", "://",
+    "://a", "/", '"', "'", "\\", '\\"', '"\\', "=", "a=", ",", "a,", "(", ")", "()", "[", "]", "<", "{",
+    "}", "%", "$", "/*", "--", "token", "token=", "token: ", 'token="', "token='", 'token=\\"', "password",
+    "bearer ", "basic 1 ", "sig=", "authorization: ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN A ",
+    "PRIVATE KEY", "a b ", "(s)", " asc", " nulls ", " (after 1ms in state ", " (TID 1) (",
+    "(Background on this error at: ", " error_info={", "Error: ", "java.lang.", 'import "a" ', "at a.",
+    "select ", "from a, ", "http://me:a@b", "Column(/0) chan",
 )  # fmt: skip
 _AROUND = (("", "\n!"), ("x@ ://", " @"))
 _QUICK_S = 0.004
 
-# Compiled for texts that are short: topics have 249 characters. The rows of errors see the first error's text.
+# For short texts: a topic's name has 249 characters, and the rows of errors see the first line.
 _SHORT = ("tabletopic_kernel.model.topic_names", "tabletopic_kernel.clients.outside_errors.rules")
 # Used by match() alone: the scan is tried at one position.
 _ANCHORED = ("tabletopic_kernel.faces.notebook.lake_magic._OPTION",)
@@ -60,7 +61,7 @@ def _cpu_s(work: Callable[[str], object], text: str) -> float:
 
 def _slow(work: Callable[[str], object]) -> list[str]:
     return [
-        f"{before!r} + {unit!r} × n + {after!r}"
+        f"{before!r} + {unit!r}… + {after!r}"
         for unit in _UNITS
         for before, after in _AROUND
         if not _is_linear(work, unit, before, after)
