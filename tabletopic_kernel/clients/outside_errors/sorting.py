@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, ROWS, STORAGE, Row, Verdict
+from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
 
 _MOST: Final = 300  # characters of another program's message
@@ -35,6 +36,7 @@ class Sorted:
     verdict: Verdict
     who: str
     text: str
+    proxy: str = ""  # through which the request went, and how to avoid it
 
     @property
     def remedy(self) -> str:
@@ -44,7 +46,7 @@ class Sorted:
     @property
     def reason(self) -> str:
         """Which system failed, why, and what to do."""
-        return f"{self.who} {self.row.lead} ({self.text}); {self.remedy}"
+        return f"{self.who} {self.row.lead} ({self.text}); {self.remedy}{self.proxy}"
 
     def error(self) -> TableTopicError:
         """The error for users."""
@@ -70,7 +72,8 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorte
     if row.verdict is Verdict.BUG:
         return None
     verdict = Verdict.WAIT if lent and row.keys else row.verdict
-    return Sorted(row, verdict, row.who or asked, plain(error))
+    proxy = next(filter(None, (proxy_hint(_url(one)) for one in chain)), "")
+    return Sorted(row, verdict, row.who or asked, plain(error), proxy)
 
 
 def is_refused(error: BaseException) -> bool:
@@ -145,6 +148,12 @@ def _evidence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         code = f"errno {error.errno}"
     return f"[{code}] [HTTP {status}] {_said(error)}"
+
+
+def _url(error: BaseException) -> str:
+    """The address that a request of requests or boto3 was for."""
+    url = getattr(getattr(error, "request", None), "url", None)
+    return str(url or getattr(error, "kwargs", {}).get("endpoint_url", ""))
 
 
 def _status(error: BaseException) -> object:

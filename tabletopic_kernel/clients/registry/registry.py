@@ -16,6 +16,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.login_gate import LoginGate
+from tabletopic_kernel.clients.proxies import direct_mounts, proxy_hint
 from tabletopic_kernel.clients.registry.answers import (
     OddAnswerError,
     Worth,
@@ -35,7 +36,7 @@ from tabletopic_kernel.clients.registry.errors import (
 )
 from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
 from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.sections import is_glue
 
@@ -103,6 +104,7 @@ class Registry:
             return
         try:
             self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **client_properties(properties)})
+            _ask_directly(self._client)
         except (ValueError, TypeError, OSError) as error:
             raise explain_unusable(properties, error) from error
 
@@ -352,6 +354,14 @@ class Registry:
 
     def _ask(self, what: str, call: Callable[[], T]) -> T:
         self._gate.check()
+        try:
+            return self._asked(what, call)
+        except (RetryableError, SettingsError) as error:
+            if "proxy" not in self._properties:
+                error.args = (f"{error}{proxy_hint(self._properties.get('url', ''))}",)
+            raise
+
+    def _asked(self, what: str, call: Callable[[], T]) -> T:
         self._client.clear_caches()  # the client would keep every response for ever
         try:
             return call()
@@ -368,6 +378,15 @@ class Registry:
         except Exception as error:  # the HTTP library's errors have no public base class
             self._check()
             raise explain_silence(self.url, error) from error
+
+
+def _ask_directly(client: Any) -> None:
+    """Let Confluent's client ask this machine's servers without the environment's proxy."""
+    rest = client._rest_client
+    if rest.proxy is None:
+        made = type(rest.session)
+        rest.session.close()
+        rest.session = made(verify=rest.verify, auth=rest.auth, timeout=rest.timeout, mounts=direct_mounts())
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
