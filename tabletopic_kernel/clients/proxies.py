@@ -7,14 +7,13 @@ the libraries of a notebook are its user's.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.cluster import is_loopback
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def proxy_hint(url: str) -> str:
@@ -44,9 +43,4 @@ def _no_proxy(*hosts: str) -> str:
 
 def child_environment() -> dict[str, str]:
     """Variables with which a child process asks this machine's servers without a proxy."""
-    return dict.fromkeys(("no_proxy", "NO_PROXY"), _no_proxy(*_LOOPBACK))
-
-
-def direct_mounts() -> Mapping[str, None]:
-    """``mounts`` of an httpx client that asks this machine's servers without a proxy."""
-    return {f"all://{f'[{host}]' if ':' in host else host}": None for host in _LOOPBACK}
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), _no_proxy(*LOOPBACK))

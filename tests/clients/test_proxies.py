@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import duckdb
 import pytest
 from pyarrow.fs import S3FileSystem
 
+import tabletopic_kernel
 from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable
 from tabletopic_kernel.clients.proxies import child_environment, proxy_hint
 from tabletopic_kernel.clients.registry.registry import Registry
@@ -186,3 +189,15 @@ def test_a_failure_that_no_proxy_is_in_does_not_name_one(monkeypatch: pytest.Mon
         ask_registry("http://127.0.0.1:9")
     assert "proxy" not in str(raised.value)
     assert urllib.request.getproxies_environment() == {}  # type: ignore[attr-defined]
+
+
+def test_no_other_module_makes_a_client_of_the_registry() -> None:
+    """It would ask the local stack's registry through the proxy."""
+    root = Path(tabletopic_kernel.__file__).parents[1]
+    makers = {
+        file.relative_to(root).as_posix()
+        for folder in ("tabletopic_kernel", "datasets")
+        for file in (root / folder).rglob("*.py")
+        if re.search(r"SchemaRegistryClient[.(]", file.read_text("utf-8"))
+    }
+    assert makers == {"tabletopic_kernel/clients/registry/client.py"}

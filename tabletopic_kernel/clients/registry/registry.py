@@ -12,11 +12,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.login_gate import LoginGate
-from tabletopic_kernel.clients.proxies import direct_mounts, proxy_hint
+from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.clients.registry.answers import (
     OddAnswerError,
     Worth,
@@ -28,6 +28,7 @@ from tabletopic_kernel.clients.registry.answers import (
     kind_of,
     worth_of,
 )
+from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.registry.errors import (
     client_properties,
     explain_refusal,
@@ -103,8 +104,7 @@ class Registry:
             self.url = f"glue:{glue.name}"
             return
         try:
-            self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **client_properties(properties)})
-            _ask_directly(self._client)
+            self._client = registry_client({**_CLIENT_DEFAULTS, **client_properties(properties)})
         except (ValueError, TypeError, OSError) as error:
             raise explain_unusable(properties, error) from error
 
@@ -378,15 +378,6 @@ class Registry:
         except Exception as error:  # the HTTP library's errors have no public base class
             self._check()
             raise explain_silence(self.url, error) from error
-
-
-def _ask_directly(client: Any) -> None:
-    """Let Confluent's client ask this machine's servers without the environment's proxy."""
-    rest = client._rest_client
-    if rest.proxy is None:
-        made = type(rest.session)
-        rest.session.close()
-        rest.session = made(verify=rest.verify, auth=rest.auth, timeout=rest.timeout, mounts=direct_mounts())
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:
