@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 from confluent_kafka.schema_registry import Schema as RegistrySchema
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import Clickstream
 from tabletopic_kernel._datasets.clickstream.produce import send_in_circles
+from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.formats.decoder import Decoder, inferring_decoder, make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load as load_protobuf
@@ -118,7 +118,7 @@ def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
     schema_id = None
     if what != "json":
         kind, text = _REGISTERED[what]
-        with SchemaRegistryClient.new_client(dict(workbench.servers.registry)) as client:
+        with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
     encode = encoder(what, schema_id)
     events = Clickstream(7, "v1").events(_DISTINCT)

@@ -9,13 +9,15 @@ from time import monotonic, sleep
 from typing import Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel._datasets.clickstream.avro import Encoder, SchemaVersion, schema_text
 from tabletopic_kernel._datasets.clickstream.generator import START, Clickstream, Prebuilt
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
+from tabletopic_kernel.clients.proxies import proxy_hint
+from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.topic_names import check_table_topic
 
@@ -235,7 +237,7 @@ class _Schemas:
         self._subject = subject
         self._url = properties.get("url", "")
         try:
-            self._client = SchemaRegistryClient.new_client({"timeout": 10, **properties})
+            self._client = registry_client({"timeout": 10, **properties})
         except (ValueError, TypeError) as error:
             raise UsageError(f"the registry settings cannot be used: {error}") from error
 
@@ -259,7 +261,7 @@ class _Schemas:
         except Exception as error:  # its HTTP library's errors have no public base class
             raise RetryableError(
                 f"the registry at {self._url} does not respond ({type(error).__name__}: {error}); "
-                "is it running?"
+                f"is it running?{proxy_hint(self._url)}"
             ) from error
 
 

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema
 from rich.console import Group
 
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.demo import proof, report
 from tabletopic_kernel.demo.report import Outcome
@@ -138,7 +139,7 @@ class Demo:
             )
         host = self._servers.start_host()  # first: it takes a while to start
         workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
-        with SchemaRegistryClient.new_client(workbench.servers.registry) as client:
+        with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
         screen.step(
             "✓",

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import random
+import resource
 import shutil
 import socket
 import time
@@ -27,6 +28,12 @@ def elapsed_ms() -> int:
 
 
 LOOPBACK = "127.0.0.1"
+# Spark has several hundred files open, with its jars, and so has a broker with a few topics; Java raises the
+# soft limit to the hard one itself. Threads count as processes: servers and Spark have about 500.
+_LIMITS = (
+    ("open files", "ulimit -n", "LimitNOFILE", resource.RLIMIT_NOFILE, 1, 1_024),
+    ("processes", "ulimit -u", "LimitNPROC", resource.RLIMIT_NPROC, 0, 1_000),
+)
 # Below the range of ports for outgoing connections: a port that is kept across restarts must not be assigned
 # to a connection while the server is down.
 _PORTS = range(20_000, 32_000)
@@ -104,6 +111,24 @@ def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
             f"{purpose} needs {needed_bytes // 1024**2} MiB in {folder}, but only {free // 1024**2} MiB "
             "are free: free some space or choose another folder."
         )
+
+
+def need_limits() -> str:
+    """The limits of this process and its children, in words.
+
+    Raises:
+        StackError: Java would fail with them, in traces that do not name the reason.
+    """
+    limits = []
+    for what, command, unit, limit, soft_or_hard, needed in _LIMITS:
+        allowed = resource.getrlimit(limit)[soft_or_hard]
+        if 0 <= allowed < needed:
+            raise StackError(
+                f"only {allowed:,} {what} are allowed here, and Java needs {needed:,}: raise the limit with "
+                f"`{command} {needed}`, or {unit} in a systemd unit"
+            )
+        limits.append(f"{'unlimited' if allowed < 0 else f'{allowed:,}'} {what}")
+    return ", ".join(limits)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,15 @@ import psutil
 from tabletopic_kernel.local import broker, machine, processes, registry_server, state, watchers
 from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.local.machine import STATE_DIR, file_lock, logs_folder, need_space, stack_errors, tail
+from tabletopic_kernel.local.machine import (
+    STATE_DIR,
+    file_lock,
+    logs_folder,
+    need_limits,
+    need_space,
+    stack_errors,
+    tail,
+)
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
@@ -216,6 +224,7 @@ class LocalStack:
         self, records: dict[str, ServerRecord], missing: list[str], waiting: list[str], die_with_parent: bool
     ) -> dict[str, ServerRecord]:
         need_space(self.state_dir, _SPACE_BYTES, "The local stack")
+        need_limits()
         installed = jvm.install(self._report)
         began = time.monotonic()
         if self._wants_login is not None:

@@ -25,15 +25,16 @@ SECRET_NAME = (
     r"|connection[._-]?string"
 )
 _SECRET = re.compile(SECRET_NAME, re.IGNORECASE)
+# A word is tried once, at its start: the time for a token of 8,000 characters is not that for its square.
+_NAME = rf"(?<![\w.-])(?=[\w.-]*(?:{SECRET_NAME}))[\w.-]++"
 # "-Djavax.net.ssl.trustStorePassword=x", "?user=u&password=x", "secret: x" inside a longer value.
-_PAIR = re.compile(
-    rf"([\w.-]*(?:{SECRET_NAME})[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
-)
+_PAIR = re.compile(rf"({_NAME}\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE)
 # What precedes the @ of abfss://container@account.host is not a login.
 _CONTAINER = r"(?:(?<=abfs://)|(?<=abfss://)|(?<=wasb://)|(?<=wasbs://))[\w$-]+@"
 # Up to the last @: a password may contain any character, even one that a URL forbids.
-_USER_INFO = re.compile(rf"(://)(?!{_CONTAINER}[^@]*$).*@", re.DOTALL)
-_BARE_USER_INFO = re.compile(r"^[^@]*:.*@", re.DOTALL)
+_USER_INFO = re.compile(rf"^((?>.*?://))(?!{_CONTAINER}[^@]*$).*@", re.DOTALL)
+_BARE_USER_INFO = re.compile(r"^[^@:]*:.*@", re.DOTALL)
+_LOGIN = r"^(?>.*?://)((?>[^:]*:).*)@"
 _AUTH_HEADER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
 # Of an Azure shared access signature, in whatever order a URL has its parts.
 _SIGNATURE = re.compile(r"(?<![\w.-])(sig=)(?!\*\*\*)[^\s&\"'<>,;)]+", re.IGNORECASE)
@@ -43,8 +44,8 @@ _PRIVATE_KEY = re.compile(
 
 # In prose, "unexpected token: x" and "basic types" are not credentials, and an @ may be far after a URL.
 _PAIR_IN_TEXT = re.compile(
-    rf"((?<![\w.-])[\w.-]{{0,100}}(?:{SECRET_NAME})[\w.-]{{0,100}}[\"']?\s?=\s?)(?!\*\*\*)"
-    r"(\\?\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&)\"']+)",
+    rf"({_NAME}[\"']?\s?=\s?)(?!\*\*\*)"
+    r"(\\?\"(?:[^\"\\]|\\.)*(?:\"|\Z)|'(?:[^'\\]|\\.)*(?:'|\Z)|[^\s,;&)\"']+)",
     re.IGNORECASE,
 )
 _USER_INFO_IN_TEXT = re.compile(rf"(://)(?!{_CONTAINER})[^\s/?#\"'<>]*@")
@@ -156,7 +157,7 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
     if not value:
         return
     inside = [found[2].strip("\"'") for found in _PAIR.finditer(value)]
-    login = re.search(r"://(.*:.*)@" if "://" in value else r"^([^@]*:.*)@", value, re.DOTALL)
+    login = re.search(_LOGIN if "://" in value else r"^([^@:]*:.*)@", value, re.DOTALL)
     if login:
         inside += [login[1], login[1].partition(":")[2]]
     if header := _AUTH_HEADER.search(value):

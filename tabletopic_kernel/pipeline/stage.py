@@ -125,19 +125,28 @@ class Stage:
         result.needed |= {group.schema_id for group in part.groups if not self._known(group.schema_id)}
         result.needed_keys |= keys.needed
         result.proved_keys |= keys.proved
-        if not self._void:
+        if not self._ends:
             self._refuse(part.batch, part.unframed)
         for group in part.groups:
-            if not self._void or group.schema_id in self._plan.candidates:
+            if not self._ends or group.schema_id in self._plan.candidates:
                 self._take_group(part.batch, group, keys)
         self._keep_dead_letters(part.batch)
 
     @property
-    def _void(self) -> bool:
-        """Whether this round's files will be discarded: then only needs and reasons matter."""
+    def _ends(self) -> bool:
+        """Whether the rest of this round's records do not matter, except for needs and reasons."""
         result = self._result
         stops = self._plan.settings.errors == "stop" and bool(result.refused)
-        return bool(result.needs or result.stopped) or stops or result.alike
+        return bool(result.needs.of_table or result.stopped) or stops or result.alike
+
+    @property
+    def _void(self) -> bool:
+        """Whether this round's files will be discarded.
+
+        If only the dead-letter table is missing, records still count: whether it is created depends on the
+        share of those that are refused.
+        """
+        return self._ends or self._result.needs_dead_letters
 
     def _known(self, schema_id: SchemaKey | None) -> bool:
         if schema_id is None and self._plan.passes_over_tombstones:

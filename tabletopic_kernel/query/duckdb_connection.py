@@ -12,12 +12,14 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+from urllib.request import getproxies_environment
 
 import duckdb
 from pyiceberg.table import TableProperties
 
 from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.query.answer import result_of
 
 T = TypeVar("T")
@@ -85,6 +87,9 @@ def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], i
     if not scopes:
         return
     options = {"PROVIDER": "config", **duckdb_secret(io)}
+    if getproxies_environment() and is_loopback(options["ENDPOINT"]):
+        # The client that DuckDB uses otherwise, curl, would ask through the environment's proxy.
+        connection.execute("SET httpfs_client_implementation = 'httplib'; SET http_proxy = ''")
     buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in scopes)
     for scope in dict.fromkeys(("", *buckets, *scopes)):
         name = f"{_SECRET}_{zlib.crc32(scope.encode()):08x}" if scope else _SECRET

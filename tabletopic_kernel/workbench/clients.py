@@ -287,10 +287,11 @@ class Clients:
         from tabletopic_kernel.clients.catalog.engine_properties import spark_extras  # noqa: PLC0415
         from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
-        from tabletopic_kernel.local.machine import logs_folder  # noqa: PLC0415
+        from tabletopic_kernel.local.machine import logs_folder, need_limits  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
 
         def start() -> SparkSession:
+            need_limits()
             jars = jvm.spark_jars(report or silent)
             self._lacks = None
             try:

@@ -27,11 +27,10 @@ from tabletopic_kernel.model.settings.names import (
     Leaf,
     Misplaced,
     SettingPath,
-    Value,
     dotted,
     leaves,
     nearest_variables,
-    node_at,
+    reason,
     variable_forms,
     variable_path,
 )
@@ -343,29 +342,12 @@ def _wrong_value(item: _Given, detail: Mapping[str, Any]) -> str:
     text = _text(item.value)
     visible = HIDDEN if is_secret(item.path[-1]) else mask(text)
     quoted = json.dumps(visible, ensure_ascii=False) if isinstance(item.value, str) else visible
-    reason = _reason(item.path, detail)
+    why = reason(item.path, detail)
     if visible != text:  # a validator's reason quotes the value
-        reason = reason.replace(repr(item.value), repr(visible)).replace(text, visible)
+        why = why.replace(repr(item.value), repr(visible)).replace(text, visible)
     if item.value is None:
-        return f"{item.origin}: [{dotted(item.path)}]: {reason}"
-    return f"{item.origin}: {dotted(item.path)} = {quoted}: {reason}"
-
-
-def _reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
-    node = node_at(path)
-    match detail["type"]:
-        case "literal_error":
-            return f"allowed: {detail['ctx']['expected']}"
-        case "value_error":
-            return str(detail["ctx"]["error"])
-        case "greater_than_equal" | "less_than_equal" if isinstance(node, Value):
-            return f"allowed: {node.minimum} to {node.maximum}"
-        case "string_too_short":
-            return "must not be empty"
-    message = str(detail["msg"])
-    return (
-        f"must be{message.removeprefix('Input should be')}" if message.startswith("Input should") else message
-    )
+        return f"{item.origin}: [{dotted(item.path)}]: {why}"
+    return f"{item.origin}: {dotted(item.path)} = {quoted}: {why}"
 
 
 # --- shared -----------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import psutil
+
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import Settings
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 Status = Literal["ok", "warn", "fail"]
 # The jars once, the broker's log, and the tables: below the first number something fails at once.
 _LEAST_BYTES, _ENOUGH_BYTES = 1024**3, 5 * 1024**3
+_LEAST_MEMORY_BYTES = 2 * 1024**3
 _START = "start the local stack with `tabletopic up`, or name your servers in tabletopic.toml"
 _COUNTING_S = 4.0
 
@@ -76,6 +79,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield _checked("JDK", _jdk)
     yield _checked("Java libraries", _jars)
     yield _checked("query extensions", _extensions)
+    yield _checked("limits", _limits)
     yield _checked("disk space", lambda: _disk(state_dir))
     yield _checked("state folder", lambda: _state_folder(state_dir))
     yield _checked("ports", lambda: _ports(state_dir, embedded_servers(loaded.settings)))
@@ -210,6 +214,16 @@ def _extensions() -> str:
 
     connect().close()
     return f"DuckDB {duckdb.__version__} with {', '.join(EXTENSIONS)}"
+
+
+def _limits() -> str:
+    from tabletopic_kernel.local.machine import need_limits
+
+    limits, free = need_limits(), psutil.virtual_memory().available
+    memory = f"{free / 1024**3:.1f} GiB of memory available"
+    if free < _LEAST_MEMORY_BYTES:
+        raise _Trouble(memory, "close other programs: servers and Spark use about 2 GiB", "warn")
+    return f"{limits}, {memory}"
 
 
 def _disk(state_dir: Path) -> str:

@@ -338,6 +338,8 @@ def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> Non
     if settings.projection is not None:
         return  # the projection's outputs are the columns
     if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
+        made = f"one column for the whole value ({VALUE})" if VALUE in there else "a column for each field"
         raise UsageError(
-            "the table was created with another transform; keep that one, or choose another --table"
+            f"the table has {made}, which does not match value_format {settings.value_format} with transform "
+            f"{settings.transform}; keep those that it was created with, or choose another --table"
         )

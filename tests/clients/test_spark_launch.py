@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -41,6 +44,38 @@ def test_a_jvm_that_stands_still_is_ended(
     assert time.monotonic() - began < 30
     assert {one for one in psutil.Process().children(recursive=True) if one.is_running()} <= before
     assert not list(tmp_path.glob("spark-start-*"))
+
+
+@pytest.mark.integration
+def test_a_process_that_ends_while_spark_starts_ends_it(tmp_path: Path) -> None:
+    """Otherwise spark-submit misses the file with the properties, and prints its usage."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        f"""#!/bin/bash
+touch {tmp_path}/started
+while ls {tmp_path}/spark-start-* >/dev/null 2>&1; do sleep 0.02; done
+echo "Usage: spark-submit [options]" >&2
+"""
+    )
+    java.chmod(0o755)
+    host = f"""
+import threading, time
+from pathlib import Path
+from tabletopic_kernel.clients.spark.launch import launch
+threading.Thread(target=launch, args=({{}}, Path({str(tmp_path)!r})), daemon=True).start()
+while not Path({str(tmp_path / "started")!r}).exists():
+    time.sleep(0.02)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", host],
+        env={**os.environ, "JAVA_HOME": str(java.parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_an_error_of_a_jvm_that_has_ended_since(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from enum import StrEnum
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema
 
 from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.model.errors import InternalError, RetryableError
 
 _PROTO = 'syntax = "proto3"; message Row { int64 id = 1; string text = 2; int64 count = 3; }'
@@ -133,7 +134,7 @@ class Stream:
         self.ends: dict[int, int] = {}  # partition → the offset after the last acknowledged record
         self.aborted = 0
         self._random = random.Random(f"{seed} {plan.topic}")
-        self._registry = SchemaRegistryClient.new_client(dict(registry) | {"timeout": 10})
+        self._registry = registry_client({**registry, "timeout": 10})
         self._ids: dict[int, int] = {}
         self._held = (0, 0)  # number and id of the schema that records name but the topic's subject lacks
         self._partitions = plan.partitions

@@ -65,6 +65,33 @@ def test_too_little_room_is_refused_before_the_work(monkeypatch, tmp_path: Path)
         machine.need_space(tmp_path, 800 * 1024**2, "It")
 
 
+@pytest.mark.parametrize(
+    ("limit", "values", "message"),
+    [
+        (
+            "RLIMIT_NOFILE",
+            (256, 256),
+            r"only 256 open files are allowed here.*`ulimit -n 1024`, or LimitNOFILE",
+        ),
+        (
+            "RLIMIT_NPROC",
+            (500, 9_999),
+            r"only 500 processes are allowed here.*`ulimit -u 1000`, or LimitNPROC",
+        ),
+    ],
+)
+def test_limits_that_java_would_fail_with_are_refused(
+    monkeypatch, limit: str, values: tuple[int, int], message: str
+) -> None:
+    """The message names the limit, and how to raise it; Java's traces do not."""
+    plenty = {machine.resource.RLIMIT_NOFILE: (1_024, -1), machine.resource.RLIMIT_NPROC: (4_096, 4_096)}
+    monkeypatch.setattr(machine.resource, "getrlimit", plenty.__getitem__)
+    assert machine.need_limits() == "unlimited open files, 4,096 processes"
+    plenty[getattr(machine.resource, limit)] = values
+    with pytest.raises(StackError, match=message):
+        machine.need_limits()
+
+
 def _hold(path: Path, taken, release) -> None:
     with machine.file_lock(path, lambda: None):
         taken.set()

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
-from tabletopic_kernel.model.settings.options import FIXED_SETTINGS, altered
+from tabletopic_kernel.model.settings.names import Value, node_at
+from tabletopic_kernel.model.settings.options import (
+    FIXED_SETTINGS,
+    altered,
+    given_settings,
+    setting_options,
+)
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"a": "1", "b": "2"})
@@ -52,3 +58,42 @@ def test_wrong_values_are_named() -> None:
     with pytest.raises(SettingsError, match=r"format-version: this program cannot write"):
         altered("clicks", NOW, {"table_properties": {"format-version": "3"}})
     assert altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["b"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"commit_interval_ms": "10ms"}, "--commit-interval 10ms: allowed: 100ms to 1h, for example 5s"),
+        ({"commit_interval_ms": "soon"}, "--commit-interval soon: allowed: 100ms to 1h, for example 5s"),
+        ({"max_snapshots": "x"}, "--max-snapshots x: allowed: 0 to 1000000, for example 500"),
+        ({"commit_bytes": "1"}, "--commit-bytes 1: allowed: 1MB to 16GB, for example 256MB"),
+        ({"time_travel_ms": "1s"}, "--time-travel 1s: allowed: 1m to 3650d, for example 5d"),
+        ({"max_refused_share": "2"}, "--max-refused-share 2: allowed: 0 to 1, for example 0.5"),
+        ({"errors": "shout"}, "--errors shout: allowed: 'dead_letter', 'skip' or 'stop'"),
+        (
+            {"metadata_columns": ["key", "keys"]},
+            "--metadata-columns key,keys: allowed: 'key', 'header' or 'metadata'",
+        ),
+        ({"catalog": "", "keep_snapshots": "0"}, "--keep-snapshots 0: allowed: 1 to 100000, for example 20"),
+    ],
+)
+def test_wrong_options_are_named_as_typed(options: dict[str, Any], message: str) -> None:
+    """With what is allowed, in units as typed, and an example."""
+    with pytest.raises(UsageError) as raised:
+        given_settings(options)
+    assert message in str(raised.value)
+
+
+def test_every_setting_with_limits_names_them_and_an_example() -> None:
+    """The example is allowed; anything else gets an error that names both."""
+    limited = {
+        option: node.allowed
+        for option in setting_options()
+        if isinstance(node := node_at(("topics", "clicks", option.field)), Value) and node.allowed
+    }
+    assert len(limited) >= 7
+    for option, allowed in limited.items():
+        assert given_settings({option.field: allowed.rpartition(" ")[2]})
+        with pytest.raises(UsageError) as raised:
+            given_settings({option.field: "?"})
+        assert str(raised.value) == f"{option.name} '?': allowed: {allowed}"

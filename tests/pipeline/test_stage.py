@@ -34,6 +34,7 @@ from tabletopic_kernel.pipeline.conform import file_schema
 from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.worker.refused import explain_no_table
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.formats.test_glue_frames import GUID, framed
@@ -147,6 +148,19 @@ def test_the_dead_letter_table_is_asked_for_when_first_needed(plan: StagePlan) -
     result = run(without, batch(good(0), b"bad"))
     assert result.needs.dead_letters
     assert (result.files, result.refused) == ([], {"no_schema_id": 1})
+
+
+def test_records_are_counted_while_the_dead_letter_table_is_missing(plan: StagePlan) -> None:
+    """Records that are refused for their subject are reported as such, not as records without a field."""
+    other = ("other_subject", "the schema belongs to other-value")
+    refusing = replace(plan, table=None, dead_letters=None, schemas={}, refused_schemas={8: other, 9: other})
+    result = run(refusing, batch(prefix(8) + b"x", prefix(9) + b"y"), batch(prefix(9) + b"z"))
+    assert result.needs.dead_letters
+    assert result.refused == {"other_subject": 3}
+    reported = explain_no_table("clicks", result)
+    assert "without a field" not in reported
+    assert "3 that cannot be rows" in reported
+    assert "other_subject: the schema belongs to other-value" in reported
 
 
 def test_all_records_of_a_refused_schema_are_letters(plan: StagePlan) -> None:

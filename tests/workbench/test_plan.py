@@ -155,6 +155,25 @@ def test_reasons_against_it_are_in_the_plan_and_end_enable(
         plan.check()
 
 
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"value_format": "string"}, "value_format string with transform flatten"),
+        ({"transform": "none"}, "value_format by_schema_id with transform none"),
+    ],
+)
+def test_the_settings_that_do_not_match_the_table_are_named(
+    catalog: Catalog, settings: dict[str, Any], names: str
+) -> None:
+    """A changed value format is not reported as another transform."""
+    make_table(catalog)
+    plan = planned(catalog, V1, **settings)
+    assert plan.refused == [
+        f"the table has a column for each field, which does not match {names}; keep those that it was "
+        "created with, or choose another --table"
+    ]
+
+
 def test_another_partitioning_of_a_table_is_planned(catalog: Catalog) -> None:
     """Both are told; without a wish, or with the same one, a table keeps its partitions."""
     make_table(catalog, ("url",))

@@ -31,6 +31,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
 )
 from tabletopic_kernel.model.redact import is_secret
+from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME
 
 _TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
@@ -95,12 +96,23 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
                 rest.setdefault("pool_pre_ping", "true")
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
-            return load_catalog(catalog_name(properties), **rest)
+            catalog = load_catalog(catalog_name(properties), **rest)
+            if catalog_type(properties) == "glue" and is_loopback(rest.get("glue.endpoint", "")):
+                _ask_directly(catalog.glue)  # type: ignore[attr-defined]
+            return catalog
         except (ValueError, TypeError, KeyError) as error:
             if sort_error(error, CATALOG) is not None:
                 raise
             missing = f"{error.args[0]} is not set" if isinstance(error, KeyError) and error.args else None
             raise SettingsError(f"[catalog] {missing or plain(error)}") from error
+
+
+def _ask_directly(client: Any) -> None:
+    """Let a client of boto3 that exists already ask without the environment's proxy."""
+    from botocore.httpsession import URLLib3Session  # noqa: PLC0415 - of the extra [glue]
+
+    session = URLLib3Session()
+    client.meta.events.register_first("before-send.glue", lambda request, **_: session.send(request))
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
+from tabletopic_kernel.model.settings.cluster import is_loopback
+
 CONNECT_S, READ_S = 10.0, 60.0
 _NEW_SCHEMA = b'"add-schema"'
 _FIELD_IDS = re.compile(r'"(?:id|element-id|key-id|value-id)": ?(\d+)')
@@ -39,7 +41,7 @@ def with_last_column_id(body: bytes) -> bytes:
 
 
 class _WithTimeout(BaseAdapter):
-    """Wraps an adapter, and adds a timeout to requests without one."""
+    """Wraps an adapter: adds a timeout to requests without one, and asks this machine without a proxy."""
 
     def __init__(self, inner: BaseAdapter) -> None:
         super().__init__()
@@ -52,6 +54,8 @@ class _WithTimeout(BaseAdapter):
         body = request.body.encode() if isinstance(request.body, str) else request.body
         if request.method == "POST" and isinstance(body, bytes) and _NEW_SCHEMA in body:
             request.prepare_body(with_last_column_id(body), None)
+        if is_loopback(request.url or ""):
+            more["proxies"] = {}
         return self._inner.send(request, timeout=timeout or (CONNECT_S, READ_S), **more)
 
     def close(self) -> None:

@@ -21,8 +21,8 @@ from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 # "(after 312ms in state AUTH_REQ, 4 identical error(s) suppressed)", and the broker's name.
-_SUFFIX = re.compile(r"\s*\(after \d+ms in state [^)]*(\(s\)[^)]*)?\)\s*$")
-_PREFIX = re.compile(r"^\S+://\S+: ")
+_SUFFIX = re.compile(r"(?<!\s)\s*\(after \d+ms in state [^()]*(\(s\)[^()]*)?\)\s*$")
+_PREFIX = re.compile(r"^(?:(?!://)\S)+://\S+: ")
 _CONNECT_S, _LOOK_AGAIN_S = 2.0, 0.4
 # Length, api key 18, version 0, a number for the response, no client id: Kafka's protocol, ApiVersions.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)

@@ -22,6 +22,7 @@ from tabletopic_kernel.clients.outside_errors.rules import (
     Rule,
     Verdict,
 )
+from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
 
 _MOST: Final = 300  # characters of another program's message
@@ -41,7 +42,9 @@ _PAGE: Final = re.compile(
     r"RESTError (\d+): (?:Received unexpected JSON Payload|Could not decode json payload).*", re.DOTALL
 )
 _IN_METADATA: Final = re.compile(r"(?:Unsupported field type: |Input tag '\d+' found using )[^\[\n]*")
-_BACKGROUND: Final = re.compile(r"\s*\(Background on this error at: [^)]*\)| error_info=\{.*\}")
+_BACKGROUND: Final = re.compile(
+    r"(?<!\s)\s*\(Background on this error at: [^()]*\)| error_info=\{.*(?:\}|(?m:$))"
+)
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
@@ -53,6 +56,7 @@ class Sorted:
     verdict: Verdict
     who: str
     text: str
+    proxy: str = ""  # through which the request went, and how to avoid it
 
     @property
     def remedy(self) -> str:
@@ -62,7 +66,7 @@ class Sorted:
     @property
     def reason(self) -> str:
         """Which system failed, why, and what to do."""
-        return f"{self.who} {self.rule.lead} ({self.text}); {self.remedy}"
+        return f"{self.who} {self.rule.lead} ({self.text}); {self.remedy}{self.proxy}"
 
     def error(self) -> TableTopicError:
         """The error for users."""
@@ -85,7 +89,8 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorte
     if rule is None or rule.verdict is Verdict.BUG:
         return None
     verdict = Verdict.WAIT if lent and rule.keys else rule.verdict
-    return Sorted(rule, verdict, rule.who or asked, plain(error))
+    proxy = next(filter(None, (proxy_hint(_url(one)) for one in _chain(error))), "")
+    return Sorted(rule, verdict, rule.who or asked, plain(error), proxy)
 
 
 def is_refused(error: BaseException) -> bool:
@@ -171,6 +176,12 @@ def _by_class(error: BaseException) -> Rule | None:
 def _text(error: BaseException) -> str:
     """An error's text in one line, without names."""
     return without_names(" ".join(_said(error).split()))
+
+
+def _url(error: BaseException) -> str:
+    """The address that a request of requests or boto3 was for."""
+    url = getattr(getattr(error, "request", None), "url", None)
+    return str(url or getattr(error, "kwargs", {}).get("endpoint_url", ""))
 
 
 def _rest(error: Any) -> Codes:

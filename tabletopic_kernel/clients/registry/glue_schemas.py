@@ -18,6 +18,7 @@ from confluent_kafka.schema_registry import RegisteredSchema, Schema
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.model.settings.sections import GLUE_REGISTRY
 
 T = TypeVar("T")
@@ -63,7 +64,12 @@ class GlueSchemas:
             ) from error
         self.name = properties.get("glue.registry-name", GLUE_REGISTRY)
         limits = Config(
-            connect_timeout=_TIMEOUT_S, read_timeout=_TIMEOUT_S, retries={"total_max_attempts": 2}
+            connect_timeout=_TIMEOUT_S,
+            read_timeout=_TIMEOUT_S,
+            retries={"total_max_attempts": 2},
+            proxies={}
+            if is_loopback(properties.get("glue.endpoint", ""))
+            else None,  # None: the environment's
         )
         session = {name: properties[key] for key, name in _SESSION.items() if properties.get(key)}
         try:

@@ -12,10 +12,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.login_gate import LoginGate
+from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.clients.registry.answers import (
     OddAnswerError,
     Worth,
@@ -27,6 +28,7 @@ from tabletopic_kernel.clients.registry.answers import (
     kind_of,
     worth_of,
 )
+from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.registry.errors import (
     client_properties,
     explain_failure,
@@ -36,7 +38,7 @@ from tabletopic_kernel.clients.registry.errors import (
 )
 from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
 from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.sections import is_glue
 
@@ -102,7 +104,7 @@ class Registry:
             self.url = f"glue:{glue.name}"
             return
         try:
-            self._client = SchemaRegistryClient({**_CLIENT_DEFAULTS, **client_properties(properties)})
+            self._client = registry_client({**_CLIENT_DEFAULTS, **client_properties(properties)})
         except (ValueError, TypeError, OSError) as error:
             raise explain_unusable(properties, error) from error
 
@@ -346,6 +348,14 @@ class Registry:
 
     def _ask(self, what: str, call: Callable[[], T]) -> T:
         self._gate.check()
+        try:
+            return self._asked(what, call)
+        except (RetryableError, SettingsError) as error:
+            if "proxy" not in self._properties:
+                error.args = (f"{error}{proxy_hint(self._properties.get('url', ''))}",)
+            raise
+
+    def _asked(self, what: str, call: Callable[[], T]) -> T:
         self._client.clear_caches()  # the client would keep every response for ever
         try:
             return call()

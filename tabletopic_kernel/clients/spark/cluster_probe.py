@@ -36,7 +36,7 @@ _OTHER_PYTHON = re.compile(r"Python in worker has different version:? (\S+) than
 _OTHER_SPARK = re.compile(r"InvalidClassException: \S+ local class incompatible")
 _NO_MODULE = re.compile(r"No module named '?[\w.]+'?|Can't get attribute .*|cannot import name .*")
 _NO_PYTHON = re.compile(r"Cannot run program \"[^\"]*\".*")
-_ERROR_LINE = re.compile(r"^\s*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
+_ERROR_LINE = re.compile(r"^[^\S\n]*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

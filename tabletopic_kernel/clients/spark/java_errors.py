@@ -14,7 +14,7 @@ from tabletopic_kernel.model.redact import redact
 _MOST: Final = 500  # characters of a reason
 _CALL: Final = re.compile(r"An error occurred while calling ")  # Py4J's prefix for any error
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more")
-_LOST_TASK: Final = re.compile(r".*\(TID \d+\) \([^)]*\): ")
+_LOST_TASK: Final = re.compile(r"^.*\(TID \d+\) \([^)]*\): ")
 _QUERY: Final = re.compile(
     r"\[STREAM_FAILED\] Query \[id = [^\]]*\] terminated with exception: | SQLSTATE: \w+$"
 )

@@ -6,6 +6,7 @@ started without any, and reads them from a file, which is then removed. ``sessio
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -65,19 +66,27 @@ def _watched(argument: str) -> Iterator[None]:
     """
     reached, ended = threading.Event(), threading.Event()
 
+    def starting() -> list[psutil.Process]:
+        return [one for one in psutil.Process().children(recursive=True) if argument in _arguments(one)]
+
+    def kill() -> None:
+        for one in starting():
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+
     def watch() -> None:
         spent_s, since = 0.0, time.monotonic()
         while not reached.wait(_LOOK_EVERY_S):
-            found = [one for one in psutil.Process().children(recursive=True) if argument in _arguments(one)]
+            found = starting()
             now_s = sum(map(_cpu_s, found))
             if abs(now_s - spent_s) > _STILL_CPU_S:
                 spent_s, since = now_s, time.monotonic()
             elif found and time.monotonic() - since > _STILL_S:
                 ended.set()
-                for one in found:
-                    with contextlib.suppress(psutil.Error):
-                        one.kill()
+                kill()
 
+    # If this process ends now, the file with the properties goes, and spark-submit would print its usage.
+    atexit.register(kill)
     watcher = threading.Thread(target=watch, name="spark start watch", daemon=True)
     watcher.start()
     try:
@@ -90,6 +99,7 @@ def _watched(argument: str) -> Iterator[None]:
             f"space at {tempfile.gettempdir()}?"
         ) from error
     finally:
+        atexit.unregister(kill)
         reached.set()
         watcher.join()
 

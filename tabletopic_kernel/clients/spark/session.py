@@ -28,6 +28,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
     java_properties_of_aws,
     spark_catalog,
 )
+from tabletopic_kernel.clients.proxies import child_environment
 from tabletopic_kernel.clients.spark.callbacks import keep_accepting
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
 from tabletopic_kernel.clients.spark.java_errors import text_of
@@ -184,7 +185,8 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
     def start() -> None:
         try:
             _forget_dead_jvm()
-            with environment(JAVA_HOME=place.java_home, **{_PYTHON_VARIABLE: python}, **loopback):
+            variables = {**child_environment(), "JAVA_HOME": place.java_home, _PYTHON_VARIABLE: python}
+            with environment(**variables, **loopback):
                 launch(conf, place.folder)
                 keep_accepting()
                 started.set_result(builder.getOrCreate())

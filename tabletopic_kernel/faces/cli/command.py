@@ -100,6 +100,14 @@ class Command(TyperCommand):
         """Its parameters, for the help page."""
         return _without_values(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; a parser's error lacks the command, to whose help it refers."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined]
+            raise
+
 
 class Group(TyperGroup):
     """The program itself, with the same help; it also knows former names of commands."""

@@ -22,7 +22,7 @@ from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 _OPTION = re.compile(
     r"\s*(?:(?:--engine|-e|--at|--as|--limit)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--help|-h)(?=\s|$)"
 )
-_ASSIGNMENT = re.compile(r"\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
+_ASSIGNMENT = re.compile(r"\A\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
 
 
 _MANUAL = """\

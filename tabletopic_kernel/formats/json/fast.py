@@ -39,7 +39,7 @@ from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 # Arrow's 32-bit offsets of lists, and the reader's block size, must fit a group. Larger ones are halved.
 MAX_GROUP_BYTES: Final = 2**30
 _ROW: Final = re.compile(r"in row (\d+)$")
-_CHANGED: Final = re.compile(r"Column\((?:.*/)?(.+)\) changed from (\w+) to ")
+_CHANGED: Final = re.compile(r"^(?>.*?Column\()(?>.*/)?(.+)\) changed from (\w+) to ")
 # What a value of each of the reader's kinds may begin with.
 _BEGINS: Final = {"string": b'"', "number": rb"\-0-9", "boolean": b"tf", "array": rb"\[", "object": rb"\{"}
 _MOST_CHANGED: Final = 8  # properties to search for

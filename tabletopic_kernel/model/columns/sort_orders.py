@@ -16,7 +16,10 @@ from tabletopic_kernel.model.columns.partitions import NONE, expression_text, pa
 from tabletopic_kernel.model.errors import SettingsError
 
 # "event_time desc nulls first": the words after the column, from the end.
-_ENTRY = re.compile(r"^(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*$", re.IGNORECASE | re.DOTALL)
+_ENTRY = re.compile(
+    r"^(.*?)(?:(?<!\s)\s+(asc|desc))?(?:(?<!\s)\s+nulls\s+(first|last))?(?<!\s)\s*$",
+    re.IGNORECASE | re.DOTALL,
+)
 _DIRECTIONS = {"asc": SortDirection.ASC, "desc": SortDirection.DESC}
 _NULLS = {"first": NullOrder.NULLS_FIRST, "last": NullOrder.NULLS_LAST}
 _DEFAULT_NULLS = {SortDirection.ASC: "first", SortDirection.DESC: "last"}

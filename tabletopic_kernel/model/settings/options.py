@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
+from tabletopic_kernel.model.settings.names import as_typed, reason
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # The unit is part of the value here (5s, 64MB), so not of the name.
@@ -59,13 +61,17 @@ def _option(name: str) -> SettingOption:
     choices = "|".join(map(str, get_args(field.annotation))) if "Literal" in str(field.annotation) else ""
     return SettingOption(
         field=name,
-        name=_OPTION_NAMES.get(name, f"--{name.replace('_', '-')}"),
+        name=_option_name(name),
         metavar=_METAVARS.get(name) or choices or "TEXT",
         help=_help(name, field.description or ""),
         default=_default(name, field.get_default(call_default_factory=True)),
         several=get_origin(field.annotation) in (tuple, dict),
         offered="|" in choices or not choices,
     )
+
+
+def _option_name(field: str) -> str:
+    return _OPTION_NAMES.get(field, f"--{field.replace('_', '-')}")
 
 
 def _help(name: str, description: str) -> str:
@@ -77,24 +83,16 @@ def _default(name: str, default: object) -> str:
     """A default as typed; empty if there is none."""
     if not default:
         return ""
-    if name.endswith("_ms"):
-        return _duration(int(str(default)))
-    if name.endswith("_bytes"):
-        return f"{int(str(default)) // 1024**2}MB"
+    if isinstance(default, int | float):
+        return as_typed(name, default)
     return ",".join(default) if isinstance(default, tuple) else str(default)
-
-
-def _duration(milliseconds: int) -> str:
-    """A duration as typed: in days if they are whole, otherwise in seconds."""
-    days, rest = divmod(milliseconds, 86_400_000)
-    return f"{days}d" if days and not rest else f"{milliseconds / 1000:g}s"
 
 
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of ``TopicSettings`` from options as typed; missing options are left out.
 
     Raises:
-        UsageError: a table property without a value.
+        UsageError: a wrong value, or a table property without one; it names the option.
     """
     given = {name: value for name, value in options.items() if value not in (None, [], ())}
     for name in ("partition_by", "sort_by", "metadata_columns"):
@@ -102,6 +100,15 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
             given[name] = ",".join(given[name])
     if properties := given.get("table_properties"):
         given["table_properties"] = dict(_pair(text) for text in properties)
+    try:
+        TopicSettings.model_validate(given)
+    except ValidationError as error:
+        wrong = {
+            _option_name(name := str(one["loc"][0])): (given[name], _reason(one)) for one in error.errors()
+        }
+        raise UsageError(
+            "; ".join(f"{option} {quote(str(value))}: {why}" for option, (value, why) in wrong.items())
+        ) from None
     return given
 
 
@@ -141,10 +148,11 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
 
 
 def _message(problem: ErrorDetails) -> str:
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "literal_error":
-        message = f"{problem['input']!r} is not one of {problem['ctx']['expected']}"
-    return f"{'.'.join(map(str, problem['loc']))}: {message}"
+    return f"{'.'.join(map(str, problem['loc']))}: {_reason(problem)}"
+
+
+def _reason(problem: ErrorDetails) -> str:
+    return reason(("topics", "", *map(str, problem["loc"])), dict(problem))
 
 
 def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:

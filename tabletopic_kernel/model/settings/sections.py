@@ -41,8 +41,8 @@ _MAX_SNAPSHOTS = 500
 # DuckDB and Spark use for their own catalogs.
 _CATALOG_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _TAKEN_CATALOG_NAMES = frozenset({"memory", "system", "temp", "spark_catalog"})
-# The comma between two items, not the one inside bucket(16, user_id).
-_ITEM_COMMA = re.compile(r",(?![^()]*\))")
+# Up to the comma between two items, not the one inside bucket(16, user_id).
+_ITEM = re.compile(r"(?:\([^()]*\)|[^,])+")
 
 
 def parse_duration_ms(value: object) -> object:
@@ -302,7 +302,7 @@ class TopicSettings(_Model):
         """Text from the environment or command line is a comma-separated list; empty means none."""
         if not isinstance(value, str):
             return value
-        return tuple(item.strip() for item in _ITEM_COMMA.split(value) if item.strip())
+        return tuple(item.strip() for item in _ITEM.findall(value) if item.strip())
 
 
 class SparkSettings(_Model):

@@ -233,3 +233,12 @@ def test_a_signal_at_any_moment_stops_a_command() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGTERM)
         assert asked.wait(240)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_wrong_use_of_a_command_refers_to_its_help(run: Callable[..., Any], command: str) -> None:
+    """Also if the parser itself refuses the command line, which does not know the command."""
+    for wrong in ("--config", "--no-such-option"):
+        ended = run(command, wrong)
+        assert ended.code == 2
+        assert ended.err.strip().endswith(f"; see `tabletopic {command} --help`")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -307,6 +309,45 @@ def test_little_space_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: real._replace(free=free))
         found = {check.name: check for check in doctor.run_checks(loaded)}
         assert found["disk space"].status == status
+
+
+def test_doctor_looks_at_the_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Too few open files are a failure, with the remedy; little memory is a warning."""
+    from collections import namedtuple
+
+    from tabletopic_kernel.local import machine
+    from tabletopic_kernel.workbench.config import load_settings
+
+    loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
+
+    def limits() -> doctor.Check:
+        return next(check for check in doctor.run_checks(loaded) if check.name == "limits")
+
+    memory = namedtuple("memory", "available")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(3 * 1024**3))
+    assert limits().status == "ok"
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(1024**3))
+    assert (limits().status, limits().detail) == ("warn", "1.0 GiB of memory available")
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (256, 256))
+    assert limits().status == "fail"
+    assert "`ulimit -n 1024`" in limits().detail
+
+
+@pytest.mark.integration
+def test_a_low_limit_of_files_is_reported_before_java_starts(tmp_path: Path) -> None:
+    """``up`` says in one line what Java's traces do not."""
+    limited = ["bash", "-c", 'ulimit -n 256; exec "$@"', "bash", sys.executable, "-m"]
+    ended = subprocess.run(
+        [*limited, "tabletopic_kernel.faces.cli", "up", "--state-dir", str(tmp_path / "state")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "only 256 open files are allowed here" in ended.stderr
 
 
 def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

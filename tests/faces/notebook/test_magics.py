@@ -306,7 +306,7 @@ def test_watch_updates_in_place(
         ("%topic peek clicks -n many", "'many' is not a number above 0"),
         ("%topic wait clicks --timeout soon", "'soon' is not a duration"),
         ("%topic enable clicks --start 'x", "No closing quotation"),
-        ("%topic enable clicks --commit-interval 1ns", "commit_interval_ms"),
+        ("%topic enable clicks --commit-interval 1ns", "--commit-interval 1ns: allowed: 100ms to 1h"),
         ("%topic status clikcs", "clikcs is not enabled"),
         ("%lake", "no SQL"),
         ("%lake --engine oracle SELECT 1", "invalid choice: 'oracle'"),

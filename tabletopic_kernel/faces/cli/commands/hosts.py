@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
-from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.local.machine import need_limits, now_ms
 from tabletopic_kernel.model.errors import StackError, TableTopicError
 from tabletopic_kernel.model.progress.events import HEARTBEATS, ControlEvent, Failed
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
@@ -105,6 +105,7 @@ def serve(
     """Be a host until Ctrl-C, SIGTERM, or the end of the parent."""
     from tabletopic_kernel.host.metrics.server import Address
 
+    need_limits()
     if detach:
         more = ["--log-format", log_format]
         if metrics_port is not None:
