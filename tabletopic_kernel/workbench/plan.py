@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
+from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
@@ -142,6 +143,7 @@ def plan_enable(
                 f"the table {plan.table} belongs to the topic {other!r}; choose another name with --table or "
                 "--namespace"
             )
+        check_inside(catalog, settings.table_properties)
         for text in settings.partition_by:
             parse_partition(text)
         for text in settings.sort_by:

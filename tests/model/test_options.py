@@ -10,16 +10,16 @@ from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.settings.options import FIXED_SETTINGS, altered
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"a": "1", "b": "2"})
+NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"write.a": "1", "write.b": "2"})
 
 
 def test_what_is_not_given_stays() -> None:
     """Properties are added to those there are; texts are read as everywhere."""
-    given = {"commit_interval_ms": "2s", "table_properties": {"b": "3"}, "partition_by": "day(at), url"}
+    given = {"commit_interval_ms": "2s", "table_properties": {"write.b": "3"}, "partition_by": "day(at), url"}
     assert altered("clicks", NOW, given) == TopicSettings(
         commit_interval_ms=2_000,
         errors="skip",
-        table_properties={"a": "1", "b": "3"},
+        table_properties={"write.a": "1", "write.b": "3"},
         partition_by=("day(at)", "url"),
     )
 
@@ -51,4 +51,4 @@ def test_wrong_values_are_named() -> None:
         altered("clicks", NOW, {"errors": "shout"})
     with pytest.raises(SettingsError, match=r"format-version: this program cannot write"):
         altered("clicks", NOW, {"table_properties": {"format-version": "3"}})
-    assert altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["b"] == "2"
+    assert altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["write.b"] == "2"

@@ -80,12 +80,12 @@ def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
     rig.stage(0, 4)
     first.order(Event.STOP)
     drain(first, until=lambda: first.state is State.STOPPED)
-    settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"x": "y"}}
+    settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"write.x": "y"}}
     second = rig.running(commit_interval_ms="100ms", target_file_size_bytes="2MB", **settings)
     table = rig.table.table
     assert [str(field.transform) for field in table.spec().fields] == ["bucket[4]"]
     assert table.properties["write.target-file-size-bytes"] == str(2 * 1024**2)
-    assert table.properties["x"] == "y"
+    assert table.properties["write.x"] == "y"
     changes = [event.changes for event in rig.control.written if event.type == "SchemaEvolved"]
     assert changes[-1] == ["partition by bucket(4, a), before by nothing"]
     rig.stage(4, 9, epoch=2)
