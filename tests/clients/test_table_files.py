@@ -37,7 +37,9 @@ def test_keys_go_to_the_configured_account_alone() -> None:
     assert other["adls.blob-storage-authority"] == f".blob.{china}"
     assert other["adls.dfs-storage-authority"] == f".dfs.{china}"
     own_domain = settings | {"adls.dfs-storage-authority": "127.0.0.1:1"}
-    assert azure_properties(own_domain, f"lake@ours.dfs.{china}")["adls.dfs-storage-authority"] == "127.0.0.1:1"
+    assert (
+        azure_properties(own_domain, f"lake@ours.dfs.{china}")["adls.dfs-storage-authority"] == "127.0.0.1:1"
+    )
     for keys in (settings, warehouse, settings | {"adls.sas-token.acme.dfs.evil.example": "sig=1"}):
         for host in (f"x.dfs.{china}", "x.dfs.core.windows.net", "ours.dfs.evil.example", HOST):
             with pytest.raises(SettingsError, match="has no key for the account"):

@@ -10,7 +10,9 @@ from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.settings.options import FIXED_SETTINGS, altered
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"write.a": "1", "write.b": "2"})
+NOW = TopicSettings(
+    commit_interval_ms=1_000, errors="skip", table_properties={"write.a": "1", "write.b": "2"}
+)
 
 
 def test_what_is_not_given_stays() -> None:
@@ -51,4 +53,7 @@ def test_wrong_values_are_named() -> None:
         altered("clicks", NOW, {"errors": "shout"})
     with pytest.raises(SettingsError, match=r"format-version: this program cannot write"):
         altered("clicks", NOW, {"table_properties": {"format-version": "3"}})
-    assert altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["write.b"] == "2"
+    assert (
+        altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["write.b"]
+        == "2"
+    )

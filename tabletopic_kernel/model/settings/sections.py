@@ -453,18 +453,20 @@ class DesiredTopic(_Model):
     # Hosts remember it until a later message replaces this one; each acts on it once.
     replay: ReplayRequest | None = None
     maintenance: MaintenanceRequest | None = None  # the same
+    # Why a later message does not count; its readers note it, no message has it.
+    refused: str | None = Field(None, exclude=True)
 
     def to_json(self) -> bytes:
         """The message's value.
 
-        Without unset fields: an older host rejects a setting it does not know.
+        Only what was set: an older host refuses a setting that it does not know.
         """
-        return self.model_dump_json(exclude_none=True).encode()
+        return self.model_dump_json(exclude_none=True, exclude_unset=True).encode()
 
     @classmethod
     def from_json(cls, raw: bytes) -> DesiredTopic:
         """Read a message's value; raises pydantic's ValidationError."""
-        return cls.model_validate_json(raw)
+        return cls.model_validate_json(raw).model_copy(update={"refused": None})
 
 
 def default_table_name(topic: str) -> str:

@@ -41,7 +41,14 @@ def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: 
         ),
         *("--start", "2026-01-31T12:00:00Z", "--key-format", "string", "--transform", "none"),
         *("--errors", "stop", "--on-incompatible", "stop", "--value-format", "by_schema_id"),
-        *("--metadata-columns", "key,metadata", "--table-property", "write.b=c=d", "--table-property", "owner = f"),
+        *(
+            "--metadata-columns",
+            "key,metadata",
+            "--table-property",
+            "write.b=c=d",
+            "--table-property",
+            "owner = f",
+        ),
         "--json",
     )
     assert ended.code == 0
