@@ -100,6 +100,17 @@ def names_without_catalog(sql: str) -> list[Name]:
     return [name for name in names if len(name) < MOST_PARTS]
 
 
+def names_written(sql: str) -> list[Name]:
+    """All names in a statement of Spark's that may write, also those in texts; none in one that only reads.
+
+    >>> names_written("INSERT INTO `lake`.a SELECT 1"), names_written("SELECT * FROM a")
+    ([('INSERT',), ('INTO',), ('lake',), ('lake', 'a'), ('SELECT',)], [])
+    """
+    first = (sql.split(maxsplit=1) or [""])[0].upper()
+    reads = first in ("SELECT", "WITH", "SHOW", "DESCRIBE", "EXPLAIN", "USE") and "INSERT" not in sql.upper()
+    return [] if reads else _names_in_text(sql.replace("`", '"').replace("'", " "))
+
+
 def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
     """The dotted names that follow one of these words."""
     tokens = [word for _, word in _tokens(sql)]
