@@ -162,7 +162,8 @@ class DuckLake:
             views, _ = self._views(names_written(sql), None)
         for view in views:
             for name, value in view.table.properties.items():
-                if names_class(name) and not value.startswith("org.apache.iceberg."):
+                is_java = names_class(name) and not name.startswith(("py-", "write.py-"))
+                if is_java and not value.startswith("org.apache.iceberg."):
                     raise ActionNeededError(
                         f"{view.spelled} names the class {value}, which Spark would load: remove {name}"
                     )

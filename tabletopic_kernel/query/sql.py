@@ -101,14 +101,13 @@ def names_without_catalog(sql: str) -> list[Name]:
 
 
 def names_written(sql: str) -> list[Name]:
-    """All names in a statement of Spark's that may write, also those in texts; none in one that only reads.
+    """All names in a text for Spark that may write rows, also those in strings; none in one that does not.
 
-    >>> names_written("INSERT INTO `lake`.a SELECT 1"), names_written("SELECT * FROM a")
-    ([('INSERT',), ('INTO',), ('lake',), ('lake', 'a'), ('SELECT',)], [])
+    >>> names_written("INSERT INTO `lake`.a VALUES (1)"), names_written("SELECT * FROM a")
+    ([('INSERT',), ('INTO',), ('lake',), ('lake', 'a'), ('VALUES',)], [])
     """
-    first = (sql.split(maxsplit=1) or [""])[0].upper()
-    reads = first in ("SELECT", "WITH", "SHOW", "DESCRIBE", "EXPLAIN", "USE") and "INSERT" not in sql.upper()
-    return [] if reads else _names_in_text(sql.replace("`", '"').replace("'", " "))
+    text = sql.replace("`", '"').replace("'", " ")
+    return _names_in_text(text) if _WRITES_ROWS.search(sql) else []
 
 
 def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
@@ -217,6 +216,7 @@ def _tokens(sql: str) -> list[tuple[int, str]]:
     return tokens
 
 
+_WRITES_ROWS = re.compile(r"\b(?:insert|merge|update|delete|call)\b", re.IGNORECASE)
 _READS = frozenset({"SELECT", "EXPLAIN", "COPY", "CALL"})
 _WRITES = frozenset(
     (

@@ -141,7 +141,7 @@ def statuses(
     idle = [topic for topic, (progress, _, host) in newest.items() if host is None and progress.next_offsets]
     why |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
     oldest = oldest_timestamps(broker.properties, behind)
-    why = {topic: one.refused for topic, one in desired_topics.items() if one.refused} | why
+    why |= {topic: one.refused for topic, one in desired_topics.items() if one.refused}
     return [
         _status(progress, state, host, ends.get(topic), why.get(topic), behind.get(topic), oldest.get(topic))
         for topic, (progress, state, host) in newest.items()
