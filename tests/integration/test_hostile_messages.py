@@ -77,7 +77,7 @@ def test_a_message_without_a_password_runs_nothing(
             assert "'py-io-impl' is not a property for Iceberg's writers" in (found[ghost] or "")
             assert "'py-io-impl' is not a property for Iceberg's writers" in (found[sender.topic] or "")
         topic.enable(commit_interval_ms="200ms")
-        assert topic.status().error is None
+        assert bench.desired_topic(sender.topic).refused is None
     finally:
         bench.disable(ghost)
     assert not ran.exists()
