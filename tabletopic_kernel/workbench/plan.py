@@ -143,7 +143,6 @@ def plan_enable(
                 f"the table {plan.table} belongs to the topic {other!r}; choose another name with --table or "
                 "--namespace"
             )
-        check_inside(catalog, settings.table_properties)
         for text in settings.partition_by:
             parse_partition(text)
         for text in settings.sort_by:
@@ -152,6 +151,7 @@ def plan_enable(
             _check_projection(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         plan.creates = table is None
+        check_inside(catalog, settings.table_properties, table.table.properties if table else {})
         if candidate is None:
             columns, origin = _columns(topic, settings, registry)
         else:

@@ -55,7 +55,7 @@ def test_a_message_without_a_password_runs_nothing(
     caught_up: Callable[..., Any],
     hostile: tuple[dict[str, str], Path],
 ) -> None:
-    """In no host, status or overview: its topic runs on, and says why; a topic that only it names has a row."""
+    """In no host, status or overview: its topic runs on and says why; one that only it names has a row."""
     properties, ran = hostile
     sender = new_topic()
     topic = bench.topic(sender.topic)
@@ -107,7 +107,7 @@ def test_a_property_of_a_table_runs_nothing(
     caught_up(sender.topic)
     assert (done := topic.compact()) is not None
     assert done.error is None
-    rows_now = bench.query(f'SELECT count(*) AS n FROM {".".join(name)}').rows["n"].to_pylist()
+    rows_now = bench.query(f"SELECT count(*) AS n FROM {'.'.join(name)}").rows["n"].to_pylist()
     assert rows_now == [2]
     assert (topic.status().error, _errors(bench)[sender.topic]) == (None, None)
     assert topic.health() is not None

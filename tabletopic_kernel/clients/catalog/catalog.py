@@ -75,9 +75,14 @@ def warehouse_location(properties: Mapping[str, str]) -> str | None:
     return warehouse if is_location else None
 
 
-def check_inside(catalog: Catalog, table_properties: Mapping[str, str]) -> None:
-    """Check that settings lead no files out of the warehouse; raises ActionNeededError."""
-    if name := outside(table_properties, place := warehouse_location(catalog.properties)):
+def check_inside(catalog: Catalog, table_properties: Mapping[str, str], now: Mapping[str, str] = {}) -> None:
+    """Check that settings lead no files out of the warehouse, unless a table's properties already do.
+
+    Raises:
+        ActionNeededError: they do.
+    """
+    new = {name: value for name, value in table_properties.items() if now.get(name) != value}
+    if name := outside(new, place := warehouse_location(catalog.properties)):
         raise ActionNeededError(
             f"table_properties.{name}: {table_properties[name]} is outside the catalog's warehouse, {place}"
         )
