@@ -75,7 +75,10 @@ def row(view: View, name: str) -> dict[str, Any]:
 def trouble(view: View, name: str) -> str | None:
     """Why a topic is not progressing, and what to do."""
     progress = view.topic(name).progress
-    if view.state(name) == NO_HOST:
+    desired = (view.desired_topics or {}).get(name)
+    if desired is not None and desired.refused and not (progress and progress.error):
+        reason = desired.refused
+    elif view.state(name) == NO_HOST:
         reason = "no host runs this topic: start one in JupyterLab's sidebar, with `tabletopic serve`"
     elif progress is None or not view.live_host(name):
         return None

@@ -158,6 +158,10 @@ class Coordinator:
         waits_s, cluster_waits = (worker.waits_s, worker.cluster_waits) if worker else (None, None)
         return self._report.progress(self.state, self._staged.now(), waits_s, cluster_waits)
 
+    def notice(self, text: str | None) -> None:
+        """Report this instead of an error while there is none; None: nothing."""
+        self._report.notice = text
+
     # -- the loop
 
     def _run(self) -> None:

@@ -340,11 +340,14 @@ class Host:
             skipped = (
                 f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
             )
-            why = message.error() or "not what `tabletopic enable` of this version writes"
+            why = message.error() or "it names no topic"
             _LOG.warning("host %s: skipping a message: %s: %s", self.id, skipped, why)
             return
-        if partition in self._catching_up:
-            self._catching_up[partition][change.topic] = change  # only a topic's newest counts
+        if change.refused is not None:
+            _LOG.warning("host %s: %s: %s", self.id, change.topic, change.refused)
+        if partition in self._catching_up:  # only a topic's newest counts
+            known = self._catching_up[partition]
+            known[change.topic] = change.after(known.get(change.topic))
         else:
             self._apply(change, partition)
 
@@ -355,17 +358,20 @@ class Host:
 
     def _apply(self, change: SettingsMessage, partition: int) -> None:
         name, desired = change.topic, change.desired
-        if desired is None:
-            self._close_all([name])
-            return
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
+        if running is not None:
+            running.notice(change.refused)
+        if desired is None:
+            if change.refused is None:
+                self._close_all([name])
+            return
         if topic is None or running is None:
             # Old requests are not repeated.
             replay_id = desired.replay.id if desired.replay else None
             maintenance_id = desired.maintenance.id if desired.maintenance else None
             known = _Topic(partition, None, desired.commit_asked_ms, replay_id, maintenance_id)
-            self._open(name, known, desired)
+            self._open(name, known, desired, change.refused)
         elif running.settings != desired.settings or running.has_died:
             self._close_all([name])
             self._keep(name, replace(topic, coordinator=None, reopen=desired))
@@ -396,9 +402,10 @@ class Host:
             if topic.reopen is not None:
                 self._open(name, topic, topic.reopen)
 
-    def _open(self, name: str, known: _Topic, desired: DesiredTopic) -> None:
+    def _open(self, name: str, known: _Topic, desired: DesiredTopic, refused: str | None = None) -> None:
         services = self._services.of(desired.settings.catalog)
         coordinator = Coordinator(name, desired.settings, services)
+        coordinator.notice(refused)
         topic = replace(known, coordinator=coordinator, run=desired.run, reported=None, reopen=None)
         self._keep(name, topic)
         coordinator.start(paused=desired.run == "paused")

@@ -44,6 +44,7 @@ class Reporter:
         self._topic = topic
         self._services = services
         self._lock = threading.Lock()
+        self.notice: str | None = None  # an error that does not stop the topic
         self._catalog = settings.catalog
         self._record = events.Progress(
             topic=topic,
@@ -77,7 +78,7 @@ class Reporter:
                 update={
                     # After an error, a retry counts as waiting until it has succeeded.
                     "state": State.WAITING if state in AT_WORK and error else state,
-                    "error": error,
+                    "error": error or self.notice,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staged_rows": sum(batch.rows for batch in staged),
                     "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,

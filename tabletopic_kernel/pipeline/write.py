@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -24,6 +25,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 
+from tabletopic_kernel.clients.catalog import guard  # noqa: F401 - what a table may choose
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.formats.arrays import Positions
@@ -159,9 +161,14 @@ class DataFileWriter:
         path = locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
         self.begun.append(path)
         output = self.io.new_output(path)
-        with model.create_writer(output, self.schema, self.metadata.properties) as writer:
-            for part in parts:
-                writer.write(part)
+        try:
+            with model.create_writer(output, self.schema, self.metadata.properties) as writer:
+                for part in parts:
+                    writer.write(part)
+        except BaseException:  # half a file, which nobody would read
+            with suppress(OSError, pa.ArrowException):
+                self.io.delete(path)
+            raise
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,

@@ -20,7 +20,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
+from tabletopic_kernel.model.settings.table_properties import names_class
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
@@ -38,6 +39,7 @@ from tabletopic_kernel.query.sql import (
     MOST_PARTS,
     Name,
     check_reads,
+    names_written,
     quote,
     quote_default,
     tables_in,
@@ -149,6 +151,22 @@ class DuckLake:
             except duckdb.Error:
                 return ()
         return tuple(map(_read, views))
+
+    def check_spark_writes(self, sql: str) -> None:
+        """Check that no table that a statement of Spark may write to names a class: Spark would load it.
+
+        Raises:
+            ActionNeededError: one does.
+        """
+        with self._lock:
+            views, _ = self._views(names_written(sql), None)
+        for view in views:
+            for name, value in view.table.properties.items():
+                is_java = names_class(name) and not name.startswith(("py-", "write.py-"))
+                if is_java and not value.startswith("org.apache.iceberg."):
+                    raise ActionNeededError(
+                        f"{view.spelled} names the class {value}, which Spark would load: remove {name}"
+                    )
 
     def close(self) -> None:
         """Close DuckDB; the next query starts a new one."""

@@ -100,6 +100,16 @@ def names_without_catalog(sql: str) -> list[Name]:
     return [name for name in names if len(name) < MOST_PARTS]
 
 
+def names_written(sql: str) -> list[Name]:
+    """All names in a text for Spark that may write rows, also those in strings; none in one that does not.
+
+    >>> names_written("INSERT INTO `lake`.a VALUES (1)"), names_written("SELECT * FROM a")
+    ([('INSERT',), ('INTO',), ('lake',), ('lake', 'a'), ('VALUES',)], [])
+    """
+    text = sql.replace("`", '"').replace("'", " ")
+    return _names_in_text(text) if _WRITES_ROWS.search(sql) else []
+
+
 def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
     """The dotted names that follow one of these words."""
     tokens = [word for _, word in _tokens(sql)]
@@ -206,6 +216,7 @@ def _tokens(sql: str) -> list[tuple[int, str]]:
     return tokens
 
 
+_WRITES_ROWS = re.compile(r"\b(?:insert|merge|update|delete|call)\b", re.IGNORECASE)
 _READS = frozenset({"SELECT", "EXPLAIN", "COPY", "CALL"})
 _WRITES = frozenset(
     (

@@ -13,6 +13,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.model.columns.partitions import (
     next_spec,
     partition_spec,
@@ -34,6 +35,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
 
     Raises:
         UsageError: the settings name a column that the table lacks, or that a transform does not accept.
+        ActionNeededError: see ``check_inside``.
         HeadMovedError: another writer was first.
         RetryableError: the catalog does not respond.
     """
@@ -43,6 +45,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     wanted = {TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes)}
     wanted |= settings.table_properties
     if changed := {key: one for key, one in wanted.items() if metadata.properties.get(key) != one}:
+        check_inside(table.table.catalog, changed)
         updates.append(SetPropertiesUpdate(updates=changed))
     changes = []
     if change := partition_change(table, settings):

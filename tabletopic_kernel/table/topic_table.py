@@ -23,6 +23,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -37,7 +38,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
 from pyiceberg.types import NestedField
 
-from tabletopic_kernel.clients.catalog.catalog import create_table, lends_keys, reachable
+from tabletopic_kernel.clients.catalog.catalog import check_inside, create_table, lends_keys, reachable
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
@@ -60,6 +61,7 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
@@ -131,7 +133,8 @@ class TopicTable:
         settings: TopicSettings,
         order: SortOrder = UNSORTED_SORT_ORDER,
     ) -> TopicTable:
-        """Create the table of ``topic``, with its namespace; raises as ``load``."""
+        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``."""
+        check_inside(catalog, settings.table_properties)
         properties = _table_properties(settings) | {TOPIC_PROPERTY: topic}
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
@@ -345,9 +348,18 @@ class TopicTable:
 
         Raises:
             ActionNeededError: another program has upgraded the table, or renamed or dropped such a column, so
-                that all further rows would lack its values.
+                that all further rows would lack its values; or set a property that prevents writing.
         """
         self._check_version()
+        properties = self.table.properties
+        try:
+            check_compression(properties)
+            load_location_provider(self.table.location(), properties)
+        except ValueError as error:
+            raise ActionNeededError(
+                f"a property of {self.identifier} prevents writing: {error}. Change it with "
+                "`tabletopic alter` or Spark's ALTER TABLE, then resume the topic"
+            ) from error
         if missing := missing_columns(self.table.schema(), wanted):
             raise ActionNeededError(
                 f"another program has renamed or dropped {', '.join(missing)} of {self.identifier}: rename "

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
+from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
@@ -150,6 +151,7 @@ def plan_enable(
             _check_projection(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         plan.creates = table is None
+        check_inside(catalog, settings.table_properties, table.table.properties if table else {})
         if candidate is None:
             columns, origin = _columns(topic, settings, registry)
         else:

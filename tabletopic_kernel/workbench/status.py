@@ -5,6 +5,7 @@ Needs no host: if nobody runs a topic, the status says so.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,13 @@ from tabletopic_kernel.host.resume_point import check_no_gap, check_not_ahead, c
 from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import ActionNeededError, GapError, TableTopicError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    GapError,
+    RetryableError,
+    SettingsError,
+    TableTopicError,
+)
 from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
@@ -24,6 +31,8 @@ from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,21 +101,26 @@ def statuses(
 ) -> list[TopicStatus]:
     """The status of all enabled topics, by name.
 
-    ``catalog`` is called only for topics that no host reports: their tables are read instead. One that does
-    not respond is an error of its topics, if there are topics in other catalogs.
+    ``catalog`` is called only for topics that no host reports: their tables are read instead. An error
+    there is the topic's alone, unless all topics are in one catalog, which refuses or does not respond.
     """
     reported = recent_reports(broker)
-    is_only = len({desired.settings.catalog for desired in desired_topics.values()}) == 1
     newest: dict[str, tuple[Progress, str, str | None]] = {}
     unread: dict[str, str] = {}
+    away: dict[str | None, list[TableTopicError]] = {}
     for topic, desired in sorted(desired_topics.items()):
+        errors = away.setdefault(desired.settings.catalog, [])
         try:
+            if len(errors) > 1 and str(errors[-1]) == str(errors[-2]):  # the catalog's, not the tables'
+                raise errors[-1]
             newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
-        except TableTopicError as error:
-            if is_only:
-                raise
+        except Exception as error:  # of this topic; the others have rows of their own
             newest[topic] = _unread_progress(desired, reported.get(topic))
-            unread[topic] = str(error)
+            unread[topic] = _words(topic, error)
+            if isinstance(error, RetryableError | SettingsError):
+                errors.append(error)
+    if len(away) == 1 and len(errors) == len(desired_topics) and len({*unread.values()}) == 1:
+        raise errors[0]
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
     # Why a topic's lag is unknown.
     why = unread | {
@@ -127,10 +141,18 @@ def statuses(
     idle = [topic for topic, (progress, _, host) in newest.items() if host is None and progress.next_offsets]
     why |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
     oldest = oldest_timestamps(broker.properties, behind)
+    why |= {topic: one.refused for topic, one in desired_topics.items() if one.refused}
     return [
         _status(progress, state, host, ends.get(topic), why.get(topic), behind.get(topic), oldest.get(topic))
         for topic, (progress, state, host) in newest.items()
     ]
+
+
+def _words(topic: str, error: Exception) -> str:
+    if isinstance(error, TableTopicError):
+        return str(error)
+    _LOG.error("the status of %s", topic, exc_info=error)
+    return f"unexpected {type(error).__name__}: {error}; the log has the trace"
 
 
 def _trouble(progress: Progress, found: TopicEnds | None) -> str | None:

@@ -532,6 +532,7 @@ class Workbench(Clients):
         from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
 
         self._check_spark_reads(sql)
+        self.lake.check_spark_writes(sql)
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
 
     def _check_spark_reads(self, sql: str) -> None:

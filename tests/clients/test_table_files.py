@@ -26,14 +26,24 @@ def test_the_container_is_what_stands_before_the_account(location: str) -> None:
     assert path == "lake/t/x"
 
 
-def test_the_account_of_a_location_goes_before_the_one_of_the_settings() -> None:
-    """A table may lie in another one than the warehouse."""
-    settings = {"adls.account-name": "ours", "adls.account-key": "a2V5"}
+def test_keys_go_to_the_configured_account_alone() -> None:
+    """A table's location cannot lead them to another account, or to a domain that is not Azure's."""
+    settings = {"adls.account-name": "ours", "adls.sas-token": "sig=SECRET"}
     assert azure_properties(settings, "lake")["adls.account-name"] == "ours"
-    assert azure_properties(settings, f"lake@{HOST}")["adls.account-name"] == "acme"
-    other = azure_properties(settings, "lake@acme.dfs.core.chinacloudapi.cn")
-    assert other["adls.blob-storage-authority"] == ".blob.core.chinacloudapi.cn"
-    assert other["adls.dfs-storage-authority"] == ".dfs.core.chinacloudapi.cn"
+    assert azure_properties(settings, "lake@ours.dfs.core.windows.net")["adls.account-name"] == "ours"
+    china = "core.chinacloudapi.cn"
+    warehouse = {"adls.account-key": "a2V5", "warehouse": f"abfss://lake@ours.dfs.{china}/w"}
+    other = azure_properties(warehouse, f"lake@ours.blob.{china}")
+    assert other["adls.blob-storage-authority"] == f".blob.{china}"
+    assert other["adls.dfs-storage-authority"] == f".dfs.{china}"
+    own_domain = settings | {"adls.dfs-storage-authority": "127.0.0.1:1"}
+    assert (
+        azure_properties(own_domain, f"lake@ours.dfs.{china}")["adls.dfs-storage-authority"] == "127.0.0.1:1"
+    )
+    for keys in (settings, warehouse, settings | {"adls.sas-token.acme.dfs.evil.example": "sig=1"}):
+        for host in (f"x.dfs.{china}", "x.dfs.core.windows.net", "ours.dfs.evil.example", HOST):
+            with pytest.raises(SettingsError, match="has no key for the account"):
+                azure_properties(keys, f"lake@{host}")
 
 
 def test_a_lent_signature_is_that_of_the_account() -> None:
@@ -73,7 +83,7 @@ def test_executors_have_the_same_client() -> None:
         {
             "type": "sql",
             "uri": "sqlite:///:memory:",
-            "warehouse": "abfss://lake/w",
+            "warehouse": f"abfss://lake@{HOST}/w",
             "adls.account-key": "a2V5",
             **token,
         }

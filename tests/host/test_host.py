@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.host import Host
@@ -22,7 +22,7 @@ from tabletopic_kernel.model.settings.sections import (
     ReplayRequest,
     TopicSettings,
 )
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3
@@ -34,6 +34,7 @@ class FakeCoordinator:
 
     began: list[tuple[int, bool]] = []  # noqa: RUF012 - reset by the fixture
     orders: list[object] = []  # noqa: RUF012 - reset by the fixture
+    notices: list[str | None] = []  # noqa: RUF012 - reset by the fixture
     has_died = False
 
     def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
@@ -54,6 +55,11 @@ class FakeCoordinator:
     def maintain(self, request: MaintenanceRequest) -> None:
         """Keep its id."""
         FakeCoordinator.orders.append(request.id)
+
+    def notice(self, text: str | None) -> None:
+        """Keep what is new."""
+        if text is not None or FakeCoordinator.notices[-1:] not in ([], [None]):
+            FakeCoordinator.notices.append(text)
 
     def start(self, *, paused: bool) -> None:
         """Ask like a coordinator that takes over the table."""
@@ -154,6 +160,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """One that holds its partition."""
     monkeypatch.setattr(FakeCoordinator, "began", [])
     monkeypatch.setattr(FakeCoordinator, "orders", [])
+    monkeypatch.setattr(FakeCoordinator, "notices", [])
     monkeypatch.setattr(Clock, "now_s", 0.0)
     monkeypatch.setattr(module, "Coordinator", FakeCoordinator)
     monkeypatch.setattr(module, "time", Clock)
@@ -328,12 +335,33 @@ def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
 def test_what_others_write_to_the_settings_topic_is_passed_over(
     host: Host, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes | None
 ) -> None:
-    """It ends no host and no question, is logged, and what comes behind it counts."""
+    """It ends no host and no question, is logged once, and what comes behind it counts."""
     foreign: Any = Foreign(key, value)
-    assert parse_desired(foreign) is None
+    change = parse_desired(foreign)
+    assert change is None or (change.desired is None and change.refused is not None)
     _run(host, foreign, _make_desired(100))
     assert [interval for interval, _ in FakeCoordinator.began] == [100]
-    assert "skipping a message" in caplog.text
+    assert caplog.text.count("skipping a message") + caplog.text.count("does not count") == 1
+
+
+NEWER = b'{"topic": "clicks", "settings": {"commit_interval_ms": 300, "colour": "red"}}'
+
+
+def test_a_message_that_is_refused_leaves_its_topic_running(host: Host) -> None:
+    """It keeps its last known settings and reports why, until a message counts; a restarted host, too."""
+    newer: Any = Foreign(b"clicks", NEWER)
+
+    def restarts() -> None:
+        assert set(host.coordinators()) == {"clicks"}
+        assert FakeCoordinator.notices[1:] == [None]
+        host._let_go([TopicPartition(SETTINGS_TOPIC, PARTITION)])
+        host._catching_up, host._held = {PARTITION: {}}, {PARTITION}
+
+    again = _make_desired(100), restarts, _make_desired(200), newer, _end_of(PARTITION)
+    _run(host, _make_desired(100), newer, *again)
+    assert [interval for interval, _ in FakeCoordinator.began] == [100, 200]
+    for notice in (FakeCoordinator.notices[0], FakeCoordinator.notices[-1]):
+        assert "settings.colour: Extra inputs are not permitted" in (notice or "")
 
 
 def _end_of(partition: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.host.topics import settings_topic
-from tabletopic_kernel.host.topics.settings_topic import change_desired, parse_desired
+from tabletopic_kernel.host.topics.settings_topic import change_desired, parse_desired, read_desired
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
@@ -190,3 +191,48 @@ def test_a_change_that_is_not_possible_writes_nothing(log: Log) -> None:
     with pytest.raises(UsageError, match="not enabled"):
         change_desired(log, TOPIC, _altered)  # type: ignore[arg-type]
     assert len(log.records) == 2
+
+
+HOSTILE = {"py-io-impl": "IPython.start_ipython", "write.parquet.compression-codec": "zstd"}
+REFUSED = [
+    (b'{"topic": "clicks", "settings": {"colour": "red"}}', "settings.colour"),
+    (b'{"topic": "clicks", "brake": true}', "brake"),
+    (b'{"topic": "views"}', "about the topic 'views'"),
+    (b"no JSON", "Invalid JSON"),
+    (json.dumps({"topic": TOPIC, "settings": {"table_properties": HOSTILE}}).encode(), "'py-io-impl' is not"),
+    (
+        b'{"topic": "clicks", "settings": {"table_properties": {"write.py-location-provider.impl": "a.B"}}}',
+        "impl",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "why"), REFUSED)
+def test_a_refused_message_is_its_topics_alone(log: Log, value: bytes, why: str) -> None:
+    """Its topic keeps its settings and says why, also if it has none; the others are as they are."""
+    before = {TOPIC: _desired(run="paused"), "views": DesiredTopic(topic="views")}
+    for topic, desired in before.items():
+        log.write(desired, topic)
+    log.records.append(Record(TOPIC, value, len(log.records)))
+    log.records.append(Record("orders", value, len(log.records)))
+    now = read_desired(log)  # type: ignore[arg-type]
+    assert now["views"] == before["views"]
+    assert now[TOPIC] == before[TOPIC].model_copy(update={"refused": now[TOPIC].refused})
+    for topic in (TOPIC, "orders"):
+        assert why in (now[topic].refused or "")
+    assert "refused" not in now[TOPIC].to_json().decode()
+    log.write(_desired(), TOPIC)
+    log.write(None, "orders")
+    assert read_desired(log) == {"views": before["views"], TOPIC: _desired()}  # type: ignore[arg-type]
+
+
+def test_a_message_cannot_say_that_it_was_refused(log: Log) -> None:
+    """That is its reader's to say."""
+    log.records = [Record(TOPIC, b'{"topic": "clicks", "refused": "by me"}', 0)]
+    assert read_desired(log) == {TOPIC: _desired()}  # type: ignore[arg-type]
+
+
+def test_a_change_goes_past_a_refused_message(log: Log) -> None:
+    """It is one of the settings that are in force."""
+    log.records.append(Record(TOPIC, REFUSED[0][0], 1))
+    assert change_desired(log, TOPIC, _altered) == log.newest == _altered(_desired())  # type: ignore[arg-type]

@@ -16,16 +16,18 @@ from tabletopic_kernel.model.settings.options import (
 )
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"a": "1", "b": "2"})
+NOW = TopicSettings(
+    commit_interval_ms=1_000, errors="skip", table_properties={"write.a": "1", "write.b": "2"}
+)
 
 
 def test_what_is_not_given_stays() -> None:
     """Properties are added to those there are; texts are read as everywhere."""
-    given = {"commit_interval_ms": "2s", "table_properties": {"b": "3"}, "partition_by": "day(at), url"}
+    given = {"commit_interval_ms": "2s", "table_properties": {"write.b": "3"}, "partition_by": "day(at), url"}
     assert altered("clicks", NOW, given) == TopicSettings(
         commit_interval_ms=2_000,
         errors="skip",
-        table_properties={"a": "1", "b": "3"},
+        table_properties={"write.a": "1", "write.b": "3"},
         partition_by=("day(at)", "url"),
     )
 
@@ -57,7 +59,8 @@ def test_wrong_values_are_named() -> None:
         altered("clicks", NOW, {"errors": "shout"})
     with pytest.raises(SettingsError, match=r"format-version: this program cannot write"):
         altered("clicks", NOW, {"table_properties": {"format-version": "3"}})
-    assert altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties["b"] == "2"
+    kept = altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties
+    assert kept["write.b"] == "2"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tabletopic_kernel.model.settings.options import altered
 from tabletopic_kernel.model.settings.sections import (
     DesiredTopic,
     Settings,
@@ -166,8 +167,15 @@ def test_names_that_no_table_can_have(name: str) -> None:
 def test_what_is_not_set_is_not_in_the_message() -> None:
     """Hosts of the version before read it: a setting that they do not know is there only if it is used."""
     plain = DesiredTopic(topic="clicks", settings=TopicSettings())
-    assert None not in (message := json.loads(plain.to_json())).values()
-    assert None not in message["settings"].values()
+    assert json.loads(plain.to_json()) == {"topic": "clicks", "settings": {}}
+    used = DesiredTopic(topic="clicks", settings=TopicSettings(errors="dead_letter", table=None))
+    changed = altered("clicks", used.settings, {"commit_interval_ms": "2s"})
+    message = json.loads(used.model_copy(update={"settings": changed, "run": "on"}).to_json())
+    # A default that was chosen stays what it is in a version with another default.
+    kept = {"errors": "dead_letter", "commit_interval_ms": 2_000}
+    assert message == {"topic": "clicks", "run": "on", "settings": kept}
+    # The versions before wrote every default.
+    assert DesiredTopic.from_json(plain.model_dump_json(exclude_none=True).encode()) == plain
     assert DesiredTopic.from_json(plain.to_json()) == plain
     # Else a message without it would mean something else.
     for model in (DesiredTopic, TopicSettings):

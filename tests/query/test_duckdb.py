@@ -424,3 +424,23 @@ def test_s3_properties_become_a_secret() -> None:
     ):
         assert part in told
     connection.close()
+
+
+def test_spark_writes_to_no_table_that_names_a_java_class(own: DuckLake, catalog: Catalog) -> None:
+    """It would load the class; reading does not, nor does removing it, and those of Iceberg are fine."""
+    table = catalog.load_table("default.clicks")
+    name = "write.location-provider.impl"
+    for value in ("org.apache.iceberg.LocationProviders$ObjectStoreLocationProvider", "evil.Provider"):
+        table.transaction().set_properties({name: value, "py-io-impl": "x.Y"}).commit_transaction()
+        for sql in ("SELECT * FROM clicks", f"ALTER TABLE clicks UNSET TBLPROPERTIES ('{name}')"):
+            own.check_spark_writes(sql)
+        if value.startswith("org."):
+            own.check_spark_writes("INSERT INTO clicks SELECT * FROM clicks")
+    for sql in (
+        "INSERT INTO `clicks` VALUES (1)",
+        "CALL lake.system.rewrite_data_files(table => 'default.clicks')",
+    ):
+        with pytest.raises(
+            ActionNeededError, match=f"default.clicks names the class evil.Provider, .*: remove {name}"
+        ):
+            own.check_spark_writes(sql)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 
+from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain
-from tests.table.samples import IDENTIFIER, write_rows
+from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, write_rows
 
 
 def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
@@ -80,12 +84,12 @@ def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
     rig.stage(0, 4)
     first.order(Event.STOP)
     drain(first, until=lambda: first.state is State.STOPPED)
-    settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"x": "y"}}
+    settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"write.x": "y"}}
     second = rig.running(commit_interval_ms="100ms", target_file_size_bytes="2MB", **settings)
     table = rig.table.table
     assert [str(field.transform) for field in table.spec().fields] == ["bucket[4]"]
     assert table.properties["write.target-file-size-bytes"] == str(2 * 1024**2)
-    assert table.properties["x"] == "y"
+    assert table.properties["write.x"] == "y"
     changes = [event.changes for event in rig.control.written if event.type == "SchemaEvolved"]
     assert changes[-1] == ["partition by bucket(4, a), before by nothing"]
     rig.stage(4, 9, epoch=2)
@@ -159,3 +163,41 @@ def test_a_codec_or_level_that_cannot_be_is_no_fault_of_the_storage(
     table.reload()
     with pytest.raises(RetryableError, match=r"the table has a wrong property .*correct it with --table"):
         write_rows(table, 3, epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("properties", "why"),
+    [
+        ({"write.parquet.compression-codec": "zip"}, "'zip' is not one of zstd, gzip"),
+        (
+            {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "50"},
+            "levels 0 to 9",
+        ),
+    ],
+)
+def test_a_codec_that_cannot_be_is_told_before_a_batch_is_written(
+    table: TopicTable, properties: dict[str, str], why: str
+) -> None:
+    """Others may set it; the storage is not to blame, and a task leaves no half file."""
+    table.check_writable([])
+    table.table.transaction().set_properties(properties).commit_transaction()
+    table.reload()
+    with pytest.raises(ActionNeededError, match=f"a property of default.clicks prevents writing: .*{why}"):
+        table.check_writable([])
+    with pytest.raises((OSError, pa.ArrowException, RetryableError)):
+        write_rows(table, 3, epoch=1)
+    assert not [*Path(table.table.location().removeprefix("file://")).rglob("*.parquet")]
+
+
+def test_settings_lead_no_files_out_of_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
+    """A new table is not made, an existing one not changed; a path that it already has stays."""
+    folder = {"write.data.path": f"file://{tmp_path}/elsewhere"}
+    settings = TopicSettings(table_properties=folder)
+    with pytest.raises(ActionNeededError, match=r"table_properties.write.data.path: .* is outside"):
+        TopicTable.create(catalog, IDENTIFIER, SCHEMA, partition_spec((), SCHEMA), TOPIC, settings)
+    table = TopicTable.create(catalog, IDENTIFIER, SCHEMA, partition_spec((), SCHEMA), TOPIC, TopicSettings())
+    with pytest.raises(ActionNeededError, match="is outside"):
+        lay_out(table, settings)
+    table.table.transaction().set_properties(folder).commit_transaction()
+    table.reload()
+    assert lay_out(table, settings) == []

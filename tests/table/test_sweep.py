@@ -121,7 +121,7 @@ def test_rows_stay_however_the_warehouse_is_spelt(
 
 def test_tables_that_share_a_folder_keep_their_files(catalog: Any, tmp_path: Path) -> None:
     """Two topics may have one ``write.data.path``: neither sweep sees the other's files."""
-    shared = TopicSettings(table_properties={"write.data.path": f"file://{tmp_path}/shared"})
+    shared = TopicSettings(table_properties={"write.data.path": f"file://{tmp_path}/warehouse/shared"})
     tables = []
     for name in ("clicks", "views"):
         spec = partition_spec((), SCHEMA)
@@ -150,7 +150,7 @@ def lives_of(folder: Path) -> list[TableLife]:
     """Two new tables of one folder."""
     uri = f"sqlite:///{folder}/catalog.db"
     catalog = open_catalog({"type": "sql", "uri": uri, "warehouse": f"file://{folder}/lake"})
-    return [TableLife(catalog, name, folder / "shared") for name in ("clicks", "views")]
+    return [TableLife(catalog, name, folder / "lake" / "shared") for name in ("clicks", "views")]
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation")

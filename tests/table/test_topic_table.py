@@ -516,9 +516,9 @@ def test_a_foreign_table_is_not_taken(catalog: Catalog) -> None:
 
 def test_user_properties_reach_the_table_but_never_ours(catalog: Catalog) -> None:
     """Table properties are settings; the owner's mark is not."""
-    settings = TopicSettings(table_properties={"a.b": "c", "tabletopic.topic": "other"})
+    settings = TopicSettings(table_properties={"write.b": "c"})
     table = TopicTable.create(catalog, IDENTIFIER, SCHEMA, table_spec(), TOPIC, settings)
-    assert table.table.properties["a.b"] == "c"
+    assert table.table.properties["write.b"] == "c"
     assert table.table.properties["tabletopic.topic"] == TOPIC
 
 

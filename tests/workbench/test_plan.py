@@ -90,6 +90,18 @@ def make_table(catalog: Catalog, by: tuple[str, ...] = ()) -> None:
     TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
 
 
+def test_files_stay_in_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
+    """New settings cannot lead them out of it; those of a table that is so already can be changed on."""
+    folder = {"write.data.path": f"file://{tmp_path}/elsewhere"}
+    (why,) = planned(catalog, V1, table_properties=folder).refused
+    assert why.startswith(f"table_properties.write.data.path: file://{tmp_path}/elsewhere is outside the")
+    make_table(catalog)
+    assert planned(catalog, V1, table_properties=folder).refused == [why]
+    table = catalog.load_table(("default", "clicks"))
+    table.transaction().set_properties(folder).commit_transaction()
+    assert planned(catalog, V1, table_properties=folder).refused == []
+
+
 def test_a_new_table_has_new_columns(catalog: Catalog) -> None:
     """The plan names the table, its columns and how far the topic reaches; nothing is made."""
     plan = planned(catalog, V1, partition_by=("bucket(4, url)",))

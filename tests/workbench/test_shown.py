@@ -81,7 +81,7 @@ SECRET_KEYS = [
     "spark.conf.spark.hadoop.fs.s3a.access.key",
     "spark.conf.spark.hadoop.fs.s3a.secret.key",
     "spark.conf.spark.ssl.keyPassword",
-    "topics.a.table_properties.some.password",
+    "topics.a.table_properties.write.some.password",
 ]
 EMBEDDED_SECRETS = [
     ("registry.url", "https://me:{}@host:8081/path"),

@@ -13,7 +13,7 @@ from tabletopic_kernel.clients.kafka import reader
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.faces.jupyter_server.overview import row_of
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.ledger import NO_TOPIC_ID
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT, HostReport
@@ -168,3 +168,51 @@ def test_a_record_without_a_timestamp_is_of_unknown_age(monkeypatch: pytest.Monk
     monkeypatch.setattr(reader, "Reader", _Reader)
     behind = {"a": {0: 7, 1: 0, 2: 3}, "b": {0: 0}}
     assert reader.oldest_timestamps({}, behind) == {"a": 4_000}
+
+
+def test_an_error_is_of_its_topic_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it is, also a refused message; the others have their rows, a fault of ours its trace."""
+    errors: dict[str, Exception] = {
+        "a": KeyError(0),
+        "b": ActionNeededError("the table has another owner"),
+        "c": RetryableError("the storage of c does not respond"),
+    }
+
+    def read(desired: DesiredTopic, _: Any) -> Progress:
+        if desired.topic in errors:
+            raise errors[desired.topic]
+        return READ
+
+    monkeypatch.setattr(status, "recent_reports", lambda _: {})
+    monkeypatch.setattr(status, "progress_of_table", read)
+    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
+    topics = {name: DesiredTopic(topic=name) for name in ("a", "b", "c", "clicks")}
+    topics["clicks"] = topics["clicks"].model_copy(update={"refused": "a message does not count"})
+    broker: Any = Broker(TopicEnds("old", {0: 6, 1: 3}))
+    found = status.statuses(broker, topics, lambda _: None)  # type: ignore[arg-type,return-value]
+    assert {one.topic: (one.error, one.lag_records) for one in found} == {
+        "a": ("unexpected KeyError: 0; the log has the trace", None),
+        "b": ("the table has another owner", None),
+        "c": ("the storage of c does not respond", None),
+        "clicks": ("a message does not count", 1),
+    }
+    assert row_of(found[3], topics["clicks"], 2)["error"] == "a message does not count"
+    assert "KeyError: 0" in caplog.text
+
+
+def test_a_catalog_that_is_away_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each of its topics, as each question may take a minute."""
+    asked: list[str] = []
+
+    def read(desired: DesiredTopic, _: Any) -> Progress:
+        asked.append(desired.topic)
+        raise RetryableError("the catalog does not respond")
+
+    monkeypatch.setattr(status, "recent_reports", lambda _: {})
+    monkeypatch.setattr(status, "progress_of_table", read)
+    topics = {name: DesiredTopic(topic=name) for name in "abcdef"}
+    with pytest.raises(RetryableError, match="the catalog does not respond"):
+        status.statuses(Broker(None), topics, lambda _: None)  # type: ignore[arg-type,return-value]
+    assert asked == ["a", "b"]

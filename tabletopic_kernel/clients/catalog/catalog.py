@@ -21,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tabletopic_kernel.clients.catalog import metadata, rest_cache  # noqa: F401 - change how PyIceberg reads
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
+from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
 from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
@@ -33,11 +34,10 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME
+from tabletopic_kernel.model.settings.table_properties import outside
 
 _TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
 NAME = "name"  # our key next to PyIceberg's: Spark and PyIceberg must use the same name
-# Of the storage's properties, which a catalog may lend with a table.
-STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "client.")
 _TRIES, _GLUE_TRIES = "glue.max-retries", "3"
 
 
@@ -74,6 +74,19 @@ def warehouse_location(properties: Mapping[str, str]) -> str | None:
     warehouse = properties.get("warehouse", "")
     is_location = "://" in warehouse or warehouse.startswith(("/", "file:"))
     return warehouse if is_location else None
+
+
+def check_inside(catalog: Catalog, table_properties: Mapping[str, str], now: Mapping[str, str] = {}) -> None:
+    """Check that settings lead no files out of the warehouse, unless a table's properties already do.
+
+    Raises:
+        ActionNeededError: they do.
+    """
+    new = {name: value for name, value in table_properties.items() if now.get(name) != value}
+    if name := outside(new, place := warehouse_location(catalog.properties)):
+        raise ActionNeededError(
+            f"table_properties.{name}: {table_properties[name]} is outside the catalog's warehouse, {place}"
+        )
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:

@@ -11,10 +11,15 @@ import json
 import re
 from typing import Any
 
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.catalog.rest.auth import AUTH_MANAGER
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
+from tabletopic_kernel.clients.catalog.guard import own_choices, with_lent
 from tabletopic_kernel.model.settings.cluster import is_loopback
 
 CONNECT_S, READ_S = 10.0, 60.0
@@ -71,3 +76,32 @@ class PatientRestCatalog(RestCatalog):
         for prefix, adapter in list(session.adapters.items()):
             session.mount(prefix, _WithTimeout(adapter))
         return session
+
+    def _fetch_config(self) -> None:
+        own = dict(self.properties)
+        super()._fetch_config()
+        self.properties = own_choices(own, self.properties)
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        files = with_lent(self.properties, properties)
+        return load_file_io(
+            files | ({AUTH_MANAGER: self._auth_manager} if self._auth_manager else {}), location
+        )
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        made = super()._response_to_table(identifier_tuple, _bare(table_response))
+        made.metadata = table_response.metadata
+        return made
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        made = super()._response_to_staged_table(identifier_tuple, _bare(table_response))
+        made.metadata = table_response.metadata
+        return made
+
+
+def _bare(answer: TableResponse) -> TableResponse:
+    """Without the table's properties: to open its files, PyIceberg mixes them with what the catalog lends."""
+    bare = answer.metadata.model_copy(update={"properties": {}})
+    return answer.model_copy(update={"metadata": bare})

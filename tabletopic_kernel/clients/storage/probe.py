@@ -27,13 +27,9 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
-from tabletopic_kernel.clients.catalog.catalog import (
-    STORAGE_PREFIXES,
-    open_catalog,
-    reachable,
-    warehouse_location,
-)
+from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, warehouse_location
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
+from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError

@@ -36,6 +36,7 @@ AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
 # By default, Google's client retries for 15 minutes, during which nobody would learn of an outage. `doctor`
 # waits for 10 s.
 _GCS_TRIES: Final = timedelta(seconds=8)
+_DOMAIN: Final = "core.windows.net"
 _READ_WHOLE_BYTES: Final = 32 * 1024**2
 _METADATA: Final = (".metadata.json", ".avro")  # read whole, whatever their size
 
@@ -109,13 +110,10 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
     {'adls.account-name': 'acme', 'adls.sas-token': '?sig=1'}
     """
     found = {name: value for name, value in properties.items() if not name.startswith(f"{ADLS_SAS_TOKEN}.")}
-    host = urlsplit(f"//{netloc}").hostname or ""
-    account, _, authority = (host if "@" in netloc else "").partition(".")
+    account, domain = _account(netloc)
     if account:
-        if account != found.get(ADLS_ACCOUNT_NAME):
-            found[ADLS_ACCOUNT_NAME] = account
-        kind, _, domain = authority.partition(".")
-        if kind in ("dfs", "blob") and domain != "core.windows.net":  # one of Azure's other clouds
+        found[ADLS_ACCOUNT_NAME] = account
+        if domain != _DOMAIN:  # one of Azure's other clouds
             found.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
             found.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
     account = found.get(ADLS_ACCOUNT_NAME, "")
@@ -132,7 +130,36 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
         # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
         # process if that does not respond while a file is read.
         raise SettingsError("[catalog] adls.account-key or adls.sas-token is needed for Azure's storage")
+    if "@" in netloc:
+        _check_key(account, domain, properties)
     found = {name: value for name, value in found.items() if name not in _LOGINS}
     if token := found.get(ADLS_SAS_TOKEN):
         found[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
     return {name: value for name, value in found.items() if name.startswith("adls.")}
+
+
+def _check_key(account: str, domain: str, properties: Mapping[str, Any]) -> None:
+    """Check that the keys are for this account: whoever makes a table chooses its location.
+
+    They are for ``adls.account-name``, the warehouse's account, and that in the name of a lent signature.
+    """
+    is_set = ADLS_DFS_STORAGE_AUTHORITY in properties or ADLS_BLOB_STORAGE_AUTHORITY in properties
+    names = [name.removeprefix(f"{ADLS_SAS_TOKEN}.") for name in properties]
+    known = [
+        (properties.get(ADLS_ACCOUNT_NAME), _DOMAIN),
+        _account(urlsplit(properties.get("warehouse", "")).netloc),
+        *(_account(f"@{name}") for name, whole in zip(names, properties, strict=True) if name != whole),
+    ]
+    if not any(account == one and (is_set or domain == its_domain) for one, its_domain in known):
+        raise SettingsError(
+            f"[catalog] has no key for the account {account} in {domain}, where the table is: set "
+            f"adls.account-name, or adls.sas-token.{account}.dfs.{domain}"
+        )
+
+
+def _account(netloc: str) -> tuple[str, str]:
+    """Account and domain in ``container@account.dfs.domain``; an empty account without an ``@``."""
+    host = (urlsplit(f"//{netloc}").hostname or "") if "@" in netloc else ""
+    account, _, authority = host.partition(".")
+    kind, _, domain = authority.partition(".")
+    return account, domain if kind in ("dfs", "blob") else _DOMAIN

@@ -153,6 +153,8 @@ def notes(view: View, name: str) -> str:
                 "info",
             )
         )
+    elif desired is not None and desired.refused:
+        notes.append(note(_short(desired.refused), "bad"))
     elif state == NO_HOST:
         notes.append(
             note(

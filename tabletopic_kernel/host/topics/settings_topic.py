@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Message
@@ -22,6 +22,7 @@ from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.settings.options import explained
 from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
@@ -30,14 +31,23 @@ _PARTITIONS = 16
 _BASED_ON = "based-on"  # header: the offset of the message that this one changes, -1 for none
 _AT_ONCE_MS = 60_000  # messages further apart are not written at the same time
 _CONFIG = {"cleanup.policy": "compact"}
+_WHY = 300  # characters
 
 
 @dataclass(frozen=True)
 class SettingsMessage:
-    """A message of the settings topic; ``desired`` None disables the topic."""
+    """A message of the settings topic; ``desired`` None disables the topic.
+
+    ``refused``: why the message does not count. The topic keeps the settings that it has.
+    """
 
     topic: str
     desired: DesiredTopic | None
+    refused: str | None = None
+
+    def after(self, before: SettingsMessage | None) -> SettingsMessage:
+        """The topic's message if this one follows ``before``, where a refused one is noted."""
+        return self if self.refused is None or before is None else replace(before, refused=self.refused)
 
 
 def ensure_settings_topic(broker: Broker) -> None:
@@ -114,7 +124,7 @@ def _messages(reader: Reader, topic: str, partition: int, start: int, end: int) 
     for messages in reader.read_range(SETTINGS_TOPIC, {partition: start}, {partition: end}):
         for message in messages:
             change = parse_desired(message)
-            if change is not None and change.topic == topic:
+            if change is not None and change.topic == topic and change.refused is None:
                 found.append(_Written(change.desired, message.offset() or 0, _based_on(message)))
     return found
 
@@ -174,34 +184,44 @@ def _send(
 
 
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
-    """The desired state by topic; empty if no topic was ever enabled."""
+    """The desired state by topic; empty if no topic was ever enabled.
+
+    Of a topic whose only messages are refused, it has the defaults, and ``refused``.
+    """
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
-    desired: dict[str, DesiredTopic] = {}
+    newest: dict[str, SettingsMessage] = {}
     with Reader(broker.properties, "tabletopic-readers") as reader:
         for messages in reader.read_range(SETTINGS_TOPIC, dict.fromkeys(ends, 0), ends):
-            for message in messages:
-                _apply(message, desired)
-    return desired
+            for change in filter(None, map(parse_desired, messages)):
+                newest[change.topic] = change.after(newest.get(change.topic))
+    return {
+        topic: (one.desired or DesiredTopic(topic=topic)).model_copy(update={"refused": one.refused})
+        for topic, one in newest.items()
+        if one.desired or one.refused
+    }
 
 
 def parse_desired(message: Message) -> SettingsMessage | None:
-    """A message of the settings topic; None for foreign messages."""
+    """A message of the settings topic; None for one without a topic's name."""
     key = message.key()
     if message.error() is not None or key is None:
         return None
     value = message.value()
     try:
         topic = bytes(key).decode()
-        return SettingsMessage(topic, None if value is None else DesiredTopic.from_json(bytes(value)))
-    except (UnicodeDecodeError, ValidationError):
+    except UnicodeDecodeError:
         return None
+    try:
+        desired = None if value is None else DesiredTopic.from_json(bytes(value))
+    except ValidationError as error:
+        return SettingsMessage(topic, None, _refusal(explained(error)))
+    if desired is not None and desired.topic != topic:
+        return SettingsMessage(topic, None, _refusal(f"it is about the topic {desired.topic!r}"))
+    return SettingsMessage(topic, desired)
 
 
-def _apply(message: Message, desired: dict[str, DesiredTopic]) -> None:
-    change = parse_desired(message)
-    if change is None:
-        return
-    if change.desired is None:
-        desired.pop(change.topic, None)
-    else:
-        desired[change.topic] = change.desired
+def _refusal(why: str) -> str:
+    return (
+        f"the newest message in {SETTINGS_TOPIC} does not count ({why[:_WHY]}): earlier settings stay in "
+        "force. Upgrade this program if a newer one wrote it, else repeat `tabletopic enable`"
+    )

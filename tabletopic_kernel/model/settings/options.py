@@ -137,7 +137,7 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
     try:
         made = TopicSettings.model_validate(settings)
     except ValidationError as error:
-        raise SettingsError("; ".join(map(_message, error.errors()))) from None
+        raise SettingsError(explained(error)) from None
     # Not a limit of the model: a host must still read the settings of a topic that already has another one.
     if made.table_properties.get("format-version", "2") not in ("1", "2"):
         raise SettingsError(
@@ -145,6 +145,11 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
             "leave it out, or set it to 2"
         )
     return made
+
+
+def explained(error: ValidationError) -> str:
+    """The wrong keys, each with what is wrong."""
+    return "; ".join(map(_message, error.errors()))
 
 
 def _message(problem: ErrorDetails) -> str:
@@ -157,8 +162,10 @@ def _reason(problem: ErrorDetails) -> str:
 
 def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:
     """The current settings, overridden by the given ones; raises UsageError for one that cannot change."""
-    properties = {**now.table_properties, **given.get("table_properties", {})}
-    settings = validated({**now.model_dump(), **given, "table_properties": properties})
+    wanted = {**now.model_dump(exclude_unset=True), **given}
+    if properties := {**now.table_properties, **given.get("table_properties", {})}:
+        wanted["table_properties"] = properties
+    settings = validated(wanted)
     fixed = [name for name in FIXED_SETTINGS if getattr(settings, name) != getattr(now, name)]
     if fixed:
         moves = "catalog" in fixed and settings.catalog is not None

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from tabletopic_kernel.model.redact import mask_property
+from tabletopic_kernel.model.settings import table_properties
 
 DEFAULT_CATALOG_NAME = "lake"
 
@@ -112,6 +113,7 @@ SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
 MetadataColumn = Literal["key", "header", "metadata"]
 CatalogName = Annotated[str, AfterValidator(_check_catalog_name)]
+TableProperties = Annotated[dict[str, str], AfterValidator(table_properties.checked)]
 CatalogProperties = Annotated[dict[str, str], AfterValidator(_check_catalog)]
 
 
@@ -257,7 +259,7 @@ class TopicSettings(_Model):
         description="maximum number of snapshots that time_travel_ms keeps, the newest ones, because each "
         "slows down commits; 0: no limit; unset: no limit if time_travel_ms is set, else 500",
     )
-    table_properties: dict[str, str] = Field(default_factory=dict, description="Iceberg table properties")
+    table_properties: TableProperties = Field(default_factory=dict, description="Iceberg table properties")
 
     @property
     def snapshot_limit(self) -> int | None:
@@ -451,18 +453,20 @@ class DesiredTopic(_Model):
     # Hosts remember it until a later message replaces this one; each acts on it once.
     replay: ReplayRequest | None = None
     maintenance: MaintenanceRequest | None = None  # the same
+    # Why a later message does not count; its readers note it, no message has it.
+    refused: str | None = Field(None, exclude=True)
 
     def to_json(self) -> bytes:
         """The message's value.
 
-        Without unset fields: an older host rejects a setting it does not know.
+        Only what was set: an older host refuses a setting that it does not know.
         """
-        return self.model_dump_json(exclude_none=True).encode()
+        return self.model_dump_json(exclude_none=True, exclude_unset=True).encode()
 
     @classmethod
     def from_json(cls, raw: bytes) -> DesiredTopic:
         """Read a message's value; raises pydantic's ValidationError."""
-        return cls.model_validate_json(raw)
+        return cls.model_validate_json(raw).model_copy(update={"refused": None})
 
 
 def default_table_name(topic: str) -> str:

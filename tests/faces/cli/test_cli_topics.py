@@ -41,7 +41,14 @@ def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: 
         ),
         *("--start", "2026-01-31T12:00:00Z", "--key-format", "string", "--transform", "none"),
         *("--errors", "stop", "--on-incompatible", "stop", "--value-format", "by_schema_id"),
-        *("--metadata-columns", "key,metadata", "--table-property", "a.b=c=d", "--table-property", "e = f"),
+        *(
+            "--metadata-columns",
+            "key,metadata",
+            "--table-property",
+            "write.b=c=d",
+            "--table-property",
+            "owner = f",
+        ),
         "--json",
     )
     assert ended.code == 0
@@ -61,7 +68,7 @@ def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: 
         metadata_columns=("key", "metadata"),
         errors="stop",
         on_incompatible="stop",
-        table_properties={"a.b": "c=d", "e": "f"},
+        table_properties={"write.b": "c=d", "owner": "f"},
     )
     assert ended.json["table"] == "web.clicks"
     assert ended.json["settings"]["commit_interval_ms"] == 500
