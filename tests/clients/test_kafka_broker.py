@@ -101,7 +101,7 @@ def test_offsets_are_asked_again_after_a_stall(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_clients_do_not_pile_up_while_no_leader_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new client finds no leader either; once there is one, the client that still finds none is replaced."""
+    """A new client finds none either; once there is a leader, a client that does not find it is replaced."""
     partition = SimpleNamespace(leader=-1)
     metadata = SimpleNamespace(
         topics={"clicks": SimpleNamespace(partitions={0: partition})}, brokers={1: "the other one"}
