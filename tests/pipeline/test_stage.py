@@ -29,7 +29,7 @@ from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import stage
+from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline.conform import file_schema
 from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
@@ -360,12 +360,29 @@ def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, gi
 def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
     """What it holds is for one thread: decoders, transforms, the projection."""
     pickled = pickle.dumps(plan)
-    mine = load_plan(pickled)
-    assert load_plan(pickled) is mine
+    mine = load_plan(plan.topic, pickled)
+    assert load_plan(plan.topic, pickled) is mine
     with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(load_plan, pickled).result()
+        theirs = other.submit(load_plan, plan.topic, pickled).result()
         assert theirs is not mine
         assert other.submit(theirs.decoder, 7).result() is not mine.decoder(7)
+
+
+def test_a_worker_keeps_one_plan_of_each_topic(plan: StagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest: topics of a host take turns, however many, and an older plan is never used again."""
+    bare = replace(plan, table=None, dead_letters=None)
+    plans = {f"t{at}": pickle.dumps(replace(bare, topic=f"t{at}")) for at in range(120)}
+    with ThreadPoolExecutor(1) as worker:  # a thread of its own has no plans yet
+        first, again = ([worker.submit(load_plan, *one).result() for one in plans.items()] for _ in range(2))
+        assert all(one is other for one, other in zip(first, again, strict=True))
+        newer = pickle.dumps(replace(bare, topic="t0", epoch=2))
+        assert worker.submit(load_plan, "t0", newer).result().plan.epoch == 2
+        assert worker.submit(load_plan, "t0", plans["t0"]).result() is not first[0]
+        monkeypatch.setattr(decode, "_MOST_PLANS", 120)
+        kept = worker.submit(load_plan, "t1", plans["t1"]).result()
+        worker.submit(load_plan, "new", newer).result()
+        assert worker.submit(load_plan, "t1", plans["t1"]).result() is kept is first[1]
+        assert worker.submit(load_plan, "t2", plans["t2"]).result() is not first[2]
 
 
 @pytest.mark.parametrize("number", [2**60, -(2**62)])
