@@ -251,6 +251,8 @@ class Stage:
             self._result.dead_letters += self._letters.flush()
         if self._loaded.writer is not None:
             self._result.spec_id = self._loaded.writer.spec_id
+        if self._loaded.dead_letter_writer is not None:
+            self._result.dead_letters_spec_id = self._loaded.dead_letter_writer.spec_id
         return self._result
 
 

@@ -350,10 +350,7 @@ def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, gi
     """Spark hands over an empty list where a record has no headers; table and letters have null."""
     batches = [batch(good(0), headers=first), batch(good(1), b"bad", headers=given)]
     result = run(plan, pa.concat_batches(batches))
-    wanted = [
-        [(one["key"], one["value"]) for one in headers] if headers else None for headers in (first, given)
-    ]
-    assert [row["_kafka_header"] for row in rows(result.files)] == wanted
+    assert [row["_kafka_header"] for row in rows(result.files)] == [first or None, given or None]
     assert [row["headers"] for row in rows(result.dead_letters)] == [given or None]
 
 
