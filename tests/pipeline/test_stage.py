@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import LongType, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.formats import glue_frames
@@ -28,6 +33,7 @@ from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline.conform import file_schema
@@ -352,6 +358,54 @@ def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, gi
     result = run(plan, pa.concat_batches(batches))
     assert [row["_kafka_header"] for row in rows(result.files)] == [first or None, given or None]
     assert [row["headers"] for row in rows(result.dead_letters)] == [given or None]
+
+
+def _partition(table: Table) -> None:
+    with table.update_spec() as update:
+        update.add_field("reason", IdentityTransform()).add_field("value", BucketTransform(4))
+
+
+def _partition_twice(table: Table) -> None:
+    _partition(table)
+    with table.update_spec() as update:
+        update.remove_field("reason").add_field("at", DayTransform())
+
+
+def _sort(table: Table) -> None:
+    with table.update_sort_order() as update:
+        update.desc("offset", IdentityTransform(), NullOrder.NULLS_LAST)
+
+
+def _add_columns(table: Table) -> None:
+    with table.update_schema() as update:
+        update.add_column("note", StringType()).add_column(("headers", "note"), StringType())
+
+
+def _change_columns(table: Table) -> None:
+    with table.update_schema() as update:
+        update.update_column("partition", LongType()).update_column("reason", required=False).move_first("at")
+
+
+@pytest.mark.parametrize("alter", [_partition, _partition_twice, _sort, _add_columns, _change_columns])
+def test_dead_letters_follow_what_others_make_of_their_table(
+    catalog: Catalog, plan: StagePlan, alter: Callable[[Table], None]
+) -> None:
+    """As long as it keeps their columns, they are committed whole, by the spec that it has."""
+    spec, name = UNPARTITIONED_PARTITION_SPEC, ("default", f"altered{alter.__name__}")
+    table = TopicTable(create_table(catalog, name, LETTERS, spec, base_properties()))
+    alter(table.table)
+    table.reload()
+    headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    result = run(
+        replace(plan, dead_letters=table.plan()), batch(b"no frame", good(1), good(2)[:-1], headers=headers)
+    )
+    table.commit(result.dead_letters, None, Ledger("clicks", "cluster", "id", {0: 0}, 1, "a"))
+    assert {file.spec_id for file in result.dead_letters} == {table.table.metadata.default_spec_id}
+    kept = sorted(table.table.scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["value"]) for row in kept] == [(100, b"no frame"), (102, good(2)[:-1])]
+    assert [[(one["key"], one["value"]) for one in row["headers"]] for row in kept] == [
+        [("a", b"1"), ("a", None)]
+    ] * 2
 
 
 def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
