@@ -23,6 +23,7 @@ from tabletopic_kernel.formats.json.infer import Reserved
 from tabletopic_kernel.formats.rejection import Refused, is_trouble, last_line
 from tabletopic_kernel.formats.wire import PREFIX_BYTES, SchemaKey, WriterSchema, prefix
 from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
 _LOG = logging.getLogger(__name__)
@@ -162,6 +163,12 @@ def _make(schema_id: int, schema: WriterSchema) -> Decoder:
     if schema.kind not in FORMATS:
         raise BadSchemaError(f"schema id {schema_id} is {schema.kind}, which is not supported")
     decoder: Decoder = importlib.import_module(FORMATS[schema.kind]).make(schema)
+    # One column, or a key, puts another level around the value.
+    if (count := levels(decoder.iceberg_schema.as_struct()) + 1) > MAX_LEVELS:
+        raise BadSchemaError(
+            f"its columns have {count} levels in Parquet, where an array or map takes two, and readers take "
+            f"{MAX_LEVELS}. Register a flatter schema."
+        )
     if schema.framed or isinstance(decoder, WholeValueDecoder):
         return decoder
     return BareDecoder(schema_id, decoder)

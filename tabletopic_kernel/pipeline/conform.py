@@ -62,6 +62,10 @@ def fit(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _fit_struct(array, target)
     if pa.types.is_map(target) and pa.types.is_map(array.type):
         return _fit_map(array, target)
+    if pa.types.is_map(target) and pa.types.is_list(array.type):
+        return _fit_map(_last_of_each_key(array), target)
+    if pa.types.is_large_list(target) and pa.types.is_list(array.type):  # of the source
+        array = array.cast(pa.large_list(array.type.value_field))
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
         return rebuilt(array, target, fit(array.values, target.value_type))
     return array if array.type.equals(target) else array.cast(target, safe=True)
@@ -168,9 +172,6 @@ def _inside(array: pa.Array, prefix: str, renames: Mapping[str, str]) -> pa.Arra
     return rebuilt(array, pa.large_list(element), values)
 
 
-_HEADER_TYPE = pa.map_(pa.large_string(), pa.large_binary())
-
-
 def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str) -> dict[str, pa.Array]:
     """The enabled columns (``key``, ``header``, ``metadata``), by their names in the table.
 
@@ -180,7 +181,7 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
     if "key" in wanted and key_format in ("raw", "string"):
         columns[KEY] = source.column("key")
     if "header" in wanted:
-        columns[HEADER] = _headers(source.column("headers"))
+        columns[HEADER] = source.column("headers")
     if "metadata" in wanted:
         place = [source.column(name) for name in ("partition", "offset", "timestamp")]
         columns[METADATA] = pa.StructArray.from_arrays(place, names=["partition", "offset", "timestamp"])
@@ -234,27 +235,26 @@ def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
         newest_ms[partition] = max(newest, newest_ms.get(partition, newest))
 
 
-def _headers(headers: pa.Array) -> pa.Array:
-    """Kafka's list of (key, value) as a map; null if a record has none; the last of a repeated key wins."""
+_MAP_TYPE = pa.map_(pa.large_string(), pa.large_binary())
+
+
+def _last_of_each_key(headers: pa.Array) -> pa.Array:
+    """Kafka's list of (key, value) as a map, in which the last of a repeated key wins."""
     if headers.null_count == len(headers):
-        return pa.nulls(len(headers), _HEADER_TYPE)
-    entries = headers.values
-    keys = entries.field(0)
+        return pa.nulls(len(headers), _MAP_TYPE)
     lists = headers.value_lengths()
     parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
-    flat_keys = headers.flatten().field(0)
-    if pc.max(lists).as_py() > 1 and _repeats(parents, flat_keys):
+    if pc.max(lists).as_py() > 1 and _repeats(parents, headers.flatten().field(0)):
         last = [
             row and list({one["key"]: one["value"] for one in row}.items()) for row in headers.to_pylist()
         ]
-        return pa.array(last, _HEADER_TYPE)
-    key_array, value_array = keys.cast(pa.large_string()), entries.field(1).cast(pa.large_binary())
+        return pa.array(last, _MAP_TYPE)
+    entries = headers.values
     pairs = pa.StructArray.from_arrays(
-        [key_array, value_array], fields=[_HEADER_TYPE.key_field, _HEADER_TYPE.item_field]
+        [entries.field(0).cast(pa.large_string()), entries.field(1).cast(pa.large_binary())],
+        fields=[_MAP_TYPE.key_field, _MAP_TYPE.item_field],
     )
-    return pa.Array.from_buffers(
-        _HEADER_TYPE, len(headers), headers.buffers()[:2], offset=headers.offset, children=[pairs]
-    )
+    return rebuilt(headers, _MAP_TYPE, pairs)
 
 
 def _repeats(parents: np.ndarray, keys: pa.Array) -> bool:

@@ -159,6 +159,7 @@ class StageResult:
     spec_id: int = 0
     rows: int = 0
     dead_letters: list[DataFile] = field(default_factory=list)
+    dead_letters_spec_id: int = 0
     records: int = 0
     value_bytes: int = 0
     newest_ms: dict[int, int] = field(default_factory=dict)
@@ -183,7 +184,7 @@ class StageResult:
         for file in other.files:
             file.spec_id = other.spec_id  # PyIceberg keeps it outside the pickled fields
         for file in other.dead_letters:
-            file.spec_id = 0  # a dead-letter table is not partitioned
+            file.spec_id = other.dead_letters_spec_id
         self.files += other.files
         self.rows += other.rows
         self.dead_letters += other.dead_letters

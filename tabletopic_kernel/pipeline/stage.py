@@ -60,13 +60,13 @@ class StageTask:
     """The function for ``mapInArrow``: batches of ``SOURCE_COLUMNS`` in, one pickled result out."""
 
     def __init__(self, plan: StagePlan) -> None:
-        self._plan = pickle.dumps(plan)
+        self._topic, self._plan = plan.topic, pickle.dumps(plan)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
         if has_to_end():
             os._exit(1)  # another task's statement still runs here; Spark starts another worker
-        stage = Stage(load_plan(self._plan))
+        stage = Stage(load_plan(self._topic, self._plan))
         reach(Step.STAGE)
         for batch in _merged(batches):
             stage.take(batch)
@@ -260,6 +260,8 @@ class Stage:
             self._result.dead_letters += self._letters.flush()
         if self._loaded.writer is not None:
             self._result.spec_id = self._loaded.writer.spec_id
+        if self._loaded.dead_letter_writer is not None:
+            self._result.dead_letters_spec_id = self._loaded.dead_letter_writer.spec_id
         return self._result
 
 

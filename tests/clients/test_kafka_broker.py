@@ -82,6 +82,7 @@ def _offset(outcome: int | KafkaException) -> Future[Any]:
 )
 def test_offsets_are_asked_again_after_a_stall(monkeypatch: pytest.MonkeyPatch, codes: list[int]) -> None:
     """Those that came are kept, and metadata is renewed while leaders are the former ones."""
+    listed = SimpleNamespace(topics={}, brokers={})
     rounds = [[_offset(7), _offset(KafkaException(KafkaError(code)))] for code in codes]
     asked: list[list[int]] = []
 
@@ -90,11 +91,43 @@ def test_offsets_are_asked_again_after_a_stall(monkeypatch: pytest.MonkeyPatch, 
         turn = rounds.pop(0) if rounds else [_offset(7), _offset(8)]
         return {one: turn[one.partition] for one in partitions}
 
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(list_offsets=list_offsets))
+    monkeypatch.setattr(
+        kafka, "make_admin", lambda *_: Admin(list_offsets=list_offsets, list_topics=lambda timeout: listed)
+    )
     monkeypatch.setattr(kafka, "_STALE_S", 0.0)
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     assert broker._offsets("clicks", [0, 1], OffsetSpec.latest()) == {0: 7, 1: 8}
     assert asked == [[0, 1]] + [[1]] * len(codes)
+
+
+def test_clients_do_not_pile_up_while_no_leader_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new client finds none either; once there is a leader, a client that does not find it is replaced."""
+    partition = SimpleNamespace(leader=-1)
+    metadata = SimpleNamespace(
+        topics={"clicks": SimpleNamespace(partitions={0: partition})}, brokers={1: "the other one"}
+    )
+    made: list[Admin] = []
+
+    def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        works = len(made) > 1 and partition.leader in metadata.brokers
+        outcome = 7 if works else KafkaException(KafkaError(KafkaError._NOENT, "No leaders found"))
+        return {one: _offset(outcome) for one in partitions}
+
+    def make_admin(*_: Any) -> Admin:
+        made.append(Admin(list_offsets=list_offsets, list_topics=lambda timeout: metadata))
+        return made[-1]
+
+    monkeypatch.setattr(kafka, "make_admin", make_admin)
+    monkeypatch.setattr(kafka, "_STALE_S", 0.0)
+    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.01)
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    for partition.leader in (-1, -1, 2):  # the broker of the last is not online
+        with pytest.raises(RetryableError, match="No leaders found"):
+            broker._offsets("clicks", [0], OffsetSpec.latest())
+    assert len(made) == 1
+    partition.leader = 1
+    assert broker._offsets("clicks", [0], OffsetSpec.latest()) == {0: 7}
+    assert len(made) == 2
 
 
 def test_offsets_that_never_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.avro import decoder as avro
-from tabletopic_kernel.formats.decoder import BadSchemaError, cached_decoder, make_decoder
+from tabletopic_kernel.formats.decoder import (
+    BadSchemaError,
+    InferringDecoder,
+    cached_decoder,
+    inferring_decoder,
+    make_decoder,
+)
 from tabletopic_kernel.formats.wire import WriterSchema
+from tabletopic_kernel.model.columns.table_columns import key_type, table_schema
+from tabletopic_kernel.model.columns.types import levels
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import file_schema
+from tabletopic_kernel.pipeline.transform.columns import value_columns
 
 
 def _proto(count: int, kind: str) -> str:
@@ -28,6 +44,72 @@ def _columns(kind: str, text: str) -> int | None:
         return len(make_decoder(7, WriterSchema(text, kind=kind)).iceberg_schema.fields)
     except BadSchemaError:
         return None
+
+
+def _avro_chain(count: int, around: str) -> str:
+    kind = '"int"'
+    for at in range(count):
+        kind = around.replace("NAME", f"R{at}").replace("INNER", kind)
+    return f'{{"type": "record", "name": "Top", "fields": [{{"name": "c", "type": {kind}}}]}}'
+
+
+def _proto_chain(count: int, around: str) -> str:
+    inner = "".join(
+        f"message M{at} {{ {around} f = 1; }} ".replace("NEXT", f"M{at + 1}") for at in range(count)
+    )
+    return f'syntax = "proto3"; {inner} message M{count} {{ int32 n = 1; }}'
+
+
+_ARRAY = '{"type": "array", "items": INNER}'
+_RECORD = '{"type": "record", "name": "NAME", "fields": [{"name": "c", "type": INNER}]}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "chain"),
+    [
+        ("AVRO", 30, lambda count: _avro_chain(count, _ARRAY)),
+        ("AVRO", 30, lambda count: _avro_chain(count, '{"type": "map", "values": INNER}')),
+        ("AVRO", 61, lambda count: _avro_chain(count, _RECORD)),
+        (
+            "AVRO",
+            15,
+            lambda count: _avro_chain(count, _ARRAY.replace("INNER", f'["null", "int", {_RECORD}]')),
+        ),
+        ("PROTOBUF", 61, lambda count: _proto_chain(count, "NEXT")),
+        ("PROTOBUF", 20, lambda count: _proto_chain(count, "repeated NEXT")),
+        ("PROTOBUF", 20, lambda count: _proto_chain(count, "map<string, NEXT>")),
+    ],
+)
+def test_a_table_has_no_more_levels_than_readers_take(
+    kind: str, most: int, chain: Callable[[int], str], tmp_path: Path
+) -> None:
+    """Files open in PyArrow, and pass from library to library, with the value in a column of its own, too."""
+    decoded = make_decoder(7, WriterSchema(chain(most), kind=kind)).iceberg_schema
+    columns = table_schema(value_columns(decoded, "none"), TopicSettings(), key_type(decoded))
+    schema = file_schema(columns)
+    pq.write_table(schema.empty_table(), tmp_path / "file.parquet")
+    assert pq.read_schema(tmp_path / "file.parquet").field(0).type == schema.field(0).type
+    passed = pa.RecordBatchReader.from_stream(pa.RecordBatchReader.from_batches(schema, []))
+    assert passed.schema.field(0).type == schema.field(0).type
+    with pytest.raises(BadSchemaError, match="levels in Parquet"):
+        make_decoder(7, WriterSchema(chain(most + 1), kind=kind))
+
+
+@pytest.mark.parametrize("around", [_ARRAY, '{"type": "object", "additionalProperties": INNER}'])
+def test_json_has_as_many_levels_as_duckdb_reads_at_once(around: str) -> None:
+    """Arrays and maps count twice, as their columns take twice as long for each further one."""
+    text = '{"type": "integer"}'
+    for _ in range(60):
+        text = around.replace("INNER", text)
+    columns = make_decoder(7, WriterSchema(f'{{"properties": {{"c": {text}}}}}', kind="JSON")).iceberg_schema
+    assert levels(columns.as_struct()) < 35
+    record = b'{"c": ' + b"[" * 60 + b"7" + b"]" * 60 + b', "d": ' + b"[" * 14 + b"7" + b"]" * 14 + b"}"
+    inferring = inferring_decoder(Schema())
+    inferring.decode(pa.array([record], pa.binary()))
+    assert isinstance(inferring, InferringDecoder)
+    needed = inferring.needed
+    assert needed is not None
+    assert (str(needed.find_type("c")), levels(needed.find_type("d"))) == ("string", 29)
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64", "string", "repeated int32"])

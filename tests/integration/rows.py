@@ -91,7 +91,7 @@ def check_rows(bench: Workbench, sender: Sender) -> dict[tuple[int, int], dict[s
     for sent in sender.sent:
         row = rows[sent.partition, sent.offset]
         assert row["_kafka_key"] == sent.key
-        assert (row["_kafka_header"] or None) == (list(dict(sent.headers).items()) if sent.headers else None)
+        assert [(one["key"], one["value"]) for one in row["_kafka_header"] or ()] == (sent.headers or [])
         assert round(row[METADATA]["timestamp"].timestamp() * 1000) == sent.timestamp_ms
         for name, value in (sent.value or {}).items():
             found = row[name]

@@ -605,6 +605,15 @@ def test_a_projection_may_come_to_a_table_that_had_none(catalog: Catalog) -> Non
         assert set(path.dead_letters.values()) == ({told} if told else set())
 
 
+def test_outputs_have_no_more_levels_than_readers_take(catalog: Catalog) -> None:
+    """One record of such a column would make the table unreadable."""
+    path = of_avro(catalog, f"SELECT {'[' * 31}id{']' * 31} AS deep FROM batch", record(ID))
+    assert len(path.send(*avro_values(1, record(ID), {"id": 1}))) == 1
+    path = of_avro(catalog, f"SELECT {'[' * 32}id{']' * 32} AS deep FROM batch", record(ID))
+    assert path.send(*avro_values(1, record(ID), {"id": 1})) == []
+    assert "its columns have 66 levels in Parquet" in path.messages[0]
+
+
 def test_outputs_may_not_take_the_place_of_metadata(catalog: Catalog) -> None:
     """_kafka_metadata stays what it is."""
     path = of_avro(catalog, "SELECT id AS _kafka_metadata FROM batch", record(ID))

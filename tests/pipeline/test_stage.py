@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import LongType, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
 from tabletopic_kernel.formats import glue_frames
@@ -28,8 +33,9 @@ from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import stage
+from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline.conform import file_schema
 from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
@@ -364,22 +370,84 @@ def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, gi
     """Spark hands over an empty list where a record has no headers; table and letters have null."""
     batches = [batch(good(0), headers=first), batch(good(1), b"bad", headers=given)]
     result = run(plan, pa.concat_batches(batches))
-    wanted = [
-        [(one["key"], one["value"]) for one in headers] if headers else None for headers in (first, given)
-    ]
-    assert [row["_kafka_header"] for row in rows(result.files)] == wanted
+    assert [row["_kafka_header"] for row in rows(result.files)] == [first or None, given or None]
     assert [row["headers"] for row in rows(result.dead_letters)] == [given or None]
+
+
+def _partition(table: Table) -> None:
+    with table.update_spec() as update:
+        update.add_field("reason", IdentityTransform()).add_field("value", BucketTransform(4))
+
+
+def _partition_twice(table: Table) -> None:
+    _partition(table)
+    with table.update_spec() as update:
+        update.remove_field("reason").add_field("at", DayTransform())
+
+
+def _sort(table: Table) -> None:
+    with table.update_sort_order() as update:
+        update.desc("offset", IdentityTransform(), NullOrder.NULLS_LAST)
+
+
+def _add_columns(table: Table) -> None:
+    with table.update_schema() as update:
+        update.add_column("note", StringType()).add_column(("headers", "note"), StringType())
+
+
+def _change_columns(table: Table) -> None:
+    with table.update_schema() as update:
+        update.update_column("partition", LongType()).update_column("reason", required=False).move_first("at")
+
+
+@pytest.mark.parametrize("alter", [_partition, _partition_twice, _sort, _add_columns, _change_columns])
+def test_dead_letters_follow_what_others_make_of_their_table(
+    catalog: Catalog, plan: StagePlan, alter: Callable[[Table], None]
+) -> None:
+    """As long as it keeps their columns, they are committed whole, by the spec that it has."""
+    spec, name = UNPARTITIONED_PARTITION_SPEC, ("default", f"altered{alter.__name__}")
+    table = TopicTable(create_table(catalog, name, LETTERS, spec, base_properties()))
+    alter(table.table)
+    table.reload()
+    headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    result = run(
+        replace(plan, dead_letters=table.plan()), batch(b"no frame", good(1), good(2)[:-1], headers=headers)
+    )
+    table.commit(result.dead_letters, None, Ledger("clicks", "cluster", "id", {0: 0}, 1, "a"))
+    assert {file.spec_id for file in result.dead_letters} == {table.table.metadata.default_spec_id}
+    kept = sorted(table.table.scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["value"]) for row in kept] == [(100, b"no frame"), (102, good(2)[:-1])]
+    assert [[(one["key"], one["value"]) for one in row["headers"]] for row in kept] == [
+        [("a", b"1"), ("a", None)]
+    ] * 2
 
 
 def test_a_plan_is_loaded_once_for_each_thread(plan: StagePlan) -> None:
     """What it holds is for one thread: decoders, transforms, the projection."""
     pickled = pickle.dumps(plan)
-    mine = load_plan(pickled)
-    assert load_plan(pickled) is mine
+    mine = load_plan(plan.topic, pickled)
+    assert load_plan(plan.topic, pickled) is mine
     with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(load_plan, pickled).result()
+        theirs = other.submit(load_plan, plan.topic, pickled).result()
         assert theirs is not mine
         assert other.submit(theirs.decoder, 7).result() is not mine.decoder(7)
+
+
+def test_a_worker_keeps_one_plan_of_each_topic(plan: StagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest: topics of a host take turns, however many, and an older plan is never used again."""
+    bare = replace(plan, table=None, dead_letters=None)
+    plans = {f"t{at}": pickle.dumps(replace(bare, topic=f"t{at}")) for at in range(120)}
+    with ThreadPoolExecutor(1) as worker:  # a thread of its own has no plans yet
+        first, again = ([worker.submit(load_plan, *one).result() for one in plans.items()] for _ in range(2))
+        assert all(one is other for one, other in zip(first, again, strict=True))
+        newer = pickle.dumps(replace(bare, topic="t0", epoch=2))
+        assert worker.submit(load_plan, "t0", newer).result().plan.epoch == 2
+        assert worker.submit(load_plan, "t0", plans["t0"]).result() is not first[0]
+        monkeypatch.setattr(decode, "_MOST_PLANS", 120)
+        kept = worker.submit(load_plan, "t1", plans["t1"]).result()
+        worker.submit(load_plan, "new", newer).result()
+        assert worker.submit(load_plan, "t1", plans["t1"]).result() is kept is first[1]
+        assert worker.submit(load_plan, "t2", plans["t2"]).result() is not first[2]
 
 
 @pytest.mark.parametrize("number", [2**60, -(2**62)])

@@ -450,7 +450,7 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     context = SimpleNamespace(setLocalProperty=lambda *_: None, defaultParallelism=1)
     worker: Any = object.__new__(Worker)
     worker.__dict__.update(
-        _spec=spec, _listener=listener, _plan=None, _spark=SimpleNamespace(sparkContext=context)
+        _spec=spec, _listener=listener, _plan=spec, _spark=SimpleNamespace(sparkContext=context)
     )
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
     worker._overflows, worker._to_come = False, 0

@@ -105,7 +105,7 @@ class ModelWorker:
         assert end is not None
         start = {partition: self._position.get(partition, 0) for partition in end}
         reach(Step.STAGE)
-        stage = Stage(load_plan(pickle.dumps(self._plan)))
+        stage = Stage(load_plan(self._plan.topic, pickle.dumps(self._plan)))
         stage.take(self._process.world.topic.batch(start, end))
         result = stage.finish()
         reach(Step.STAGED)

@@ -175,6 +175,8 @@ class Topic:
             for row in rows:
                 if isinstance(row.get("_kafka_key"), uuid.UUID):
                     row["_kafka_key"] = str(row["_kafka_key"])  # as DuckDB gives them
+                # PyIceberg reads a null list of structs as an empty one.
+                row["_kafka_header"] = row.get("_kafka_header") or None
             return {row["_kafka_metadata"]["offset"]: row for row in rows}
 
         assert by_offset(found) == by_offset(again)

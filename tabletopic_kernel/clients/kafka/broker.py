@@ -137,6 +137,13 @@ def assigned(raw: bytes) -> list[tuple[str, int]]:
     return pairs
 
 
+def _has_leader(metadata: Any, partitions: Iterable[TopicPartition]) -> bool:
+    """Whether any of the partitions has a leader that is online."""
+    topics = metadata.topics
+    listed = (topics[one.topic].partitions.get(one.partition) for one in partitions if one.topic in topics)
+    return any(one is not None and one.leader in metadata.brokers for one in listed)
+
+
 class Broker:
     """Queries to one cluster."""
 
@@ -376,18 +383,18 @@ class Broker:
             elif errors and waited_s > (TIMEOUT_S if refreshed else 3 * TIMEOUT_S):
                 raise self.explain(errors[0]) from errors[0]
             elif errors and waited_s > _STALE_S:
-                refreshed = self._refresh(errors)
+                refreshed = self._refresh(waiting, errors)
             if waiting:
                 time.sleep(_STALE_S if refreshed else 0.1)
         return found
 
-    def _refresh(self, errors: Iterable[KafkaException]) -> bool:
+    def _refresh(self, waiting: Iterable[TopicPartition], errors: Iterable[KafkaException]) -> bool:
         """Get new metadata, or a new client where that does not help; whether the broker responded."""
-        if any(error.args[0].code() == KafkaError._NOENT for error in errors):
-            return self._renew(self.admin, always=True)
         with contextlib.suppress(KafkaException):
-            self._listed(_RECONNECT_S)
-            return True
+            metadata = self._listed(_RECONNECT_S)
+            lacks_leaders = any(error.args[0].code() == KafkaError._NOENT for error in errors)
+            # While no leader is online, a new client finds none either, and each old one is kept.
+            return not (lacks_leaders and _has_leader(metadata, waiting)) or self._renew(self.admin)
         return False
 
     def _wait(self, ask: Callable[[], concurrent.futures.Future[T]]) -> T:
@@ -471,7 +478,7 @@ class Broker:
         if self._met.is_hopeless():
             self._explain("it refuses all logins")
 
-    def _renew(self, worn_out: AdminClient, *, always: bool = False) -> bool:
+    def _renew(self, worn_out: AdminClient) -> bool:
         """Replace the client, if the broker responds to a new one; whether there is a new one now.
 
         A client that existed while the broker hung never finds a controller again, although it gets metadata.
@@ -480,7 +487,7 @@ class Broker:
         with self._renewing:
             # Requests of the one before time out until then; each of them asks for a new client.
             is_new = time.monotonic() - self._renewed_s < TIMEOUT_S
-            if self._admin is not worn_out or (is_new and not always):
+            if self._admin is not worn_out or is_new:
                 return True
             fresh = make_admin(self.properties, self._met)
             with contextlib.suppress(KafkaException):

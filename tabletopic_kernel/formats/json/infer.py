@@ -104,7 +104,7 @@ class Shape:
             case "object":
                 return self.struct(level)
             case "array":
-                items = self.items.node(level + 1) if self.items else None
+                items = self.items.node(level + 2) if self.items else None
                 return ListOf(items, True) if items and items != Text() else items
             case kind:
                 return Scalar(kind)

@@ -214,7 +214,7 @@ class _Reader:
             inner = both.additional or (both.patterns if both.closed and len(both.patterns) == 1 else [])
             if not inner or (both.patterns and both.additional):
                 return Text()
-            values, optional = self._read(inner, level + 1)
+            values, optional = self._read(inner, level + 2)
             return Text() if values == Text() else MapOf(values, optional)
         names = column_names(both.properties)
         fields = []
@@ -229,9 +229,9 @@ class _Reader:
 
     def _array(self, both: Keywords, level: int) -> JsonType:
         if both.tuple_items:
-            found = {self._read([one], level + 1) for one in both.tuple_items + both.items}
+            found = {self._read([one], level + 2) for one in both.tuple_items + both.items}
             is_open = not both.items and not both.items_closed  # further items may be anything
             if len(found) != 1 or is_open:
                 return Text()
             return ListOf(*found.pop())
-        return ListOf(*self._read(both.items, level + 1)) if both.items else ListOf(Text(), True)
+        return ListOf(*self._read(both.items, level + 2)) if both.items else ListOf(Text(), True)

@@ -45,8 +45,8 @@ from pyiceberg.types import (
 from tabletopic_kernel.model.columns.names import doc_with_original, original_name
 
 REST: Final = "_kafka_value_rest"
-# Levels of structs, lists and maps in a table; deeper ones are JSON text. Engines and people give up long
-# before; file formats count levels in small numbers.
+# Levels in Parquet, where a list or map takes two; deeper values are JSON text. DuckDB reads a column of 15
+# lists at once, of 20 in a second, and takes twice as long for each further one.
 MAX_LEVELS: Final = 30
 TEXT_DOC: Final = "any JSON, as text"
 

@@ -22,8 +22,11 @@ from pyiceberg.types import (
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, Evolution, evolve
 from tabletopic_kernel.model.columns.names import sanitize_names
 from tabletopic_kernel.model.columns.types import with_fresh_ids
+from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+
+_NO_COLUMNS = Schema()
 
 
 def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None = None) -> Schema:
@@ -51,18 +54,22 @@ def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
     return sorted(one.name for one in value.fields if one.name.lower() in own)
 
 
-def metadata_columns(settings: TopicSettings, key: IcebergType | None = None) -> list[NestedField]:
-    """The ``_kafka_*`` columns of a table, with placeholder ids; ``key`` as for ``table_schema``."""
+def metadata_columns(
+    settings: TopicSettings, key: IcebergType | None = None, table: Schema = _NO_COLUMNS
+) -> list[NestedField]:
+    """The ``_kafka_*`` columns of a table, with placeholder ids; ``key`` as for ``table_schema``.
+
+    ``table``: the existing table. In older ones, headers are a map without repeated keys, and stay one.
+    """
     columns = []
     if "key" in settings.metadata_columns:
         kinds = {"raw": BinaryType(), "string": StringType(), "by_schema_id": key, "none": None}
         if (kind := kinds[settings.key_format]) is not None:
             columns.append(_key_column(kind))
     if "header" in settings.metadata_columns:
-        headers = MapType(1, StringType(), 2, BinaryType(), value_required=False)  # Kafka allows null values
-        columns.append(
-            NestedField(1, HEADER, headers, required=False, doc="headers; of a repeated key the last one")
-        )
+        there = {column.name: column.field_type for column in table.fields}.get(HEADER)
+        kind = there if isinstance(there, MapType) else SCHEMA.find_type("headers")
+        columns.append(NestedField(1, HEADER, kind, required=False, doc="headers, in order"))
     if "metadata" in settings.metadata_columns:
         place = StructType(
             NestedField(1, "partition", IntegerType(), required=False),

@@ -127,6 +127,23 @@ def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
     return kind
 
 
+# Of a table, itself included: Arrow passes no more from one library to another, PyArrow opens 100 in a file.
+MAX_LEVELS: Final = 64
+
+
+def levels(kind: IcebergType) -> int:
+    """The levels of a type in Parquet, where a list or map takes two.
+
+    >>> levels(StructType()), levels(ListType(1, MapType(2, LongType(), 3, LongType())))
+    (1, 5)
+    """
+    if isinstance(kind, StructType):
+        return 1 + max((levels(column.field_type) for column in kind.fields), default=0)
+    if isinstance(kind, ListType):
+        return 2 + levels(kind.element_type)
+    return 2 + levels(kind.value_type) if isinstance(kind, MapType) else 1
+
+
 _NOTE: Final = re.compile(r"(?:^|; )connect\.name (\S+(?: scale -?\d+)?)")
 _NUMBERS: Final = frozenset(("int", "long", "float", "double", "bytes", "fixed"))
 

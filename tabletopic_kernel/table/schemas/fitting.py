@@ -27,6 +27,7 @@ from tabletopic_kernel.model.columns.evolution import (
     known_by,
 )
 from tabletopic_kernel.model.columns.table_columns import clashing_names
+from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
 from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, value_columns
@@ -106,6 +107,8 @@ def fitting(
 
 def _projected(batch: Schema, settings: TopicSettings) -> Schema:
     columns = planned_columns(settings.projection or "", batch)
+    if (count := levels(columns.as_struct())) > MAX_LEVELS:
+        raise ProjectionError(f"its columns have {count} levels in Parquet, and readers take {MAX_LEVELS}")
     if clash := clashing_names(columns, settings):
         raise ProjectionError(
             f"{clash[0]} is the name of a metadata column; give the output another, with AS"

@@ -145,7 +145,8 @@ class SchemaKeeper:
             ActionNeededError: see ``TopicTable.check_writable``.
         """
         if self.table is not None:
-            self.table.check_writable(metadata_columns(self._settings))
+            columns = metadata_columns(self._settings, table=self.table.table.schema())
+            self.table.check_writable(columns)
 
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the covered schemas as far as the registry answers."""
