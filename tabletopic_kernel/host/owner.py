@@ -36,7 +36,7 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Needs, Replaced, StagedBatch, StagePlan
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import remove_unsent, sweep
+from tabletopic_kernel.table.sweep import claim_files, remove_unsent, sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ class Owner:
         self.swept_epoch = ledger.swept_epoch
         self.pending: PendingCommit | None = None
         self._left_open = False  # this owner gave up a commit that may still arrive
+        self._claimed: set[str] = set()  # tables whose files are claimed, or not this catalog's to claim
         # Records that were deleted before this ownership began, and that the settings allow to skip (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
 
@@ -139,6 +140,7 @@ class Owner:
         # New partitions begin at their first offset.
         owner = cls(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
         owner.gap = gap
+        owner._claim_files()
         reach(Step.OWNED)
         return owner
 
@@ -172,6 +174,7 @@ class Owner:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
         self.keeper.check_writable()
         self.dead_letters.check_writable()
+        self._claim_files()
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
@@ -315,6 +318,17 @@ class Owner:
         for table, chosen in ((self.table, files), (self.dead_letters.table, dead_letters)):
             if table is not None and chosen:
                 remove_unsent(table.table, [file.file_path for file in chosen])
+
+    def _claim_files(self) -> None:
+        """Claim the tables' files before a copy of the catalog can; a refused claim only stops deletions."""
+        for table in (self.table, self.dead_letters.table):
+            if table is None or (uuid_ := str(table.table.metadata.table_uuid)) in self._claimed:
+                continue
+            self._claimed.add(uuid_)
+            try:
+                claim_files(table.table)
+            except TableTopicError as error:
+                _LOG.warning("%s: no file will be removed: %s", self.ledger.topic, error)
 
     @property
     def is_sweep_due(self) -> bool:

@@ -34,6 +34,7 @@ from tabletopic_kernel.clients.storage.storage import (
 )
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
+from tabletopic_kernel.table.claims import claim_folder
 from tabletopic_kernel.table.topic_table import ledger_of, newest_epoch, summary
 
 _LOG = logging.getLogger(__name__)
@@ -167,6 +168,12 @@ def metadata_root(metadata: TableMetadata) -> str:
     return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
+def claim_files(table: Table) -> None:
+    """Claim the table's files for its catalog, before any is removed; raises as ``claim_folder``."""
+    if is_collected(table.metadata) and not keeps_versions(table.catalog.properties):
+        claim_folder(table, metadata_root(table.metadata), newest_epoch(table.metadata))
+
+
 def remove_unsent(table: Table, locations: Sequence[str]) -> int:
     """Delete files that their writer gives up, and that no attempt to commit had; returns how many.
 
@@ -196,7 +203,8 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     again, not even an attempt in flight (I5). Whatever any snapshot of that metadata reaches, on any ref or
     none, is kept, by location and by name. That is checked again in metadata loaded right before each
     thousand deletions. Doubt deletes nothing: a manifest that cannot be read, a table that is a different
-    one, an epoch that has committed but of whose files none is in use.
+    one, an epoch that has committed but of whose files none is in use, a catalog that is not the only one to
+    name these files, or not the newest state of it (``table/claims.py``).
 
     Raises:
         RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
@@ -330,9 +338,14 @@ def _remove(
     table: Table, candidates: _Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
 ) -> Removed:
     """Delete candidates that the newest metadata, reloaded before each thousand, does not reach."""
+
+    def claimed() -> Table:
+        claim_files(fresh := newest())
+        return fresh
+
     gone, trouble = Removed(), None
     for chunk in _chunks(sorted(candidates.epochs)):
-        candidates.keep_reached(newest)
+        candidates.keep_reached(claimed)
         try:
             removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
             gone += Removed(len(removed), sum(sizes.get(path, 0) for path in removed), paths=tuple(removed))
