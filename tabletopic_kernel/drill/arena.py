@@ -32,6 +32,7 @@ from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
+from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.workbench import Workbench
 
 HOSTS = 2
@@ -102,7 +103,7 @@ class Arena:
 
     def up(self, report: Report) -> None:
         """Start servers, topics, producers and hosts."""
-        self._stack = LocalStack(self.folder, report)
+        self._stack = LocalStack(self.folder, report, wants_login=wants_login(Settings()))
         self.info: StackInfo = self._stack.up(die_with_parent=True)
         registry = dict(self.own.registry) if self.own else {}
         self.workbench = Workbench(Settings(state_dir=str(self.folder), registry=registry))

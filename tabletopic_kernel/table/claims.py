@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
@@ -59,15 +58,18 @@ def claim_folder(table: Table, folder: str, epoch: int) -> None:
 
 
 def _address(catalog: Catalog) -> str:
-    """The catalog's kind and address, without a login.
+    """The catalog's address, without a login; its kind if it has none.
 
     >>> from types import SimpleNamespace as Fake
     >>> _address(Fake(properties={"uri": "postgresql://me:secret@db:5432/lake?ssl=1"}))
-    'sql postgresql://db:5432/lake'
+    'postgresql://db:5432/lake'
+    >>> _address(Fake(properties={"uri": "sqlite:////lake/catalog.db?timeout=30"}))
+    'sqlite:////lake/catalog.db'
     """
-    parts = urlsplit(catalog.properties.get("uri", ""))
-    address = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-    return f"{catalog_type(catalog.properties)} {address}".strip()
+    scheme, _, rest = catalog.properties.get("uri", "").partition("://")
+    authority, slash, path = rest.partition("?")[0].partition("/")
+    address = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+    return address if rest else catalog_type(catalog.properties)
 
 
 def _read(table: Table, place: str) -> Mapping[str, Any]:
@@ -94,7 +96,10 @@ def _newer(table: Table, folder: str, held: str | None) -> str | None:
         if _version(name) <= current:
             return None
         try:  # tables may share a folder
-            if FromInputFile.table_metadata(table.io.new_input(there[name])).table_uuid == metadata.table_uuid:
+            if (
+                FromInputFile.table_metadata(table.io.new_input(there[name])).table_uuid
+                == metadata.table_uuid
+            ):
                 return name
         except (FileNotFoundError, ValueError, ValidationError):
             continue
