@@ -15,6 +15,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from pyiceberg.catalog import Catalog
@@ -36,7 +37,7 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Needs, Replaced, StagedBatch, StagePlan
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import claim_files, remove_unsent, sweep
+from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent, sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
@@ -321,12 +322,13 @@ class Owner:
 
     def _claim_files(self) -> None:
         """Claim the tables' files before a copy of the catalog can; a refused claim only stops deletions."""
-        for table in (self.table, self.dead_letters.table):
-            if table is None or (uuid_ := str(table.table.metadata.table_uuid)) in self._claimed:
+        tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
+        for owned in tables:
+            if str(owned.metadata.table_uuid) in self._claimed:
                 continue
-            self._claimed.add(uuid_)
+            self._claimed.add(str(owned.metadata.table_uuid))
             try:
-                claim_files(table.table)
+                claim_files(owned, partial(load_same, owned, owned.catalog))
             except TableTopicError as error:
                 _LOG.warning("%s: no file will be removed: %s", self.ledger.topic, error)
 

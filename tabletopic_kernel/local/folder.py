@@ -133,12 +133,17 @@ def _relocate(folder: Path, before: Path) -> None:
 
     files = list((folder / _WAREHOUSE).rglob("metadata/*"))
     for path in sorted(files, key=lambda path: path.name.startswith("snap-")):
-        if path.suffix == ".avro":
-            _relocate_avro(path, moved)
-        elif path.suffix == ".json":
-            packed = path.read_bytes()
-            unpack, pack = (gzip.decompress, gzip.compress) if packed.startswith(_GZIP) else (bytes, bytes)
-            _replace(path, pack(json.dumps(moved(json.loads(unpack(packed)))).encode()))
+        with contextlib.suppress(
+            EOFError, ValueError
+        ):  # cut off, by a writer that ended: nobody refers to it
+            if path.suffix == ".avro":
+                _relocate_avro(path, moved)
+            elif path.suffix == ".json":
+                packed = path.read_bytes()
+                unpack, pack = (
+                    (gzip.decompress, gzip.compress) if packed.startswith(_GZIP) else (bytes, bytes)
+                )
+                _replace(path, pack(json.dumps(moved(json.loads(unpack(packed)))).encode()))
     with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(_open(folder)) as catalog, catalog:
         for column in ("metadata_location", "previous_metadata_location"):
             found = catalog.execute(f"SELECT DISTINCT {column} FROM iceberg_tables").fetchall()
@@ -158,11 +163,12 @@ def _relocate_avro(path: Path, moved: Callable[[Any], Any]) -> None:
         values: dict[str, Any] = {}
         for (name, kind), value in zip(kinds.items(), record._data, strict=True):
             values[name] = changed(value, kind) if isinstance(kind, StructType) and value else moved(value)
-        if "manifest_length" in values:
-            values["manifest_length"] = _local(values["manifest_path"]).stat().st_size
-        if values.get("content") == _POSITION_DELETES and "file_path" in values:
-            values["file_size_in_bytes"] = _relocate_deletes(_local(values["file_path"]), moved)
-            values |= dict.fromkeys(values.keys() & {"lower_bounds", "upper_bounds"})
+        with contextlib.suppress(FileNotFoundError):  # expired
+            if "manifest_length" in values:
+                values["manifest_length"] = _local(values["manifest_path"]).stat().st_size
+            elif values.get("content") == _POSITION_DELETES and "file_path" in values:
+                values["file_size_in_bytes"] = _relocate_deletes(_local(values["file_path"]), moved)
+                values |= dict.fromkeys(values.keys() & {"lower_bounds", "upper_bounds"})
         return Record(*values.values())
 
     io, fresh = PyArrowFileIO(), path.with_name(f".{path.name}.{os.getpid()}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,40 +21,47 @@ from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.model.errors import StartOverError
+from tabletopic_kernel.table.topic_table import newest_epoch
 
-_VERSION = re.compile(r"^v?(\d+)[^/]*\.metadata\.json$")
+_VERSION = re.compile(r"(\d+)-[0-9a-f]{8}-|v(\d+)\.")
 
 
-def claim_folder(table: Table, folder: str, epoch: int) -> None:
-    """Claim a table's metadata ``folder`` for its catalog, or check the claim; writes only what changed.
+def claim_folder(table: Table, folder: str, load: Callable[[], Table]) -> Table:
+    """Claim a table's metadata ``folder`` for its catalog, or check the claim; returns the table as loaded.
 
-    One request to read, one to list, and one to write for each new epoch.
+    One request to list, one to read, and one to write if the claim changes.
+
+    Args:
+        load: loads the table's current state. It is called after the folder was listed, so whatever the
+            catalog's own writers had written by then is in that state, or an attempt to follow it.
 
     Raises:
-        StartOverError: another catalog has claimed it; or metadata beside that in use is newer, so the
-            catalog is an older copy. That is recorded: once new commits have newer versions, it would be
-            hard to see.
-        RetryableError, ActionNeededError: as ``reachable``.
+        StartOverError: another catalog has claimed it; or metadata beside that in use is newer, so this is
+            an older state of the catalog. That is recorded: later commits have newer versions.
+        RetryableError, ActionNeededError: as ``reachable``, and what ``load`` raises.
     """
-    place, name = f"{folder}/_tabletopic-{table.metadata.table_uuid}.json", ".".join(table.name())
-    with reachable("the storage", lent=lends_keys(table)):
-        held = _read(table, place)
-        mine = _address(table.catalog)
+    there = {_name(path): path for path in list_files(table, folder, recursive=True)}
+    fresh = load()
+    place, name = f"{folder}/_tabletopic-{fresh.metadata.table_uuid}.json", ".".join(fresh.name())
+    with reachable("the storage", lent=lends_keys(fresh)):
+        held = _read(fresh, place)
+        mine = _address(fresh.catalog)
         if (other := held.get("catalog", mine)) != mine:
             raise StartOverError(
                 f"files of {name} stay: they belong to the catalog {other}, and this one is {mine}. If that "
                 f"one no longer has the table, remove {place}"
             )
-        newer = _newer(table, folder, held.get("newer"))
-        claim = {"catalog": mine, "epoch": epoch, "newer": newer}
+        newer = _newer(fresh, there, held.get("newer"))
+        claim = {"catalog": mine, "epoch": newest_epoch(fresh.metadata), "newer": newer}
         if claim != held:
-            with table.io.new_output(place).create(overwrite=True) as stream:
+            with fresh.io.new_output(place).create(overwrite=True) as stream:
                 stream.write(json.dumps(claim).encode())
     if newer:
         raise StartOverError(
-            f"files of {name} stay: {folder}/{newer} is newer than the metadata that the catalog names. "
+            f"files of {name} stay: {there[newer]} is newer than the metadata that the catalog names. "
             "Restore a newer backup of the catalog; or, if the older one is right, remove that file"
         )
+    return fresh
 
 
 def _address(catalog: Catalog) -> str:
@@ -72,6 +79,10 @@ def _address(catalog: Catalog) -> str:
     return address if rest else catalog_type(catalog.properties)
 
 
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]
+
+
 def _read(table: Table, place: str) -> Mapping[str, Any]:
     try:
         with table.io.new_input(place).open() as stream:
@@ -81,31 +92,33 @@ def _read(table: Table, place: str) -> Mapping[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
-def _newer(table: Table, folder: str, held: str | None) -> str | None:
-    """The newest metadata of this table in ``folder`` that its catalog knows nothing of, if any.
+def _newer(table: Table, there: Mapping[str, str], held: str | None) -> str | None:
+    """The name of the newest metadata of this table that follows none of its catalog's, if any.
 
-    A commit that failed leaves metadata one version ahead, at most: less than the claim of an epoch adds.
+    What follows the current metadata is an attempt to commit, which failed or is under way.
     """
-    there = {path.rpartition("/")[2]: path for path in list_files(table, folder, recursive=True)}
-    metadata = table.metadata
-    known = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-    if held in there and held not in {path.rpartition("/")[2] for path in known}:
+    metadata, current = table.metadata, _name(table.metadata_location)
+    known = {current, *(_name(entry.metadata_file) for entry in metadata.metadata_log)}
+    if held in there and held not in known:
         return held
-    current = _version(table.metadata_location)
     for name in sorted(there, key=_version, reverse=True):
-        if _version(name) <= current:
+        if _version(name) <= _version(current):
             return None
         try:  # tables may share a folder
-            if (
-                FromInputFile.table_metadata(table.io.new_input(there[name])).table_uuid
-                == metadata.table_uuid
-            ):
-                return name
-        except (FileNotFoundError, ValueError, ValidationError):
+            found = FromInputFile.table_metadata(table.io.new_input(there[name]))
+        except (FileNotFoundError, ValueError, ValidationError):  # removed meanwhile, or cut off
             continue
+        before = [_name(entry.metadata_file) for entry in found.metadata_log[-1:]]
+        if found.table_uuid == metadata.table_uuid and before != [current]:
+            return name
     return None
 
 
-def _version(path: str) -> int:
-    found = _VERSION.match(path.rpartition("/")[2])
-    return int(found[1]) if found else -1
+def _version(name: str) -> int:
+    """The version in a metadata file's name, as Iceberg's libraries write it; -1: none.
+
+    >>> [_version(f"{name}.metadata.json") for name in ("00012-0a1b2c3d-ab", "v7", "12345678-abcd-ef")]
+    [12, 7, -1]
+    """
+    found = _VERSION.match(name)
+    return int(found[1] or found[2]) if found and name.endswith(".metadata.json") else -1

@@ -168,10 +168,11 @@ def metadata_root(metadata: TableMetadata) -> str:
     return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
-def claim_files(table: Table) -> None:
-    """Claim the table's files for its catalog, before any is removed; raises as ``claim_folder``."""
-    if is_collected(table.metadata) and not keeps_versions(table.catalog.properties):
-        claim_folder(table, metadata_root(table.metadata), newest_epoch(table.metadata))
+def claim_files(table: Table, load: Callable[[], Table]) -> Table:
+    """Claim the table's files for its catalog before any is removed; as ``claim_folder``."""
+    if not is_collected(table.metadata) or keeps_versions(table.catalog.properties):
+        return load()
+    return claim_folder(table, metadata_root(table.metadata), load)
 
 
 def remove_unsent(table: Table, locations: Sequence[str]) -> int:
@@ -338,14 +339,9 @@ def _remove(
     table: Table, candidates: _Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
 ) -> Removed:
     """Delete candidates that the newest metadata, reloaded before each thousand, does not reach."""
-
-    def claimed() -> Table:
-        claim_files(fresh := newest())
-        return fresh
-
     gone, trouble = Removed(), None
     for chunk in _chunks(sorted(candidates.epochs)):
-        candidates.keep_reached(claimed)
+        candidates.keep_reached(lambda: claim_files(table, newest))
         try:
             removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
             gone += Removed(len(removed), sum(sizes.get(path, 0) for path in removed), paths=tuple(removed))
