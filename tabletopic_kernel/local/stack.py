@@ -241,7 +241,11 @@ class LocalStack:
         need_space(self.state_dir, _SPACE_BYTES, "The local stack")
         installed = jvm.install(self._report)
         began = time.monotonic()
-        if self._wants_login is not None:
+        # While a server runs, or ended by itself, hosts may wait for it: with the login that they know.
+        waited_for = any(
+            one.process and one.process.start_time_s > psutil.boot_time() for one in records.values()
+        )
+        if self._wants_login is not None and not waited_for:
             asks = {name: replace(records[name], login=self._wants_login) for name in missing}
             records = {**records, **asks}
         if any(record.login for record in records.values()):
