@@ -77,11 +77,15 @@ def has_other_people() -> bool:
     """
     us, accounts = os.geteuid(), pwd.getpwall()
     people = {
-        one.pw_uid
-        for one in accounts
-        if one.pw_uid >= _FIRST_PERSON and one.pw_uid != _NOBODY and not one.pw_shell.endswith(_NO_SHELLS)
+        account.pw_uid
+        for account in accounts
+        if account.pw_uid >= _FIRST_PERSON
+        and account.pw_uid != _NOBODY
+        and not account.pw_shell.endswith(_NO_SHELLS)
     }
-    return bool(people - {us}) or (us not in {one.pw_uid for one in accounts} and _user(us) != str(us))
+    return bool(people - {us}) or (
+        us not in {account.pw_uid for account in accounts} and _user(us) != str(us)
+    )
 
 
 def _user(uid: int) -> str:
@@ -103,12 +107,12 @@ def strangers(path: Path, trusted: Collection[int]) -> str | None:
     """
     for uid in owners(path) - set(trusted):
         return f"it belongs to {_user(uid)}; if its content is right: `chown {_user(os.geteuid())} {path}`"
-    found = path.stat()
-    group = {one.pw_uid for one in pwd.getpwall() if one.pw_gid == found.st_gid}
+    status = path.stat()
+    group = {account.pw_uid for account in pwd.getpwall() if account.pw_gid == status.st_gid}
     with contextlib.suppress(KeyError):  # a container's, or an account that was removed
-        group |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(found.st_gid).gr_mem}
-    is_shared = found.st_mode & 0o020 and group - {ROOT, os.geteuid()}
-    if found.st_mode & 0o002 or is_shared:
+        group |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(status.st_gid).gr_mem}
+    is_shared = status.st_mode & 0o020 and group - {ROOT, os.geteuid()}
+    if status.st_mode & 0o002 or is_shared:
         return f"others may write to it; if its content is right: `chmod go-w {path}`"
     return None
 
@@ -119,8 +123,8 @@ def check_own(folder: Path) -> None:
     Nobody else can then place a link, a program, a password or the pid of a process in it.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if found := strangers(folder, {os.geteuid()}):
-            raise StackError(f"The state folder {folder} is not yours alone: {found}, or choose another.")
+        if trouble := strangers(folder, {os.geteuid()}):
+            raise StackError(f"The state folder {folder} is not yours alone: {trouble}, or choose another.")
 
 
 STATE_DIR = "--state-dir or the setting state_dir"

@@ -250,8 +250,8 @@ def _located(found: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], 
 def _find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
     if named := environ.get("TABLETOPIC_CONFIG"):
         return Path(_absolute(named, cwd))
-    found = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
-    return next(filter(_is_adopted, found), None)
+    files = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
+    return next(filter(_is_adopted, files), None)
 
 
 def _code(source: _Source) -> dict[str, str]:
@@ -349,13 +349,12 @@ def _is_adopted(file: Path) -> bool:
     trusted = {os.geteuid(), ROOT}
     if is_shared and owners(file) - trusted:
         return False
-    found = strangers(file, trusted)
-    at = file
-    if found is None and not is_shared and folder.stat().st_mode & 0o002:
-        at, found = folder, f"others may write to it: `chmod o-w {folder}`"
-    if found:
+    place, trouble = file, strangers(file, trusted)
+    if trouble is None and not is_shared and folder.stat().st_mode & 0o002:
+        place, trouble = folder, f"others may write to it: `chmod o-w {folder}`"
+    if trouble:
         raise SettingsError(
-            f"{at} is not used, as {found}. To use the file anyway, name it in TABLETOPIC_CONFIG"
+            f"{place} is not used, as {trouble}. To use the file anyway, name it in TABLETOPIC_CONFIG"
         )
     return True
 
@@ -379,7 +378,7 @@ def _trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> N
 def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
     try:
         return dict(json.loads(_place(environ).read_bytes()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RuntimeError):  # the last: this user has no home
         return {}
 
 
@@ -477,8 +476,8 @@ def _nearest(folder: str, cwd: Path) -> str:
     """
     if os.path.isdir(cwd / folder) or os.path.islink(cwd / folder):
         return str(cwd / folder)
-    found = (candidate for place in cwd.parents if os.path.isdir(candidate := place / folder))
-    return str(next((one for one in found if owners(one) == {os.geteuid()}), cwd / folder))
+    folders = (candidate for place in cwd.parents if os.path.isdir(candidate := place / folder))
+    return str(next((own for own in folders if owners(own) == {os.geteuid()}), cwd / folder))
 
 
 def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:
