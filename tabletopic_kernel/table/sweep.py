@@ -25,6 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
+from tabletopic_kernel.clients.storage.claims import claim_folder
 from tabletopic_kernel.clients.storage.storage import (
     delete_files,
     list_files,
@@ -34,7 +35,6 @@ from tabletopic_kernel.clients.storage.storage import (
 )
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
-from tabletopic_kernel.table.claims import claim_folder
 from tabletopic_kernel.table.topic_table import ledger_of, newest_epoch, summary
 
 _LOG = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ def claim_files(table: Table, load: Callable[[], Table]) -> Table:
     """Claim the table's files for its catalog before any is removed; as ``claim_folder``."""
     if not is_collected(table.metadata) or keeps_versions(table.catalog.properties):
         return load()
-    return claim_folder(table, metadata_root(table.metadata), load)
+    return claim_folder(table, metadata_root(table.metadata), load, newest_epoch)
 
 
 def remove_unsent(table: Table, locations: Sequence[str]) -> int:
@@ -205,7 +205,7 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     none, is kept, by location and by name. That is checked again in metadata loaded right before each
     thousand deletions. Doubt deletes nothing: a manifest that cannot be read, a table that is a different
     one, an epoch that has committed but of whose files none is in use, a catalog that is not the only one to
-    name these files, or not the newest state of it (``table/claims.py``).
+    name these files, or not the newest state of it (``clients/storage/claims.py``).
 
     Raises:
         RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.

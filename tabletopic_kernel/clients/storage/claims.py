@@ -16,17 +16,19 @@ from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.model.errors import StartOverError
-from tabletopic_kernel.table.topic_table import newest_epoch
 
 _VERSION = re.compile(r"(\d+)-[0-9a-f]{8}-|v(\d+)\.")
 
 
-def claim_folder(table: Table, folder: str, load: Callable[[], Table]) -> Table:
+def claim_folder(
+    table: Table, folder: str, load: Callable[[], Table], epoch_of: Callable[[TableMetadata], int]
+) -> Table:
     """Claim a table's metadata ``folder`` for its catalog, or check the claim; returns the table as loaded.
 
     One request to list, one to read, and one to write if the claim changes.
@@ -34,6 +36,7 @@ def claim_folder(table: Table, folder: str, load: Callable[[], Table]) -> Table:
     Args:
         load: loads the table's current state. It is called after the folder was listed, so whatever the
             catalog's own writers had written by then is in that state, or an attempt to follow it.
+        epoch_of: the newest epoch in a table's metadata, noted for people.
 
     Raises:
         StartOverError: another catalog has claimed it; or metadata beside that in use is newer, so this is
@@ -52,7 +55,7 @@ def claim_folder(table: Table, folder: str, load: Callable[[], Table]) -> Table:
                 f"one no longer has the table, remove {place}"
             )
         newer = _newer(fresh, there, held.get("newer"))
-        claim = {"catalog": mine, "epoch": newest_epoch(fresh.metadata), "newer": newer}
+        claim = {"catalog": mine, "epoch": epoch_of(fresh.metadata), "newer": newer}
         if claim != held:
             with fresh.io.new_output(place).create(overwrite=True) as stream:
                 stream.write(json.dumps(claim).encode())
