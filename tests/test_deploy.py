@@ -100,11 +100,13 @@ def test_the_deployment_starts_and_ends_a_host() -> None:
 
 def test_the_settings_of_the_deployment_are_the_programs(tmp_path: Path) -> None:
     """File, variables and secrets together; a host may start with them, as far as settings tell."""
-    (tmp_path / "tabletopic.toml").write_text(manifests()["ConfigMap"]["data"]["tabletopic.toml"])
+    file = tmp_path / "tabletopic.toml"
+    file.write_text(manifests()["ConfigMap"]["data"]["tabletopic.toml"])
     (container,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     settings = load_settings(
-        environ={**variables, **manifests()["Secret"]["stringData"]}, cwd=tmp_path
+        environ={**variables, **manifests()["Secret"]["stringData"], "TABLETOPIC_CONFIG": str(file)},
+        cwd=tmp_path,
     ).settings
     assert settings.kafka["sasl.password"] == "PASSWORD"
     assert settings.registry["basic.auth.user.info"] == "USER:PASSWORD"

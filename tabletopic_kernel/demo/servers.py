@@ -19,7 +19,8 @@ from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import TableTopicError, UsageError
 from tabletopic_kernel.model.progress.events import ControlEvent
-from tabletopic_kernel.workbench.config import behind_hub
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -91,7 +92,7 @@ class DemoServers:
 
     def up(self, report: Report) -> StackInfo:
         """Start the servers; they end with this process, however it ends."""
-        stack = LocalStack(self.folder, report, wants_login=behind_hub())
+        stack = LocalStack(self.folder, report, wants_login=wants_login(Settings()))
         info = stack.up(die_with_parent=True)
         self._started = info.started
         return info

@@ -15,6 +15,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from pyiceberg.catalog import Catalog
@@ -38,7 +39,7 @@ from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import remove_unsent, sweep
+from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent, sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class Owner:
         self.swept_epoch = ledger.swept_epoch
         self.pending: PendingCommit | None = None
         self._left_open = False  # this owner gave up a commit that may still arrive
+        self._claimed: set[str] = set()  # tables whose files are claimed, or not this catalog's to claim
         # Records that were deleted before this ownership began, and that the settings allow to skip (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
 
@@ -141,6 +143,7 @@ class Owner:
         # New partitions begin at their first offset.
         owner = cls(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
         owner.gap = gap
+        owner._claim_files()
         reach(Step.OWNED)
         return owner
 
@@ -174,6 +177,7 @@ class Owner:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
         self.keeper.check_writable()
         self.dead_letters.check_writable()
+        self._claim_files()
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
@@ -324,6 +328,18 @@ class Owner:
         for table, chosen in ((self.table, files), (self.dead_letters.table, dead_letters)):
             if table is not None and chosen:
                 remove_unsent(table.table, [file.file_path for file in chosen])
+
+    def _claim_files(self) -> None:
+        """Claim the tables' files before a copy of the catalog can; a refused claim only stops deletions."""
+        tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
+        for owned in tables:
+            if str(owned.metadata.table_uuid) in self._claimed:
+                continue
+            self._claimed.add(str(owned.metadata.table_uuid))
+            try:
+                claim_files(owned, partial(load_same, owned, owned.catalog))
+            except TableTopicError as error:
+                _LOG.warning("%s: no file will be removed: %s", self.ledger.topic, error)
 
     @property
     def is_sweep_due(self) -> bool:

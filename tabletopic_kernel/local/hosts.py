@@ -17,6 +17,7 @@ from types import MappingProxyType
 import psutil
 
 from tabletopic_kernel.local import processes
+from tabletopic_kernel.local.folder import places
 from tabletopic_kernel.local.machine import tail
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.watchers import Watchdog
@@ -36,8 +37,9 @@ def stop_detached(state_dir: Path, tell: Callable[[str], None] | None = None) ->
     ``tell`` gets a line for people before the wait, if there are any. Raises StackError if one belongs to
     another user.
     """
-    marked = {one for _, one in processes.find({host_mark(state_dir)})}
-    found = sorted(marked | _with_parent(state_dir.resolve()), key=lambda one: one.pid)
+    at = places(state_dir.resolve())
+    marked = {one for _, one in processes.find({host_mark(place) for place in at})}
+    found = sorted(marked.union(*map(_with_parent, at)), key=lambda one: one.pid)
     if found and tell is not None:
         name = "the host" if len(found) == 1 else f"{len(found)} hosts"
         tell(f"stopping {name} in the background; staged files are committed first …")

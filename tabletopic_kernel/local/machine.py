@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import grp
 import os
+import pwd
 import random
 import resource
 import shutil
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from tabletopic_kernel.model.errors import StackError
@@ -66,6 +69,69 @@ def free_port(besides: set[int]) -> int:
     return next(
         port for port in random.sample(_PORTS, len(_PORTS)) if port not in besides and is_free_port(port)
     )
+
+
+ROOT = 0
+_NOBODY = 65_534
+_FIRST_PERSON = 500 if sys.platform == "darwin" else 1_000  # lower ids are the system's own accounts
+_NO_SHELLS = ("nologin", "false")
+
+
+def has_other_people() -> bool:
+    """Whether somebody besides this user and root can log in to this machine.
+
+    A user who is not listed, but known, is one of a directory, which has others.
+    """
+    us, accounts = os.geteuid(), pwd.getpwall()
+    people = {
+        account.pw_uid
+        for account in accounts
+        if account.pw_uid >= _FIRST_PERSON
+        and account.pw_uid != _NOBODY
+        and not account.pw_shell.endswith(_NO_SHELLS)
+    }
+    return bool(people - {us}) or (
+        us not in {account.pw_uid for account in accounts} and _user(us) != str(us)
+    )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container's
+        return str(uid)
+
+
+def owners(path: Path) -> set[int]:
+    """The user ids of a file or folder, and of the link to it if it is one. Raises OSError."""
+    return {path.lstat().st_uid} | ({path.stat().st_uid} if path.exists() else set())
+
+
+def strangers(path: Path, trusted: Collection[int]) -> str | None:
+    """Who besides ``trusted`` owns a file or folder or may write to it, and the remedy; None: nobody.
+
+    A group without other members does not count: with a umask of 002, every file has one. Raises OSError.
+    """
+    for uid in owners(path) - set(trusted):
+        return f"it belongs to {_user(uid)}; if its content is right: `chown {_user(os.geteuid())} {path}`"
+    status = path.stat()
+    group = {account.pw_uid for account in pwd.getpwall() if account.pw_gid == status.st_gid}
+    with contextlib.suppress(KeyError):  # a container's, or an account that was removed
+        group |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(status.st_gid).gr_mem}
+    is_shared = status.st_mode & 0o020 and group - {ROOT, os.geteuid()}
+    if status.st_mode & 0o002 or is_shared:
+        return f"others may write to it; if its content is right: `chmod go-w {path}`"
+    return None
+
+
+def check_own(folder: Path) -> None:
+    """Raise StackError if a state folder exists and is not this user's alone.
+
+    Nobody else can then place a link, a program, a password or the pid of a process in it.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if trouble := strangers(folder, {os.geteuid()}):
+            raise StackError(f"The state folder {folder} is not yours alone: {trouble}, or choose another.")
 
 
 STATE_DIR = "--state-dir or the setting state_dir"
@@ -164,12 +230,13 @@ def _try_lock(handle: int) -> bool:
 def logs_folder(state_dir: Path) -> Path:
     """The folder for logs in a state folder, both created if missing. Raises OSError.
 
-    Data, logs and configuration belong to one user: nobody else has access to the state folder.
+    Data, logs and configuration belong to one user: nobody else has access to the state folder. Raises
+    StackError if it is another's.
     """
+    check_own(state_dir)
     folder = state_dir / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):  # it belongs to another user, who has given us access
-        state_dir.chmod(0o700)
+    state_dir.chmod(0o700)
     return folder
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local import broker, machine, processes, registry_server, state, watchers
+from tabletopic_kernel.local import broker, folder, machine, processes, registry_server, state, watchers
 from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.machine import (
@@ -76,7 +76,7 @@ class LocalStack:
     ``kafka_port`` and ``registry_port`` fix a port; otherwise free ones are chosen at the first start and
     kept. ``wants_login``: whether servers started here require a login; None: as at their last start.
     ``servers``: those to start, if the user has some of their own; ``down`` stops all. The catalog is a file
-    and needs no server.
+    and needs no server. ``fork``: whether ``up`` makes the copy of a state folder independent.
     """
 
     def __init__(
@@ -88,9 +88,12 @@ class LocalStack:
         registry_port: int | None = None,
         wants_login: bool | None = None,
         servers: Collection[str] = SERVERS,
+        fork: bool = False,
     ) -> None:
+        self._fork = fork
         self._wants_login = wants_login
         self._servers = tuple(name for name in SERVERS if name in servers)
+        machine.check_own(state_dir.expanduser())  # before links to it are followed
         self.state_dir = state_dir.expanduser().resolve()
         self._report = report
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
@@ -108,6 +111,7 @@ class LocalStack:
         """
         began = time.monotonic()
         with self._locked():
+            self._settle()
             records = self._adopt_strays(self._load())
             self._check_demanded_ports(records)
             missing = [name for name in self._servers if not self._is_alive(name, records[name])]
@@ -136,8 +140,9 @@ class LocalStack:
     def info(self) -> StackInfo | None:
         """The stack if its servers run and have responded, else None; sends no requests, takes milliseconds.
 
-        Raises StackError if the state folder is damaged.
+        Raises StackError if the state folder is damaged, was moved, or is a copy.
         """
+        folder.check_place(self.state_dir)
         records = self._load()
         if not all(records[name].ready and self._is_alive(name, records[name]) for name in self._servers):
             return None
@@ -150,6 +155,7 @@ class LocalStack:
         """
         if not self._servers:
             return self.info()
+        folder.check_place(self.state_dir)
         records = self._load()
         servers = [records[name] for name in self._servers]
         if not all(one.ports for one in servers) or not any(one.process for one in servers):
@@ -189,8 +195,25 @@ class LocalStack:
             with file_lock(self.state_dir / "lock", lambda: self._report(on_wait)):
                 yield
 
+    def _settle(self) -> None:
+        for before in folder.places(self.state_dir)[1:]:
+            if processes.find(self._marks(SERVERS, before)):
+                folder.check_place(self.state_dir)  # moved, with servers that still write
+        folder.settle(
+            self.state_dir,
+            fork=self._fork,
+            on_change=lambda text: self._report(Step(_STEP, "started", detail=text)),
+        )
+
     def _load(self) -> dict[str, ServerRecord]:
-        return {name: ServerRecord() for name in (*SERVERS, watchers.WATCHER)} | state.load(self.state_dir)
+        records = {name: ServerRecord() for name in (*SERVERS, watchers.WATCHER)} | state.load(self.state_dir)
+        if folder.origin(self.state_dir) is None:
+            return records
+        # The processes are those of another place, perhaps of another folder.
+        return {name: replace(record, process=None, ready=False) for name, record in records.items()}
+
+    def _marks(self, names: Collection[str], state_dir: Path) -> dict[str, str]:
+        return {processes.mark(name, state_dir): name for name in names}
 
     def _is_alive(self, name: str, record: ServerRecord) -> bool:
         return record.process is not None and processes.is_alive(record.process, self._mark(name))
@@ -227,7 +250,11 @@ class LocalStack:
         need_limits()
         installed = jvm.install(self._report)
         began = time.monotonic()
-        if self._wants_login is not None:
+        # While a server runs, or ended by itself, hosts may wait for it: with the login that they know.
+        waited_for = any(
+            one.process and one.process.start_time_s > psutil.boot_time() for one in records.values()
+        )
+        if self._wants_login is not None and not waited_for:
             asks = {name: replace(records[name], login=self._wants_login) for name in missing}
             records = {**records, **asks}
         if any(record.login for record in records.values()):
@@ -326,7 +353,9 @@ class LocalStack:
         others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
         # The watcher ends with the last server; it may itself be the one that stops them.
         names = [*servers, *([] if others else [watchers.WATCHER])]
-        marks = {self._mark(name): name for name in names}
+        marks = {
+            key: name for at in folder.places(self.state_dir) for key, name in self._marks(names, at).items()
+        }
         alive = {(marks[its_mark], found) for its_mark, found in processes.find(marks)}
         for name in names:
             record = records[name]

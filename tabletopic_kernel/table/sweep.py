@@ -25,6 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
+from tabletopic_kernel.clients.storage.claims import claim_folder
 from tabletopic_kernel.clients.storage.storage import (
     delete_files,
     list_files,
@@ -167,6 +168,13 @@ def metadata_root(metadata: TableMetadata) -> str:
     return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
+def claim_files(table: Table, load: Callable[[], Table]) -> Table:
+    """Claim the table's files for its catalog before any is removed; as ``claim_folder``."""
+    if not is_collected(table.metadata) or keeps_versions(table.catalog.properties):
+        return load()
+    return claim_folder(table, metadata_root(table.metadata), load, newest_epoch)
+
+
 def remove_unsent(table: Table, locations: Sequence[str]) -> int:
     """Delete files that their writer gives up, and that no attempt to commit had; returns how many.
 
@@ -196,7 +204,8 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     again, not even an attempt in flight (I5). Whatever any snapshot of that metadata reaches, on any ref or
     none, is kept, by location and by name. That is checked again in metadata loaded right before each
     thousand deletions. Doubt deletes nothing: a manifest that cannot be read, a table that is a different
-    one, an epoch that has committed but of whose files none is in use.
+    one, an epoch that has committed but of whose files none is in use, a catalog that is not the only one to
+    name these files, or not the newest state of it (``clients/storage/claims.py``).
 
     Raises:
         RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
@@ -332,7 +341,7 @@ def _remove(
     """Delete candidates that the newest metadata, reloaded before each thousand, does not reach."""
     gone, trouble = Removed(), None
     for chunk in _chunks(sorted(candidates.epochs)):
-        candidates.keep_reached(newest)
+        candidates.keep_reached(lambda: claim_files(table, newest))
         try:
             removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
             gone += Removed(len(removed), sum(sizes.get(path, 0) for path in removed), paths=tuple(removed))

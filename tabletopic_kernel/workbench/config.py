@@ -10,9 +10,11 @@ models in ``model/settings/sections.py`` validate the result.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +23,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from tabletopic_kernel.local.machine import ROOT, has_other_people, owners, strangers, write_whole
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, mask_property
+from tabletopic_kernel.model.settings.code import code_properties
 from tabletopic_kernel.model.settings.names import (
     Leaf,
     Misplaced,
@@ -96,14 +100,17 @@ def load_settings(
     cwd = Path(os.path.abspath(cwd or _working_folder()))
     problems: list[str] = []
     file = _find_file(environ, cwd)
+    from_file = list(_from_file(file, cwd))
     given: dict[SettingPath, _Given] = {}
-    for source in (_from_file(file, cwd), _from_environment(environ), _from_overrides(overrides or {})):
+    for source in (from_file, _from_environment(environ), _from_overrides(overrides or {})):
         given.update(_accepted(source, problems))
     for item in given.values():  # before anything can fail with an error that quotes them
         learn({item.path[-1]: item.value})
     settings = _checked(given, problems)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))
+    if file is not None and not environ.get("TABLETOPIC_CONFIG"):
+        _check_trust(file, _code(from_file), environ)
     wanted = settings.state_dir
     state_dir = _absolute(wanted, cwd) if ("state_dir",) in given else _nearest(wanted, cwd)
     settings = settings.model_copy(update={"state_dir": state_dir})
@@ -111,6 +118,20 @@ def load_settings(
         dotted(path): given[path].origin if path in given else DEFAULT for path, _ in _in_force(settings)
     }
     return LoadedSettings(settings, origins, file)
+
+
+def trust_file() -> tuple[Path | None, list[str]]:
+    """Accept the properties that can run code of the settings file found here; the file, and their names.
+
+    Raises:
+        SettingsError: it cannot be read, or others can change it.
+    """
+    cwd = Path(os.path.abspath(_working_folder()))
+    file = _find_file({}, cwd)
+    code = _code(_from_file(file, cwd))
+    if file is not None and code:
+        _trust(file, code, os.environ)
+    return file, sorted(code)
 
 
 def own_servers(settings: Settings) -> list[str]:
@@ -147,7 +168,7 @@ def wants_login(settings: Settings, environ: Mapping[str, str] | None = None) ->
     """Whether embedded servers started now require a login."""
     if settings.local.login != "auto":
         return settings.local.login == "on"
-    return behind_hub(environ)
+    return behind_hub(environ) or has_other_people()
 
 
 def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
@@ -228,7 +249,12 @@ def _located(found: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], 
 def _find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
     if named := environ.get("TABLETOPIC_CONFIG"):
         return Path(_absolute(named, cwd))
-    return next((file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME)), None)
+    files = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
+    return next(filter(_is_adopted, files), None)
+
+
+def _code(source: _Source) -> dict[str, str]:
+    return code_properties((item.path, item.value) for item in source if isinstance(item, _Given))
 
 
 def _from_file(file: Path | None, cwd: Path) -> _Source:
@@ -305,6 +331,65 @@ def _nested(key: str, value: object) -> dict[str, Any]:
     return nested
 
 
+# --- trust in a file that was found, not named: opening a folder must run nothing -------------------------
+
+# In the user's configuration folder: the digest of the accepted properties, by the file's path.
+_TRUSTED = "tabletopic/trusted.json"
+
+
+def _is_adopted(file: Path) -> bool:
+    """Whether to use a settings file found in some folder upwards: not another's in a folder for everybody.
+
+    Raises:
+        SettingsError: others can change it.
+    """
+    folder = file.parent
+    is_shared = bool(folder.stat().st_mode & stat.S_ISVTX)  # like /tmp: each removes only their own
+    trusted = {os.geteuid(), ROOT}
+    if is_shared and owners(file) - trusted:
+        return False
+    place, trouble = file, strangers(file, trusted)
+    if trouble is None and not is_shared and folder.stat().st_mode & 0o002:
+        place, trouble = folder, f"others may write to it: `chmod o-w {folder}`"
+    if trouble:
+        raise SettingsError(
+            f"{place} is not used, as {trouble}. To use the file anyway, name it in TABLETOPIC_CONFIG"
+        )
+    return True
+
+
+def _check_trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Raise SettingsError unless the user has accepted these properties of ``file``."""
+    if code and _trusted(environ).get(str(file)) != _digest(code):
+        raise SettingsError(
+            f"{file} has properties that can run code: {', '.join(sorted(code))}. If you trust them, run "
+            "`tabletopic trust` in this folder, or name the file in TABLETOPIC_CONFIG"
+        )
+
+
+def _trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Accept these properties of ``file``. Raises OSError."""
+    place = _place(environ)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(place, json.dumps({**_trusted(environ), str(file): _digest(code)}, indent=1))
+
+
+def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return dict(json.loads(_place(environ).read_bytes()))
+    except (OSError, ValueError, TypeError, RuntimeError):  # the last: this user has no home
+        return {}
+
+
+def _place(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".config") / _TRUSTED
+
+
+def _digest(code: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(sorted(code.items())).encode()).hexdigest()
+
+
 # --- checks -----------------------------------------------------------------------------------------------
 
 
@@ -367,11 +452,14 @@ def _absolute(path: str, base: Path) -> str:
 
 
 def _nearest(folder: str, cwd: Path) -> str:
-    """The folder in ``cwd`` or the nearest one upwards, as a notebook may be below the project's folder."""
-    places = [cwd, *cwd.parents]
-    return str(
-        next((candidate for place in places if os.path.isdir(candidate := place / folder)), cwd / folder)
-    )
+    """The folder in ``cwd`` or the nearest one upwards, as a notebook may be below the project's folder.
+
+    Upwards only this user's own: anybody may make one in /tmp.
+    """
+    if os.path.isdir(cwd / folder) or os.path.islink(cwd / folder):
+        return str(cwd / folder)
+    folders = (candidate for place in cwd.parents if os.path.isdir(candidate := place / folder))
+    return str(next((own for own in folders if owners(own) == {os.geteuid()}), cwd / folder))
 
 
 def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:

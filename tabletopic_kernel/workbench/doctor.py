@@ -293,7 +293,10 @@ def _login(settings: Settings) -> str:
     who = " and ".join("broker" if name == "kafka" else name for name in servers)
     why = f"local.login is {settings.local.login}"
     if settings.local.login == "auto":
-        why += ", behind a JupyterHub" if behind_hub() else ", not behind a JupyterHub"
+        others = (
+            "others have accounts on this machine" if wants_login(settings) else "nobody else has an account"
+        )
+        why += f", {'behind a JupyterHub' if behind_hub() else others}"
     if len(servers) == 1:
         logins = "requires one" if asks else "is open to every user of this machine"
     else:

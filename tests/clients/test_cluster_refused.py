@@ -50,7 +50,7 @@ def test_doctor_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         for name, values in ELSEWHERE.items()
     ]
     settings.write_text("\n".join(lines))
-    loaded = load_settings(environ={}, cwd=tmp_path)
+    loaded = load_settings(environ={"TABLETOPIC_CONFIG": str(settings)}, cwd=tmp_path)
     monkeypatch.setattr(doctor, "_checked", lambda name, look: look() if name == "Spark" else None)
     with pytest.raises(doctor._Trouble, match="shared_files"):
         list(doctor.run_checks(loaded))

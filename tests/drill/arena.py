@@ -27,6 +27,7 @@ from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
+from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.drill.foreign import Reached
 from tests.drill.streams import PLANS, WATCHED_PLANS, Stream
@@ -98,7 +99,7 @@ class Arena:
 
     def up(self, report: Report) -> None:
         """Start servers, topics, producers and hosts."""
-        self._stack = LocalStack(self.folder, report)
+        self._stack = LocalStack(self.folder, report, wants_login=wants_login(Settings()))
         self.info: StackInfo = self._stack.up(die_with_parent=True)
         self.workbench = Workbench(Settings(state_dir=str(self.folder)))
         servers = self.workbench.servers

@@ -167,6 +167,7 @@ master = "local[2]"
 def _environment(folder: Path) -> dict[str, str]:
     """For processes that work with the folder's settings: their temporary files are in it."""
     ours = {name: text for name, text in os.environ.items() if not name.startswith("TABLETOPIC_S")}
+    ours["TABLETOPIC_CONFIG"] = str(folder / "tabletopic.toml")  # named, so Spark's properties are trusted
     return {**ours, "TMPDIR": str(folder / "tmp"), "JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
 
 

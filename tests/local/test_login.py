@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -19,13 +20,14 @@ from confluent_kafka.admin import AdminClient
 
 from tabletopic_kernel.clients.kafka.broker import Broker, make_consumer
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.local import state
+from tabletopic_kernel.local import machine, state
 from tabletopic_kernel.local.broker import Broker as BrokerServer
 from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.registry_server import RegistryServer
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import SettingsError, StackError
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings
+from tabletopic_kernel.workbench import config
 from tabletopic_kernel.workbench.clients import find_servers
 from tabletopic_kernel.workbench.config import load_settings, wants_login
 
@@ -43,10 +45,44 @@ HUB = {"JUPYTERHUB_USER": "me"}
         ("off", HUB, False),
     ],
 )
-def test_when_a_login_is_wanted(setting: str, environ: dict[str, str], wanted: bool) -> None:
+def test_when_a_login_is_wanted(
+    setting: str, environ: dict[str, str], wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a machine of one's own other programs just connect; a Hub's users may share one."""
+    monkeypatch.setattr(config, "has_other_people", lambda: False)
     settings = load_settings({"local.login": setting}, environ=environ, cwd=Path("/")).settings
     assert wants_login(settings, environ) is wanted
+
+
+def _account(name: str, uid: int, shell: str = "/bin/bash") -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, uid, "", f"/home/{name}", shell))
+
+
+@pytest.mark.parametrize(
+    ("us", "accounts", "wanted"),
+    [
+        (0, [], False),
+        (1000, [_account("ann", 1000)], False),
+        (1000, [_account("ann", 1000), _account("postgres", 105)], False),
+        (1000, [_account("ann", 1000), _account("ci", 1001, "/usr/sbin/nologin")], False),
+        (1000, [_account("ann", 1000), _account("nobody", 65534, "/bin/sh")], False),
+        (1000, [_account("ann", 1000), _account("bob", 1001)], True),
+        (0, [_account("bob", 1001)], True),
+        (4711, [], False),  # a container's user, whom nobody knows
+        (70000, [], True),  # known, but not listed: from a directory
+    ],
+)
+def test_people_who_can_log_in_are_a_reason(
+    us: int, accounts: list[pwd.struct_passwd], wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounts of services, without a shell, and root, who may read everything anyway, are not."""
+    known = [_account("root", 0), *accounts]
+    by_id = {one.pw_uid: one for one in known} | {70000: _account("carol", 70000)}
+    monkeypatch.setattr(machine.os, "geteuid", lambda: us)
+    monkeypatch.setattr(machine.pwd, "getpwall", lambda: known)
+    monkeypatch.setattr(machine.pwd, "getpwuid", by_id.__getitem__)
+    settings = load_settings(environ={}, cwd=Path("/")).settings
+    assert wants_login(settings, {}) is wanted
 
 
 def test_other_values_are_refused() -> None:

@@ -67,7 +67,7 @@ shared_network = true
 """)
         with (folder / "tabletopic.toml").open("a") as file:
             file.writelines(f'"{key}" = "{text}"\n' for key, text in conf.items())
-        settings = load_settings(environ={}, cwd=folder).settings
+        settings = load_settings(environ={"TABLETOPIC_CONFIG": "tabletopic.toml"}, cwd=folder).settings
         yield Site(cluster, folder, Workbench(settings))
 
 
@@ -76,7 +76,7 @@ def serving(site: Site) -> Iterator[subprocess.Popen[bytes]]:
     """`tabletopic serve` with the site's settings; it must exit cleanly."""
     with (site.folder / "host.log").open("wb") as out:
         started = subprocess.Popen(
-            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
+            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--config", "tabletopic.toml"],
             cwd=site.folder,
             env=without_settings(),
             stdin=subprocess.DEVNULL,

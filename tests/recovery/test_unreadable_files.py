@@ -149,7 +149,7 @@ def test_executors_with_a_disk_of_their_own_commit_nothing(
     assert enabled.returncode == 0, enabled.stdout
     with (tmp_path / "host.log").open("wb") as out:
         host = subprocess.Popen(
-            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve"],
+            [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--config", "tabletopic.toml"],
             cwd=tmp_path,
             env={**without_settings(), "TABLETOPIC_STATE_DIR": str(state)},
             stdin=subprocess.DEVNULL,

@@ -25,7 +25,7 @@ from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
 from tabletopic_kernel.faces.cli.commands.init import init
 from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
-from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, up
+from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, trust, up
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
 from tabletopic_kernel.faces.cli.commands.trials import demo, sample
 from tabletopic_kernel.faces.operations import OPERATIONS
@@ -47,6 +47,7 @@ _OWN: dict[str, Own] = {
     "down": down,
     "info": info,
     "config": config,
+    "trust": trust,
     "doctor": doctor,
     "pack": pack,
     "enable": enable,

@@ -86,14 +86,14 @@ class Call:
         if away := str(self.workbench.servers.away()):
             screen.note(away)
 
-    def stack(self, report: Report, **ports: int | None) -> LocalStack:
+    def stack(self, report: Report, *, fork: bool = False, **ports: int | None) -> LocalStack:
         """The local stack of these settings."""
         from tabletopic_kernel.local.stack import LocalStack
         from tabletopic_kernel.workbench.config import embedded_servers, wants_login
 
         settings, servers = self.loaded.settings, embedded_servers(self.loaded.settings)
-        login = wants_login(settings)
-        return LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers, **ports)
+        login, place = wants_login(settings), Path(settings.state_dir)
+        return LocalStack(place, report, wants_login=login, servers=servers, fork=fork, **ports)
 
     def command(self, *words: str) -> str:
         """Another command for the same cluster, to copy."""

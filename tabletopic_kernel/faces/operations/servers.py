@@ -100,6 +100,13 @@ catalog, and adds it to the file as [catalogs.NAME].""",
                 faces=CLI,
                 default_text="a free port, kept for later starts",
             ),
+            Argument(
+                "fork",
+                "Make a copied state folder independent of its original",
+                Kind.FLAG,
+                False,
+                faces=CLI,
+            ),
             JSON,
         ),
         changes=True,
@@ -109,7 +116,9 @@ catalog, and adds it to the file as [catalogs.NAME].""",
         details="""\
 Starts the broker, registry and catalog, except those that the settings name.
 The first start downloads about 270 MB of Java libraries. Without --detach the
-servers run until Ctrl-C, or until this terminal is closed.""",
+servers run until Ctrl-C, or until this terminal is closed.
+A state folder that was moved gets its tables' locations adapted. A copy of one
+is refused without --fork, as its catalog names the original's tables.""",
         example="tabletopic up --detach",
         magic="%topic up",
         button="Start the local stack",
@@ -168,6 +177,20 @@ hides.""",
 A setting comes from tabletopic.toml, an environment variable such as
 TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.""",
         example="tabletopic config",
+    ),
+    Operation(
+        "trust",
+        "Accept the properties in tabletopic.toml that can run code",
+        None,
+        (JSON,),
+        changes=True,
+        returns="`file`, and `properties`: the accepted ones",
+        panel=_SERVERS,
+        details="""\
+Properties such as spark.jars or plugin.library.paths decide which code runs.
+In a file that was found, and not named by --config or TABLETOPIC_CONFIG, they
+count only once you have accepted them, and again after each change of them.""",
+        example="tabletopic trust",
     ),
     Operation(
         "doctor",

@@ -360,8 +360,8 @@ class LocalSettings(_Model):
 
     login: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="whether the embedded broker and registry require a login; auto: behind a JupyterHub, "
-        "whose users may share a machine",
+        description="whether the embedded broker and registry require a login; auto: where other people "
+        "have accounts, and behind a JupyterHub",
     )
 
 

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import FAILED, INTERRUPTED, Call
-from tabletopic_kernel.model.errors import StackError, TableTopicError
+from tabletopic_kernel.model.errors import StackError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.stack import LocalStack, StackInfo
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 _POLL_S = 2.0
 
 
-def up(call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, as_json: bool) -> None:
+def up(
+    call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, fork: bool, as_json: bool
+) -> None:
     """Start the servers that the settings do not name; without ``detach`` stay until stopped."""
     from tabletopic_kernel.local.progress import TerminalReport
     from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
     check_something_to_start(call.loaded.settings)
     own = own_servers(call.loaded.settings)
-    stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port)
+    stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port, fork=fork)
     running = stack.up(die_with_parent=not detach)
     stays = not detach and bool(running.started)
     if as_json:
@@ -140,8 +142,8 @@ def down(call: Call, as_json: bool) -> None:
     hosts = stop_detached(Path(call.loaded.settings.state_dir), screen.note)
     stack = call.stack(TerminalReport())
     left: list[str] = []
-    if stack.info() is not None:
-        with contextlib.suppress(TableTopicError):
+    with contextlib.suppress(TableTopicError):
+        if stack.info() is not None:
             left = call.workbench.hosts()
     stopped = stack.down()
     if as_json:
@@ -150,6 +152,21 @@ def down(call: Call, as_json: bool) -> None:
         screen.note(f"nothing was running in {call.loaded.settings.state_dir}")
     for host in left if stopped else ():  # otherwise they have servers of their own
         screen.note(f"host {host} is still running and waits for the servers; end it with Ctrl-C there")
+
+
+def trust(call: Call, as_json: bool) -> None:
+    """Accept the properties of the file found here that can run code."""
+    from tabletopic_kernel.workbench.config import trust_file
+
+    file, names = trust_file()
+    if file is None:
+        raise UsageError("there is no tabletopic.toml here or above")
+    if as_json:
+        screen.show_json({"file": str(file), "properties": names})
+        return
+    for name in names:
+        screen.show_text(name)
+    screen.note(f"{'trusted' if names else 'nothing to trust'} in {file}")
 
 
 def info(call: Call, as_json: bool) -> None:

@@ -1,0 +1,127 @@
+"""Which catalog may remove files from a table's folders: the one whose host first owned the table.
+
+A copied or restored catalog names the same files as the original, but not those that were committed since,
+so its host would take these for leftovers. A small file beside the table's metadata names the catalog, and
+metadata that the catalog does not know of. Its name begins with ``_``: Spark's removal of orphans skips it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
+from tabletopic_kernel.clients.storage.storage import list_files
+from tabletopic_kernel.model.errors import StartOverError
+
+_VERSION = re.compile(r"(\d+)-[0-9a-f]{8}-|v(\d+)\.")
+
+
+def claim_folder(
+    table: Table, folder: str, load: Callable[[], Table], epoch_of: Callable[[TableMetadata], int]
+) -> Table:
+    """Claim a table's metadata ``folder`` for its catalog, or check the claim; returns the table as loaded.
+
+    One request to list, one to read, and one to write if the claim changes.
+
+    Args:
+        load: loads the table's current state. It is called after the folder was listed, so whatever the
+            catalog's own writers had written by then is in that state, or an attempt to follow it.
+        epoch_of: the newest epoch in a table's metadata, noted for people.
+
+    Raises:
+        StartOverError: another catalog has claimed it; or metadata beside that in use is newer, so this is
+            an older state of the catalog. That is recorded: later commits have newer versions.
+        RetryableError, ActionNeededError: as ``reachable``, and what ``load`` raises.
+    """
+    there = {_name(path): path for path in list_files(table, folder, recursive=True)}
+    fresh = load()
+    place, name = f"{folder}/_tabletopic-{fresh.metadata.table_uuid}.json", ".".join(fresh.name())
+    with reachable("the storage", lent=lends_keys(fresh)):
+        held = _read(fresh, place)
+        mine = _address(fresh.catalog)
+        if (other := held.get("catalog", mine)) != mine:
+            raise StartOverError(
+                f"files of {name} stay: they belong to the catalog {other}, and this one is {mine}. If that "
+                f"one no longer has the table, remove {place}"
+            )
+        newer = _newer(fresh, there, held.get("newer"))
+        claim = {"catalog": mine, "epoch": epoch_of(fresh.metadata), "newer": newer}
+        if claim != held:
+            with fresh.io.new_output(place).create(overwrite=True) as stream:
+                stream.write(json.dumps(claim).encode())
+    if newer:
+        raise StartOverError(
+            f"files of {name} stay: {there[newer]} is newer than the metadata that the catalog names. "
+            "Restore a newer backup of the catalog; or, if the older one is right, remove that file"
+        )
+    return fresh
+
+
+def _address(catalog: Catalog) -> str:
+    """The catalog's address, without a login; its kind if it has none.
+
+    >>> from types import SimpleNamespace as Fake
+    >>> _address(Fake(properties={"uri": "postgresql://me:secret@db:5432/lake?ssl=1"}))
+    'postgresql://db:5432/lake'
+    >>> _address(Fake(properties={"uri": "sqlite:////lake/catalog.db?timeout=30"}))
+    'sqlite:////lake/catalog.db'
+    """
+    scheme, _, rest = catalog.properties.get("uri", "").partition("://")
+    authority, slash, path = rest.partition("?")[0].partition("/")
+    address = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+    return address if rest else catalog_type(catalog.properties)
+
+
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]
+
+
+def _read(table: Table, place: str) -> Mapping[str, Any]:
+    try:
+        with table.io.new_input(place).open() as stream:
+            held = json.loads(stream.read())
+    except (FileNotFoundError, ValueError):  # none yet, or cut off
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _newer(table: Table, there: Mapping[str, str], held: str | None) -> str | None:
+    """The name of the newest metadata of this table that follows none of its catalog's, if any.
+
+    What follows the current metadata is an attempt to commit, which failed or is under way.
+    """
+    metadata, current = table.metadata, _name(table.metadata_location)
+    known = {current, *(_name(entry.metadata_file) for entry in metadata.metadata_log)}
+    if held in there and held not in known:
+        return held
+    for name in sorted(there, key=_version, reverse=True):
+        if _version(name) <= _version(current):
+            return None
+        try:  # tables may share a folder
+            found = FromInputFile.table_metadata(table.io.new_input(there[name]))
+        except (FileNotFoundError, ValueError, ValidationError):  # removed meanwhile, or cut off
+            continue
+        before = [_name(entry.metadata_file) for entry in found.metadata_log[-1:]]
+        if found.table_uuid == metadata.table_uuid and before != [current]:
+            return name
+    return None
+
+
+def _version(name: str) -> int:
+    """The version in a metadata file's name, as Iceberg's libraries write it; -1: none.
+
+    >>> [_version(f"{name}.metadata.json") for name in ("00012-0a1b2c3d-ab", "v7", "12345678-abcd-ef")]
+    [12, 7, -1]
+    """
+    found = _VERSION.match(name)
+    return int(found[1] or found[2]) if found and name.endswith(".metadata.json") else -1
