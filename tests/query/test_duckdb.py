@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import threading
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -395,6 +397,21 @@ def test_nothing_is_downloaded_and_times_are_utc() -> None:
         "TimeZone": "UTC",
     }
     connection.close()
+
+
+def test_what_exceeds_memory_is_spilled_where_nobody_else_reads() -> None:
+    """To a folder with a random name, which only its owner may enter and which ends with the connection."""
+    connection = connect()
+    connection.execute("SET threads = 1; SET memory_limit = '24MB'")
+    connection.execute("CREATE TEMP TABLE spilled AS SELECT hash(i) AS h, i FROM range(3_000_000) AS t(i)")
+    (spill,) = connection.execute("SELECT current_setting('temp_directory')").fetchall()[0]
+    folder = Path(spill)
+    assert list(folder.iterdir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not folder.name.endswith(str(os.getpid()))
+    connection.close()
+    del connection
+    assert not folder.exists()
 
 
 def test_s3_properties_become_a_secret() -> None:
