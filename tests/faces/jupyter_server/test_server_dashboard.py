@@ -120,3 +120,24 @@ def test_watching_is_no_activity(live: LiveServer) -> None:
     times.clear()
     ask(live)
     assert times == {}
+
+
+def test_who_may_only_read_gets_the_page_and_no_connection(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the websocket dead letters are replayed, so it needs what Jupyter asks for websockets."""
+    asked: list[str] = []
+
+    class Readers:
+        def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
+            asked.append(f"{action} {resource}")
+            return action == "read"
+
+    monkeypatch.setitem(live.app.web_app.settings, "authorizer", Readers())
+    ask(live)
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    reply = live.ask(
+        "GET", "tabletopic/dashboard/ws", headers={**upgrade, "Sec-WebSocket-Key": "a" * 22 + "=="}
+    )
+    assert reply.status == 403
+    assert asked == ["read tabletopic", "execute tabletopic"]

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -129,12 +130,41 @@ def started(stack: StackInfo, *arguments: str) -> tuple[subprocess.Popen[str], s
 
 
 @pytest.fixture(scope="module")
-def url(stack: StackInfo, topic: Told) -> Iterator[str]:
-    """A dashboard below a prefix, as behind JupyterHub's proxy."""
+def link(stack: StackInfo, topic: Told) -> Iterator[str]:
+    """The link to a dashboard below a prefix, as behind JupyterHub's proxy."""
     process, where = started(stack, "--port", "0", "--prefix", f"{PREFIX}/", "--parent-pid", str(os.getpid()))
     yield where
     process.terminate()
     assert process.wait(SOON_S) == 0
+
+
+def answer(url: str, **headers: str) -> tuple[int, str]:
+    """Status and text of a page, without a cookie."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=SOON_S) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_nobody_else_gets_a_page(topic: Told, link: str) -> None:
+    """Without the link's token, with another one, as a page of another name (DNS rebinding), by websocket."""
+    page, _, token = link.partition("?token=")
+    asked = [
+        answer(page),
+        answer(f"{page}?topic={topic.topic}"),
+        answer(f"{page}?token={token[:-1]}"),
+        answer(link, Host="page.example"),
+        answer(
+            page,
+            Cookie=f"tabletopic-dashboard-{page.split(':')[2].split('/')[0]}={token}",
+            Host="page.example",
+        ),
+        answer(f"{page}ws", Connection="Upgrade", Upgrade="websocket"),
+        answer(f"{page}static/js/bokeh.min.js"),
+    ]
+    assert {status for status, _ in asked} == {403}
+    assert {text for _, text in asked} == {"Open the link that the command printed: it contains a token.\n"}
 
 
 @dataclass
@@ -173,6 +203,17 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield Browser(chromium.new_context())
         chromium.close()
+
+
+@pytest.fixture
+def url(link: str, browser: Browser) -> str:
+    """The dashboard's address, for a browser that has opened its link."""
+    page = browser.context.new_page()
+    page.goto(link)
+    assert page.title() == "Table Topics"
+    assert "token" not in page.url
+    page.close()
+    return link.partition("?")[0]
 
 
 def rgb(colour: str) -> tuple[int, ...]:
