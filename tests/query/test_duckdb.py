@@ -241,7 +241,7 @@ def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, mes
 )
 def test_what_writes_is_refused_with_the_way_to_write(lake: DuckLake, sql: str) -> None:
     """What DuckDB would change is not in the catalog, so it is not begun; Spark is named."""
-    with pytest.raises(UsageError, match=r"is refused: DuckDB queries are read-only; write with Spark"):
+    with pytest.raises(UsageError, match=r"is refused: DuckDB queries change no table; write with Spark"):
         lake.sql(sql)
     with pytest.raises(UsageError, match="there is no table mine"):
         lake.sql("FROM mine")
