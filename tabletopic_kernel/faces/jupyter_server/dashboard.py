@@ -201,7 +201,8 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         self.set_header("Content-Security-Policy", self._frame_policy())
         self.write(
             f"<!doctype html><title>{title}</title><style>{page_css(palette(theme))}</style>"
-            f'<h1 style="font-size:20px">{title}</h1><p role="status">Starting the dashboard …</p>'
+            f'<main><h1 style="font-size:20px">{title}</h1>'
+            '<p role="status">Starting the dashboard …</p></main>'
         )
         self.flush()  # the proxy's, which returns nothing to wait for
         try:
