@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
+import shutil
 import tempfile
 import threading
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -18,6 +19,7 @@ import duckdb
 from pyiceberg.table import TableProperties
 
 from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
+from tabletopic_kernel.local.machine import stack_errors
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.query.answer import result_of
@@ -34,15 +36,18 @@ def connect() -> duckdb.DuckDBPyConnection:
 
     Raises:
         SettingsError: a wheel is missing or of another version.
+        StackError: there is no folder for temporary files.
     """
-    spill = Path(tempfile.gettempdir()) / f"tabletopic-duckdb-{os.getpid()}"
+    with stack_errors(Path(tempfile.gettempdir()), "TMPDIR"):
+        spill = tempfile.mkdtemp(prefix="tabletopic-duckdb-")  # mode 0700: it gets rows
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "temp_directory": str(spill),  # DuckDB's own choice is the current folder
+            "temp_directory": spill,  # DuckDB's own choice is the current folder
         }
     )
+    weakref.finalize(connection, shutil.rmtree, spill, ignore_errors=True)
     for name in EXTENSIONS:
         connection.execute(f"LOAD '{_extension(name)}'")
     connection.execute("SET TimeZone = 'UTC'")

@@ -227,7 +227,7 @@ _WRITES = frozenset(
 
 
 def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Check that a text is one query, and that it changes nothing.
+    """Check that a text is one query, and that it changes no table; COPY TO and read_csv use files.
 
     Anything that DuckDB created or changed would not be in the catalog, and would vanish with the connection.
 
@@ -246,7 +246,7 @@ def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         words = _outer_words(statement.query)
         if kind not in _READS or not _only_reads(kind, words):
             raise UsageError(
-                f"{words[0] if words else kind} is refused: DuckDB queries are read-only; "
+                f"{words[0] if words else kind} is refused: DuckDB queries change no table; "
                 "write with Spark, `tabletopic query --engine spark`"
             )
     if queries > 1:

@@ -36,6 +36,20 @@ MOST_ROWS = 1_000  # per page: a browser takes up to 15 KB for each, and nobody 
 _STYLE = f"<style>{_TABLE}{_NOTE}</style>"
 
 
+# They could colour, retitle or command the terminal, and records, names and errors are anybody's text.
+COMMANDS = frozenset({*range(32), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")})
+_ESCAPES = {code: f"\\x{code:02x}" for code in COMMANDS}
+
+
+def escape_commands(text: str) -> str:
+    """Text for a terminal, with the codes of ``COMMANDS`` in letters; HTML needs none of this.
+
+    >>> print(escape_commands("\x1b[31mred"))
+    \\x1b[31mred
+    """
+    return text.translate(_ESCAPES)
+
+
 @dataclass(frozen=True)
 class Cell:
     """A text with a mark: ``good``, ``warn`` or ``bad``; the text has the same meaning, colours only help."""
@@ -64,7 +78,8 @@ class Grid:
     unbroken: frozenset[str] = frozenset({"time"})
 
     def __repr__(self) -> str:
-        return "\n".join([*([self.title] if self.title else []), *self._lines(), *self.notes])
+        lines = [*([self.title] if self.title else []), *self._lines(), *self.notes]
+        return escape_commands("\n".join(lines))
 
     def with_texts(self, change: Callable[[str], str]) -> Grid:
         """The grid with every text except the headings changed."""
@@ -115,7 +130,8 @@ class Grid:
 
     def _lines(self) -> list[str]:
         head = [list(self.columns)] if self.headed and self.rows else []
-        lines = head + [[str(cell).replace("\n", " ") for cell in row] for row in self.rows]
+        rows = head + [[str(cell).replace("\n", " ") for cell in row] for row in self.rows]
+        lines = [[escape_commands(text) for text in row] for row in rows]
         if not lines:
             return []
         widths = [max(len(line[at]) for line in lines) for at in range(len(self.columns))]

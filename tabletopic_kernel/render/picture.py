@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tabletopic_kernel.render.grid import escape_commands
+
 # Okabe and Ito's palette, distinguishable for colour-blind people too.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _LABEL, _FIGURE, _ROW = 640, 170, 90, 24
@@ -28,7 +30,7 @@ class Picture:
     words: str
 
     def __repr__(self) -> str:
-        return self.words
+        return escape_commands(self.words)
 
     def _repr_html_(self) -> str:
         return self.svg

@@ -20,7 +20,7 @@ from tabletopic_kernel.clients.spark import launch as spark_launch
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.servers.spark_cluster import SparkCluster
+from tests.servers.spark_cluster import SECRET, SparkCluster
 
 MASTER = "spark://127.0.0.1:1"
 SERVERS = {
@@ -193,11 +193,17 @@ def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A standalone Spark master and worker; executors have their own working folder."""
-    with SparkCluster(tmp_path_factory.mktemp("cluster")) as started:
-        started.add_worker("work")
-        yield started.url
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.add_worker("work")
+        yield cluster
+
+
+@pytest.fixture
+def cluster(started: SparkCluster) -> str:
+    """Its URL."""
+    return started.url
 
 
 PROGRAM = """
@@ -229,10 +235,12 @@ session.stop()
 """
 
 
-def told_by(cluster: str, tmp_path: Path, *warehouses: str, **conf: str) -> tuple[list[str], str]:
+def told_by(
+    cluster: str, tmp_path: Path, *warehouses: str, secret: dict[str, str] = SECRET, **conf: str
+) -> tuple[list[str], str]:
     """A driver's report on each warehouse with these properties, one line each; and its standard error."""
     (tmp_path / "lake").mkdir()
-    given = json.dumps({"wait_s": "300", **conf})
+    given = json.dumps({"wait_s": "300", **secret, **conf})
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, cluster, str(tmp_path / "state"), given, *warehouses],
         cwd=tmp_path / "lake",
@@ -245,8 +253,13 @@ def told_by(cluster: str, tmp_path: Path, *warehouses: str, **conf: str) -> tupl
 
 
 @pytest.mark.integration
-def test_executors_show_whether_they_share_the_warehouse(cluster: str, tmp_path: Path) -> None:
-    """A folder that means another place to each process is found out; nothing of the probe is left."""
+def test_executors_show_whether_they_share_the_warehouse(
+    started: SparkCluster, cluster: str, tmp_path: Path
+) -> None:
+    """A folder that means another place to each process is found out; nothing of the probe is left.
+
+    The cluster's secret is in no log, and in no command of an executor, which the worker's log has.
+    """
     lake = f"file://{tmp_path}/lake"
     # The working folder, of which executors have others.
     told, errors = told_by(cluster, tmp_path, lake, "file:///proc/self/cwd", lake, "versions")
@@ -255,6 +268,9 @@ def test_executors_show_whether_they_share_the_warehouse(cluster: str, tmp_path:
     assert "cannot use file:///proc/self/cwd" in told[1]
     assert "FileNotFoundError" in told[1]
     assert list((tmp_path / "lake").iterdir()) == []
+    logs = started.log.read_text() + (tmp_path / "state" / "logs" / "spark.log").read_text()
+    assert "CoarseGrainedExecutorBackend" in logs
+    assert SECRET["spark.authenticate.secret"] not in logs
 
 
 @pytest.mark.integration
@@ -304,6 +320,14 @@ def test_a_cluster_without_executors_is_told_of(cluster: str, tmp_path: Path) ->
         errors
     )
     assert list((tmp_path / "lake").iterdir()) == []
+
+
+@pytest.mark.integration
+def test_a_cluster_whose_secret_is_not_set_is_refused(cluster: str, tmp_path: Path) -> None:
+    """A network of its own is declared, not assumed."""
+    told, errors = told_by(cluster, tmp_path, secret={})
+    assert told == []
+    assert f"SettingsError: Spark's cluster {cluster} has no secret" in errors
 
 
 STOPPED = """

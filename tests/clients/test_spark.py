@@ -50,6 +50,7 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     made = Builder()
     monkeypatch.setattr(SparkSession, "builder", made)
     monkeypatch.setattr(spark, "launch", lambda *_: None)
+    monkeypatch.setattr(spark, "accept_calls", lambda *_: None)
     return made
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import (
@@ -32,6 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tabletopic_kernel.formats.avro import schema
 from tabletopic_kernel.formats.avro.schema import MAX_DEPTH, AvroSchemaError, parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.types import arrow_schema_of
@@ -226,6 +228,41 @@ def test_recursion_over_several_types_is_found() -> None:
     }
     assert str(column(lead)) == "1: f0: required struct<2: a: required string, 3: n: required int>"
     assert str(iceberg_of(json.dumps(a))) == ("table {\n  1: b: optional string\n  2: n: required int\n}")
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20))
+def test_records_are_recursive_that_reach_themselves(arrows: list[tuple[int, int]]) -> None:
+    """In any graph of records, compared with a search from each."""
+    uses = {str(name): [f"r{used}" for user, used in arrows if user == name] for name in range(8)}
+    definitions: dict[str, tuple[dict[str, Any], str]] = {
+        f"r{name}": ({"type": "record", "name": f"r{name}", "fields": [{"type": one} for one in used]}, "")
+        for name, used in uses.items()
+    }
+
+    def reaches(start: str) -> set[str]:
+        reached, todo = set[str](), [start]
+        while todo:
+            more = set(uses[todo.pop()[1:]]) - reached
+            reached |= more
+            todo.extend(more)
+        return reached
+
+    assert schema._cyclic_names(definitions) == {name for name in definitions if name in reaches(name)}
+
+
+def test_each_named_type_is_looked_at_once() -> None:
+    """A schema within the registry's limits has tens of thousands; a square of that takes minutes."""
+    asked: list[str] = []
+
+    class Arrows(dict[str, list[str]]):
+        def __getitem__(self, name: str) -> list[str]:
+            asked.append(name)
+            return super().__getitem__(name)
+
+    arrows, seen = Arrows({str(name): [str(name + 1)] for name in range(99)} | {"99": []}), set[str]()
+    order = [name for start in arrows for name in schema._reach(start, arrows, seen)]
+    assert order == [str(name) for name in reversed(range(100))]
+    assert len(asked) == 100
 
 
 def test_a_record_used_twice_is_not_recursive() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pwd
@@ -190,14 +191,20 @@ _KNOCKS = (
 
 
 def _doors_without_login(pid: int) -> set[int]:
-    """What every port of a server answers, whatever it is for, to who reads and writes without a login."""
+    """What every port of a server answers, whatever it is for, to who reads and writes without a login.
+
+    Also to a web page whose own name leads to this machine (DNS rebinding), for which browsers see no foreign
+    origin.
+    """
     ports = {one.laddr.port for one in psutil.Process(pid).net_connections("tcp") if one.status == "LISTEN"}
     assert ports
     answers = set()
     for port in ports:
-        for method, path in _KNOCKS:
+        for (method, path), host in itertools.product(_KNOCKS, (f"127.0.0.1:{port}", "page.example")):
             body = b"{}" if method in ("POST", "PUT") else None
             asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, method=method)
+            for name, text in (("Host", host), ("Origin", f"http://{host}")):
+                asked.add_header(name, text)
             asked.add_header("Content-Type", "application/json")
             try:
                 with urllib.request.urlopen(asked, timeout=20) as answer:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import threading
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -239,7 +241,7 @@ def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, mes
 )
 def test_what_writes_is_refused_with_the_way_to_write(lake: DuckLake, sql: str) -> None:
     """What DuckDB would change is not in the catalog, so it is not begun; Spark is named."""
-    with pytest.raises(UsageError, match=r"is refused: DuckDB queries are read-only; write with Spark"):
+    with pytest.raises(UsageError, match=r"is refused: DuckDB queries change no table; write with Spark"):
         lake.sql(sql)
     with pytest.raises(UsageError, match="there is no table mine"):
         lake.sql("FROM mine")
@@ -395,6 +397,21 @@ def test_nothing_is_downloaded_and_times_are_utc() -> None:
         "TimeZone": "UTC",
     }
     connection.close()
+
+
+def test_what_exceeds_memory_is_spilled_where_nobody_else_reads() -> None:
+    """To a folder with a random name, which only its owner may enter and which ends with the connection."""
+    connection = connect()
+    connection.execute("SET threads = 1; SET memory_limit = '24MB'")
+    connection.execute("CREATE TEMP TABLE spilled AS SELECT hash(i) AS h, i FROM range(3_000_000) AS t(i)")
+    (spill,) = connection.execute("SELECT current_setting('temp_directory')").fetchall()[0]
+    folder = Path(spill)
+    assert list(folder.iterdir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not folder.name.endswith(str(os.getpid()))
+    connection.close()
+    del connection
+    assert not folder.exists()
 
 
 def test_s3_properties_become_a_secret() -> None:

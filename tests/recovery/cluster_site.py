@@ -14,7 +14,7 @@ from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.environment import without_settings
 from tests.servers.aws import Aws
-from tests.servers.spark_cluster import SparkCluster, has_own_disks, own_disk
+from tests.servers.spark_cluster import SECRET, SparkCluster, has_own_disks, own_disk
 
 _PACKAGE = Path(__file__).parents[2] / "tabletopic_kernel"
 
@@ -66,7 +66,7 @@ shared_network = true
 "spark.driver.host" = "127.0.0.1"
 """)
         with (folder / "tabletopic.toml").open("a") as file:
-            file.writelines(f'"{key}" = "{text}"\n' for key, text in conf.items())
+            file.writelines(f'"{key}" = "{text}"\n' for key, text in {**SECRET, **conf}.items())
         settings = load_settings(environ={"TABLETOPIC_CONFIG": "tabletopic.toml"}, cwd=folder).settings
         yield Site(cluster, folder, Workbench(settings))
 

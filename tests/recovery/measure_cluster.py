@@ -38,10 +38,15 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import commits, wait_for_commits
 from tests.recovery.stream import Stream
 from tests.recovery.waiting import wait_until
-from tests.servers.spark_cluster import SparkCluster
+from tests.servers.spark_cluster import SECRET, SparkCluster
 
 Settings = Mapping[str, Any]
-_EXECUTOR = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.driver.host": "127.0.0.1"}
+_EXECUTOR = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    **SECRET,
+}
 _STARTS_S = 300.0
 
 

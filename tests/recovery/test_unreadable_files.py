@@ -28,7 +28,7 @@ from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
 from tests.recovery.terminal import run
 from tests.recovery.waiting import wait_until
-from tests.servers.spark_cluster import SparkCluster, has_own_disks, own_disk
+from tests.servers.spark_cluster import SECRET, SparkCluster, has_own_disks, own_disk
 
 pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
@@ -105,6 +105,7 @@ shared_network = {words}
 [spark.conf]
 "spark.executor.memory" = "512m"
 "spark.driver.host" = "127.0.0.1"
+"spark.authenticate.secret" = "{SECRET["spark.authenticate.secret"]}"
 """)
     (folder / "warehouse").mkdir(exist_ok=True)
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.render.grid import Cell, Grid, cut
+from tabletopic_kernel.render.picture import Picture
 
 
 def test_numbers_stand_to_the_right() -> None:
@@ -66,3 +67,17 @@ def test_a_moment_stays_in_one_line() -> None:
     html = Grid(("time", "what"), [("2026-01-01 00:00:00", "a long text")]).html()
     assert '<td class="unbroken">2026' in html
     assert "<td>a long text" in html
+
+
+def test_no_text_commands_a_terminal() -> None:
+    """IPython prints a text as it is: codes are shown in letters, columns stay aligned, HTML has the text."""
+    grid = Grid(("a\x9b", "b"), [("\x1b[2Jx", "y\tz\n"), ("long enough", "z")], "t\x1b]0;x\x07", ["n\r\x08"])
+    assert repr(grid).splitlines() == [
+        r"t\x1b]0;x\x07",
+        r"a\x9b        b",
+        "\\x1b[2Jx     y\tz",
+        "long enough  z",
+        r"n\x0d\x08",
+    ]
+    assert "\x1b[2Jx" in grid.html()
+    assert repr(Picture("<svg/>", "\x1b[31mred\nline")) == "\\x1b[31mred\nline"

@@ -25,6 +25,8 @@ from tests.servers.aws import DIE_WITH_PARENT
 _PACKAGE = "org.apache.spark.deploy"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _PYTHON = "tabletopic_kernel.pipeline.worker.daemon"
+# Of all clusters here, in the settings of whoever uses them.
+SECRET = {"spark.authenticate.secret": "of-the-tests-clusters"}
 
 
 def own_disk(*folders: Path) -> list[str]:
@@ -47,7 +49,10 @@ class SparkCluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._log = folder / "cluster.log"
+        self.log = folder / "cluster.log"
+        self._properties = folder / "cluster.properties"
+        told = {"spark.authenticate": "true", **SECRET}
+        self._properties.write_text("".join(f"{key} {text}\n" for key, text in told.items()))
         self.port = machine.free_port(set())
         self._started: list[psutil.Popen] = []
 
@@ -63,7 +68,7 @@ class SparkCluster:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
                 return self
-            assert time.monotonic() < deadline, self._log.read_text()[-3000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
             time.sleep(0.1)
 
     def __exit__(self, *_: object) -> None:
@@ -88,7 +93,7 @@ class SparkCluster:
         self, what: str, *options: str, before: Sequence[str] = (), python_path: str | None = None
     ) -> psutil.Popen:
         java = [str(jvm.java()), "-Xmx256m", "-cp", f"{Path(pyspark.__file__).parent}/jars/*"]
-        here = ["--host", "127.0.0.1", "--webui-port", "0"]
+        here = ["--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(self._properties)]
         told = {
             **os.environ,
             # As bin/load-spark-env.sh says; without it a worker looks for a build of Spark.
@@ -101,7 +106,7 @@ class SparkCluster:
             # Where executors keep their jars and archives: killed, they leave them.
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
         }
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             process = psutil.Popen(
                 [*DIE_WITH_PARENT, *before, *java, f"{_PACKAGE}.{what}", *here, *options],
                 stdout=log,

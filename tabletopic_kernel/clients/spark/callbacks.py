@@ -1,4 +1,6 @@
-"""Keeps Py4J's callback server going, through which Spark's JVM hands each batch to Python.
+"""Py4J's callback server, through which Spark's JVM hands each batch to Python: guarded, and kept going.
+
+pyspark starts it without a token, so that every user of the machine could call its objects.
 
 Py4J accepts connections in one thread, which any error ends: a moment without a free file descriptor is
 enough. Its port stays open, so that the JVM connects and waits for good: no query fails, and no batch is ever
@@ -8,14 +10,30 @@ read again. Here the server accepts again after a while, and the JVM's waiting c
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import time
 from typing import Any, Final
 
-from py4j.java_gateway import server_stopped
+from py4j.java_gateway import JavaObject, server_stopped
+from pyspark.java_gateway import ensure_callback_server_started
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S: Final = 2.0
+
+
+def accept_calls(gateway: Any) -> None:
+    """Start the callback server of a JVM's ``gateway``, unless it has one: only that JVM may call."""
+    keep_accepting()
+    if gateway.__dict__.get("_callback_server") is not None:  # other names are the JVM's
+        return
+    gateway.callback_server_parameters.auth_token = token = secrets.token_urlsafe()
+    start: Any = ensure_callback_server_started  # pyspark has no types here
+    start(gateway)
+    # Its client takes a token only when it is created, which pyspark does, without one.
+    field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
+    field.setAccessible(True)
+    field.set(JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient(), token)
 
 
 def keep_accepting() -> None:

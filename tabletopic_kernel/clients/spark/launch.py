@@ -25,6 +25,7 @@ from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import mask
 
+_NO_SECRET = "A secret key must be specified"
 # In Spark's log, when a cluster manager ends an application.
 _ENDED = re.compile(r"Application has been killed\. Reason: (.+)")
 
@@ -124,6 +125,13 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
     if isinstance(error, TableTopicError):
         return error
     message = text_of(error)
+    if _NO_SECRET in message:
+        return SettingsError(
+            f"Spark's cluster {master} has no secret, so its network could read the storage's keys: set "
+            '"spark.authenticate" = "true" and a "spark.authenticate.secret" on its master and workers, and '
+            'the secret in [spark.conf]; if its network is private, "spark.authenticate" = "false" there is '
+            "enough"
+        )
     if "stopped SparkContext" not in message:
         lines = [
             line for line in message.splitlines() if not line.startswith("An error occurred while calling")
@@ -135,7 +143,8 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(
         f"Spark's cluster {master} does not respond, or has ended this application{why}: check that its "
-        f"master runs, has Spark {pyspark.__version__} like this host, and can start executors; see {log}"
+        f"master runs, has Spark {pyspark.__version__} and the spark.authenticate.secret of this host, and "
+        f"can start executors; see {log}"
     )
 
 

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
     spark_catalog,
 )
 from tabletopic_kernel.clients.proxies import child_environment
-from tabletopic_kernel.clients.spark.callbacks import keep_accepting
+from tabletopic_kernel.clients.spark.callbacks import accept_calls
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.launch import (
@@ -72,10 +73,14 @@ appender.file.strategy.max = 3
 
 ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
+_SECRET = "spark.authenticate.secret"
 _CHECKPOINT = "tabletopic-checkpoint-"
 
 # Each with its reason; the user's [spark] conf overrides all of these.
 _DEFAULTS = {
+    # Its ports would let every user of the machine read broadcasts, which contain the storage's keys. Spark
+    # makes a secret for each application, except on a standalone cluster, whose secret the user sets.
+    "spark.authenticate": "true",
     # What Spark hides when it shows properties: by a word in their name, or a login in a URL.
     "spark.redaction.regex": rf"(?i){SECRET_NAME}|/[^\s/?#:@]*:[^\s/?#]*@",
     "spark.ui.enabled": "false",  # a port and memory nobody asked for
@@ -162,6 +167,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
         ),
         "spark.local.dir": str(place.folder / "spark-local"),
         "spark.sql.warehouse.dir": str(place.folder / "spark-warehouse"),
+        **({} if settings.is_in_process or not local else {_SECRET: secrets.token_urlsafe()}),
         **(
             {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             if local
@@ -188,7 +194,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
             variables = {**child_environment(), "JAVA_HOME": place.java_home, _PYTHON_VARIABLE: python}
             with environment(**variables, **loopback):
                 launch(conf, place.folder)
-                keep_accepting()
+                accept_calls(SparkContext._gateway)
                 started.set_result(builder.getOrCreate())
         except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
             _forget_stopped_context()

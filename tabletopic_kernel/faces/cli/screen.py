@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tabletopic_kernel.model.progress.events import ControlEvent, Failed
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.render.grid import Cell, Grid
+from tabletopic_kernel.render.grid import COMMANDS, Cell, Grid
 from tabletopic_kernel.render.words import (
     age,
     clock,
@@ -69,9 +69,8 @@ _ENDLESS = 100_000
 _COPIED = 60
 
 
-# They could colour, retitle or command the terminal, and records, names and errors are anybody's text. Rich
-# gives them no width and drops some itself; its own are added after this.
-_COMMANDS: Final = dict.fromkeys({*range(32), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")})
+# Rich gives them no width and drops some itself; its own are added after this.
+_COMMANDS: Final = dict.fromkeys(COMMANDS)
 
 
 class _Console(Console):

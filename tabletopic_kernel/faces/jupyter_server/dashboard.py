@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import os
 import shutil
 import socket
@@ -27,6 +28,7 @@ from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
+from tabletopic_kernel.faces.live_dashboard.theme import page_css, palette
 from tabletopic_kernel.local.machine import STATE_DIR, logs_folder, stack_errors
 from tabletopic_kernel.model.errors import StackError, TableTopicError
 
@@ -67,6 +69,11 @@ class Dashboard:
             path = self.socket or self._start()
             self._wait_until_ready(path)
             return path
+
+    def is_ready(self) -> bool:
+        """Whether it responds."""
+        path = self.socket
+        return path is not None and _accepts(path)
 
     def _start(self) -> str:
         self._remove_folder()
@@ -152,12 +159,15 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
 
         def guarded(response: Any) -> None:
             """Add the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
-            # A Hub forbids all frames; this page is made for one, of the same origin.
-            policy = self.content_security_policy.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
-            response.headers["Content-Security-Policy"] = policy
+            response.headers["Content-Security-Policy"] = self._frame_policy()
             response.headers["X-Content-Type-Options"] = "nosniff"
 
         self.rewrite_response = guarded
+
+    def _frame_policy(self) -> str:
+        """A Hub forbids all frames; this page is made for one, of the same origin."""
+        own = str(self.content_security_policy)
+        return own.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
 
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Require the login, then a dashboard that responds."""
@@ -169,14 +179,38 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
                 raise HTTPError(403)
             self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
             return
-        allowed = self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)
+        # Through the websocket people also replay; to look, the page that is the first answer is enough.
+        action = "execute" if self.request.headers.get("Upgrade") else "read"
+        allowed = self.authorizer.is_authorized(self, self.current_user, action, self.auth_resource)
         if not (await allowed if asyncio.iscoroutine(allowed) else allowed):
             raise HTTPError(403)
         backend = self.settings[DASHBOARD]
+        is_page = self.request.method == "GET" and self.request.path.endswith(f"/{PATH}/")
+        if is_page and not await backend.call(backend.dashboard.is_ready):
+            await self._open(backend)
+            return
         try:
             self.unix_socket = await backend.call(backend.dashboard.ensure)
         except TableTopicError as error:
             raise HTTPError(503, "%s", str(error)) from error
+
+    async def _open(self, backend: Any) -> None:
+        """Show the heading at once, and the page when the process responds, which may take long to start."""
+        topic, theme = self.get_query_argument("topic", ""), self.get_query_argument("theme", "")
+        title = html.escape(topic or "Table topics")
+        self.set_header("Content-Security-Policy", self._frame_policy())
+        self.write(
+            f"<!doctype html><title>{title}</title><style>{page_css(palette(theme))}</style>"
+            f'<main><h1 style="font-size:20px">{title}</h1>'
+            '<p role="status">Starting the dashboard …</p></main>'
+        )
+        self.flush()  # the proxy's, which returns nothing to wait for
+        try:
+            await backend.call(backend.dashboard.ensure)
+        except TableTopicError as error:
+            self.finish(f"<p>{html.escape(str(error))}</p>")
+        else:
+            self.finish('<meta http-equiv="refresh" content="0">')
 
     def proxy_request_headers(self) -> Any:
         """The page's headers, without this server's credentials."""

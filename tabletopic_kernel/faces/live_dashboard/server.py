@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tornado.httputil import HTTPHeaders
-from tornado.web import OutputTransform
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, url_concat
+from tornado.routing import Matcher, Rule
+from tornado.web import OutputTransform, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from tabletopic_kernel.model.errors import UsageError
@@ -46,7 +48,7 @@ def serve(
 
     Args:
         place: where to listen.
-        ready: called with the URL, or the socket's path, as soon as it responds.
+        ready: called with the URL and its token, or the socket's path, as soon as it responds.
         parent_pid: end with this process, however that one ends.
         load: reads the settings; by default the nearest file's and the environment's.
 
@@ -79,7 +81,7 @@ def serve(
         watcher = threading.Thread(target=_end_with, args=(parent_pid, stop), daemon=True)
         watcher.start()
     server.start()
-    where = place.unix_socket or f"http://127.0.0.1:{server.port}{server.prefix}/"
+    where = place.unix_socket or _link(server)
     loop.call_later(0, ready, where)
     try:
         loop.start()
@@ -113,6 +115,56 @@ def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
     if not place.unix_socket:  # otherwise the proxy says who may frame the pages
         server._tornado.add_transform(_Guarded)
     return server
+
+
+def _link(server: Any) -> str:
+    """The link that opens the pages of a server on a port: every user of the machine may connect to it."""
+    token = secrets.token_urlsafe()
+    options = {"cookie": f"tabletopic-dashboard-{server.port}", "token": token, "path": f"{server.prefix}/"}
+    server._tornado.default_router.rules.insert(0, Rule(_Strangers(options), _Door, options))
+    return f"http://127.0.0.1:{server.port}{server.prefix}/?token={token}"
+
+
+_OWN_NAMES = ("127.0.0.1", "localhost", "::1")  # a page of another name is another site's (DNS rebinding)
+
+
+class _Strangers(Matcher):
+    """Matches requests without the cookie, and those with a token, which should not stay in the address."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
+        """An empty dictionary if it matches, as Tornado requires."""
+        cookie = request.cookies.get(self._options["cookie"])
+        is_known = cookie is not None and _is_same(cookie.value, self._options["token"])
+        is_admitted = is_known and request.host_name in _OWN_NAMES and "token" not in request.query_arguments
+        return None if is_admitted else {}
+
+
+class _Door(RequestHandler):
+    """Gives the cookie to whoever has the token, and shows nothing else."""
+
+    def initialize(self, **options: str) -> None:
+        """Tornado's constructor."""
+        self._options = options
+
+    def prepare(self) -> None:
+        """For every method."""
+        cookie, token, path = (self._options[key] for key in ("cookie", "token", "path"))
+        is_known = _is_same(self.get_query_argument("token", ""), token)
+        if not is_known or self.request.host_name not in _OWN_NAMES:
+            self.set_status(403)
+            self.finish("Open the link that the command printed: it contains a token.\n")
+            return
+        self.set_cookie(cookie, token, path=path, httponly=True, samesite="Lax")
+        names = [name for name in self.request.query_arguments if name != "token"]
+        others = [(name, text) for name in names for text in self.get_query_arguments(name)]
+        self.redirect(url_concat(self.request.path, others))
+
+
+def _is_same(one: str, other: str) -> bool:
+    return secrets.compare_digest(one.encode(), other.encode())
 
 
 class _Guarded(OutputTransform):

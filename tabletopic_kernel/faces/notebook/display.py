@@ -24,7 +24,7 @@ from IPython.display import DisplayHandle, display
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.render.grid import MOST_ROWS, Grid, cut
+from tabletopic_kernel.render.grid import MOST_ROWS, Grid, cut, escape_commands
 from tabletopic_kernel.render.values import is_number, rows_of, text, unique_names
 from tabletopic_kernel.render.words import age, clock, size
 
@@ -45,7 +45,7 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
         try:
             return magic(*args, **kwargs)
         except UsageError as error:
-            raise CellUsageError(for_face(str(error), Face.NOTEBOOK)) from None
+            raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
         except TableTopicError as error:
             raise _without_traceback(error) from None
         except Exception as error:  # of a library: the cell's output keeps its text
@@ -65,7 +65,7 @@ def _without_traceback(error: TableTopicError) -> TableTopicError:
 
 def _shown_as(error: E, text: str) -> E:
     # IPython's own way for an exception to define its appearance.
-    error._render_traceback_ = lambda *_: [text]  # type: ignore[attr-defined]
+    error._render_traceback_ = lambda *_: [escape_commands(text)]  # type: ignore[attr-defined]
     return error
 
 

@@ -328,14 +328,14 @@ QUERY = Operation(
         ),
         Argument(
             "engine",
-            "DuckDB is fast and reads only; Spark also writes; Athena reads tables of Glue and S3 Tables",
+            "DuckDB is fast and changes no table; Spark does; Athena reads tables of Glue and S3 Tables",
             default="duckdb",
             choices=ENGINES,
             faces=CLI,
         ),
         Argument(
             "engine",
-            "DuckDB is fast and reads only; Spark also writes; Athena reads tables of Glue and S3 Tables",
+            "DuckDB is fast and changes no table; Spark does; Athena reads tables of Glue and S3 Tables",
             default="duckdb",
             options=("-e", "--engine"),
             choices=ENGINES,
@@ -361,7 +361,14 @@ QUERY = Operation(
         ),
         Argument("limit", "Fetch no more rows than this", Kind.NUMBER, metavar="N", least=1, faces=MAGIC),
         JSON,
-        Argument("as_csv", "CSV on standard output", Kind.FLAG, False, ("--csv",), faces=CLI),
+        Argument(
+            "as_csv",
+            "CSV on standard output; no value is changed, even if a spreadsheet takes it for a formula",
+            Kind.FLAG,
+            False,
+            ("--csv",),
+            faces=CLI,
+        ),
     ),
     changes=True,  # Spark can write
     returns="a list of rows as objects; decimals are numbers with all their digits, times ISO 8601, NaN "
@@ -369,7 +376,8 @@ QUERY = Operation(
     panel="Table topics",
     details="""\
 Name a table as table, namespace.table or catalog.namespace.table. Each
-query reads the newest snapshots. DuckDB reads; write with --engine spark.""",
+query reads the newest snapshots. DuckDB changes no table, but COPY TO writes
+files and read_csv reads them; change tables with --engine spark.""",
     example='tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"',
     magic="%lake",
 )

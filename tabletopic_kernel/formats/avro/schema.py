@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -336,18 +336,34 @@ def _cyclic_names(definitions: Mapping[str, tuple[dict[str, Any], str]]) -> froz
         full: frozenset(_uses(definition, namespace, definitions))
         for full, (definition, namespace) in definitions.items()
     }
-    cyclic = set()
-    for start, direct in uses.items():
-        seen: set[str] = set()
-        todo = list(direct)
-        while todo:
-            name = todo.pop()
-            if name not in seen:
-                seen.add(name)
-                todo.extend(uses[name])
-        if start in seen:
-            cyclic.add(start)
+    users: dict[str, list[str]] = {name: [] for name in uses}
+    for name, used in uses.items():
+        for one in used:
+            users[one].append(name)
+    seen: set[str] = set()
+    order = [name for start in uses for name in _reach(start, uses, seen)]
+    cyclic, seen = set(), set()
+    # Kosaraju's algorithm: against the arrows, the last name of the order reaches its own cycles and no more.
+    for start in reversed(order):
+        component = _reach(start, users, seen)
+        if len(component) > 1 or start in uses[start]:
+            cyclic.update(component)
     return frozenset(cyclic)
+
+
+def _reach(start: str, arrows: Mapping[str, Iterable[str]], seen: set[str]) -> list[str]:
+    """The names reached from ``start`` that are not in ``seen``, each after those that it leads to."""
+    reached: list[str] = []
+    todo = [(start, False)]
+    while todo:
+        name, is_left = todo.pop()
+        if is_left:
+            reached.append(name)
+        elif name not in seen:
+            seen.add(name)
+            todo.append((name, True))
+            todo.extend((one, False) for one in arrows[name])
+    return reached
 
 
 def _uses(

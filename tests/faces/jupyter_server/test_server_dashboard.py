@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from tests.faces.jupyter_server.live_server import (
     BASE_URL,
+    TOKEN,
     LiveServer,
     forget_afterwards,
     private_jupyter,
@@ -60,6 +62,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 def ask(live: LiveServer, path: str = "tabletopic/dashboard/", **headers: str) -> Any:
     """The requests that reached the dashboard."""
+    live.backend.dashboard.ensure()
     reply = live.ask("GET", path, headers=headers)
     assert reply.status == 200, reply.body
     return reply.json
@@ -103,15 +106,40 @@ def test_it_starts_again(live: LiveServer) -> None:
 
 
 def test_one_that_does_not_start(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last words are on the page."""
+    """Its last words are on the page, and with whatever else is asked of it."""
     dashboard = live.backend.dashboard
     dashboard.stop()
     monkeypatch.setattr(
         dashboard, "command", [sys.executable, "-c", "import sys; sys.exit('error: 100% no')"]
     )
-    reply = live.ask("GET", "tabletopic/dashboard/")
+    reply = live.ask("GET", "tabletopic/dashboard/static/a.js")
     assert reply.status == 503
-    assert b"the dashboard ended with exit code 1: error: 100% no" in reply.body
+    for body in (reply.body, live.ask("GET", "tabletopic/dashboard/").body):
+        assert b"the dashboard ended with exit code 1: error: 100% no" in body
+        assert b"refresh" not in body
+
+
+def test_a_page_begins_before_its_process_responds(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The heading is there while a busy machine starts the process; then the browser asks again."""
+    dashboard, may_start = live.backend.dashboard, tmp_path / "may-start"
+    dashboard.stop()
+    os.mkfifo(may_start)
+    program = f"import sys; open({str(may_start)!r}).read(); exec(open({dashboard.command[1]!r}).read())"
+    monkeypatch.setattr(dashboard, "command", [sys.executable, "-c", program])
+    url = f"http://127.0.0.1:{live.port}{BASE_URL}tabletopic/dashboard/?topic=a%3Cb&theme=dark"
+    asked = urllib.request.Request(url, headers={"Authorization": f"token {TOKEN}"})
+    with urllib.request.urlopen(asked, timeout=240) as page:
+        begun = page.read1().decode()
+        assert (
+            '<main><h1 style="font-size:20px">a&lt;b</h1>' in begun
+        )  # the sidebar shows a page that has a main
+        assert "color-scheme: dark" in begun
+        assert "frame-ancestors 'self'" in page.headers["Content-Security-Policy"]
+        may_start.write_text("")  # waits for the process
+        assert page.read().decode() == '<meta http-equiv="refresh" content="0">'
+    assert ask(live)["path"]
 
 
 def test_watching_is_no_activity(live: LiveServer) -> None:
@@ -120,3 +148,24 @@ def test_watching_is_no_activity(live: LiveServer) -> None:
     times.clear()
     ask(live)
     assert times == {}
+
+
+def test_who_may_only_read_gets_the_page_and_no_connection(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the websocket dead letters are replayed, so it needs what Jupyter asks for websockets."""
+    asked: list[str] = []
+
+    class Readers:
+        def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
+            asked.append(f"{action} {resource}")
+            return action == "read"
+
+    monkeypatch.setitem(live.app.web_app.settings, "authorizer", Readers())
+    ask(live)
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    reply = live.ask(
+        "GET", "tabletopic/dashboard/ws", headers={**upgrade, "Sec-WebSocket-Key": "a" * 22 + "=="}
+    )
+    assert reply.status == 403
+    assert asked == ["read tabletopic", "execute tabletopic"]

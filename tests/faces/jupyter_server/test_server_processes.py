@@ -138,6 +138,7 @@ def test_from_a_click_to_rows_and_a_killed_server(jupyter: Jupyter, stack: Stack
     host = jupyter.api("GET", "overview")["host"]
     assert host["state"] == "running"
 
+    jupyter.ask("GET", "tabletopic/dashboard/")  # perhaps only the beginning, until the process responds
     status, page = jupyter.ask("GET", f"tabletopic/dashboard/?topic={TOPIC}")
     assert status == 200, page
     script = page.split(b'src="static/js/bokeh.min.js', 1)[1].split(b'"', 1)[0].decode()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -129,12 +131,67 @@ def started(stack: StackInfo, *arguments: str) -> tuple[subprocess.Popen[str], s
 
 
 @pytest.fixture(scope="module")
-def url(stack: StackInfo, topic: Told) -> Iterator[str]:
-    """A dashboard below a prefix, as behind JupyterHub's proxy."""
+def link(stack: StackInfo, topic: Told) -> Iterator[str]:
+    """The link to a dashboard below a prefix, as behind JupyterHub's proxy."""
     process, where = started(stack, "--port", "0", "--prefix", f"{PREFIX}/", "--parent-pid", str(os.getpid()))
     yield where
     process.terminate()
     assert process.wait(SOON_S) == 0
+
+
+def answer(url: str, **headers: str) -> tuple[int, str]:
+    """Status and text of a page, without a cookie."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=SOON_S) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_nobody_else_gets_a_page(topic: Told, link: str) -> None:
+    """Without the link's token, with another one, as a page of another name (DNS rebinding), by websocket."""
+    page, _, token = link.partition("?token=")
+    asked = [
+        answer(page),
+        answer(f"{page}?topic={topic.topic}"),
+        answer(f"{page}?token={token[:-1]}"),
+        answer(link, Host="page.example"),
+        answer(
+            page,
+            Cookie=f"tabletopic-dashboard-{page.split(':')[2].split('/')[0]}={token}",
+            Host="page.example",
+        ),
+        answer(f"{page}ws", Connection="Upgrade", Upgrade="websocket"),
+        answer(f"{page}static/js/bokeh.min.js"),
+    ]
+    assert {status for status, _ in asked} == {403}
+    assert {text for _, text in asked} == {"Open the link that the command printed: it contains a token.\n"}
+
+
+def test_a_page_begins_before_any_server_answers(tmp_path: Path) -> None:
+    """Heading and figures come while broker, registry and catalog accept connections and say nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        (tmp_path / "tabletopic.toml").write_text(
+            f'[kafka]\n"bootstrap.servers" = "{place}"\n[registry]\nurl = "http://{place}"\n'
+            f'[catalog]\ntype = "rest"\nuri = "http://{place}"\n'
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tabletopic_kernel.faces.live_dashboard", "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert process.stdout is not None
+        silent.settimeout(240)
+        connection, _ = silent.accept()  # the first poll has begun, and never ends
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        page = browser.open(f"{process.stdout.readline().strip()}&topic=x", timeout=240).read().decode()
+        process.terminate()
+        assert process.wait(SOON_S) == 0
+        connection.close()
+    assert "<h1>x</h1>" in page
+    assert "<dl" in page
 
 
 @dataclass
@@ -173,6 +230,17 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield Browser(chromium.new_context())
         chromium.close()
+
+
+@pytest.fixture
+def url(link: str, browser: Browser) -> str:
+    """The dashboard's address, for a browser that has opened its link."""
+    page = browser.context.new_page()
+    page.goto(link)
+    assert page.title() == "Table Topics"
+    assert "token" not in page.url
+    page.close()
+    return link.partition("?")[0]
 
 
 def rgb(colour: str) -> tuple[int, ...]:
@@ -315,14 +383,14 @@ def test_nothing_is_asked_of_the_outside(url: str, browser: Browser) -> None:
 def test_it_ends_with_its_parent(stack: StackInfo, tmp_path: Path) -> None:
     """However the process ends that wanted it; the socket goes with it."""
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    socket = tmp_path / "s"
-    process, where = started(stack, "--unix-socket", str(socket), "--parent-pid", str(parent.pid))
-    assert where == str(socket)
-    assert socket.is_socket()
+    place = tmp_path / "s"
+    process, where = started(stack, "--unix-socket", str(place), "--parent-pid", str(parent.pid))
+    assert where == str(place)
+    assert place.is_socket()
     parent.kill()
     parent.wait()
     assert process.wait(SOON_S) == 0
-    assert not socket.exists()
+    assert not place.exists()
 
 
 def test_pages_can_be_served_by_panel_itself(stack: StackInfo) -> None:
