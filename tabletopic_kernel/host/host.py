@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
@@ -31,7 +32,7 @@ from tabletopic_kernel.host.topics.settings_topic import (
 from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Request
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class Host:
         self._lock = threading.Lock()  # guards which topics are in _topics; the rest is the host's thread's
         self._topics: dict[str, _Topic] = {}
         self._held: set[int] = set()
-        self._catching_up: dict[int, dict[str, SettingsMessage]] = {}
+        self._catching_up: dict[int, dict[str, list[SettingsMessage]]] = {}
         self._last_poll = time.monotonic()
         self._lost_s: float | None = None  # when its partitions were lost, until it has some again
         self.error: Exception | None = None
@@ -306,15 +307,18 @@ class Host:
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         _LOG.warning("host %s: %s", self.id, LOST)
-        self._on_revoke(consumer, partitions)
+        self._let_go(partitions, are_lost=True)
+        consumer.incremental_unassign(partitions)
         self._lost_s = time.monotonic()
 
-    def _let_go(self, partitions: list[TopicPartition]) -> None:
+    def _let_go(self, partitions: list[TopicPartition], *, are_lost: bool = False) -> None:
         gone = {partition.partition for partition in partitions}
         self._held -= gone
         for partition in gone:
             self._catching_up.pop(partition, None)
-        self._close_all([name for name, topic in self._topics.items() if topic.partition in gone])
+        self._close_all(
+            [name for name, topic in self._topics.items() if topic.partition in gone], are_lost=are_lost
+        )
 
     def _holds(self, topic: str) -> bool:
         """Whether this host still has the topic; no if it has not polled for a while."""
@@ -344,16 +348,26 @@ class Host:
             _LOG.warning("host %s: skipping a message: %s: %s", self.id, skipped, why)
             return
         if partition in self._catching_up:
-            self._catching_up[partition][change.topic] = change  # only a topic's newest counts
+            self._catching_up[partition].setdefault(change.topic, []).append(change)
         else:
             self._apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
-        """Apply a new partition's desired state once it is read to the end: only the newest counts."""
-        for change in self._catching_up.pop(partition, {}).values():
-            self._apply(change, partition)
+        """Apply a new partition's desired state once it is read to the end: a topic's newest message counts.
 
-    def _apply(self, change: SettingsMessage, partition: int) -> None:
+        Earlier ones may have requests that the last owner did not carry out.
+        """
+        for changes in self._catching_up.pop(partition, {}).values():
+            asked = {
+                request.id: request
+                for change in changes
+                if change.desired is not None
+                for request in change.desired.requests
+            }
+            self._apply(changes[-1], partition, list(asked.values()))
+
+    def _apply(self, change: SettingsMessage, partition: int, before: Sequence[Request] = ()) -> None:
+        """Run a topic as it is desired; ``before``: requests that an earlier owner may have carried out."""
         name, desired = change.topic, change.desired
         if desired is None:
             self._close_all([name])
@@ -361,11 +375,10 @@ class Host:
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
         if topic is None or running is None:
-            # Old requests are not repeated.
             replay_id = desired.replay.id if desired.replay else None
             maintenance_id = desired.maintenance.id if desired.maintenance else None
             known = _Topic(partition, None, desired.commit_asked_ms, replay_id, maintenance_id)
-            self._open(name, known, desired)
+            self._open(name, known, desired).inherit(before or desired.requests)
         elif running.settings != desired.settings or running.has_died:
             self._close_all([name])
             self._keep(name, replace(topic, coordinator=None, reopen=desired))
@@ -384,10 +397,10 @@ class Host:
             running.commit_now()
         if desired.replay is not None and desired.replay.id != topic.replay_id:
             topic.replay_id = desired.replay.id
-            running.replay(desired.replay)
+            running.ask(desired.replay)
         if desired.maintenance is not None and desired.maintenance.id != topic.maintenance_id:
             topic.maintenance_id = desired.maintenance.id
-            running.maintain(desired.maintenance)
+            running.ask(desired.maintenance)
         return topic.requests != before
 
     def _open_again(self) -> None:
@@ -396,27 +409,29 @@ class Host:
             if topic.reopen is not None:
                 self._open(name, topic, topic.reopen)
 
-    def _open(self, name: str, known: _Topic, desired: DesiredTopic) -> None:
+    def _open(self, name: str, known: _Topic, desired: DesiredTopic) -> Coordinator:
         services = self._services.of(desired.settings.catalog)
         coordinator = Coordinator(name, desired.settings, services)
         topic = replace(known, coordinator=coordinator, run=desired.run, reported=None, reopen=None)
         self._keep(name, topic)
         coordinator.start(paused=desired.run == "paused")
         self._carry_out(desired, topic, coordinator)
+        return coordinator
 
     def _keep(self, name: str, topic: _Topic) -> None:
         with self._lock:
             self._topics[name] = topic
 
-    def _close_all(self, names: list[str]) -> None:
+    def _close_all(self, names: list[str], *, are_lost: bool = False) -> None:
         """Close several topics concurrently; each commits its staged files."""
         with self._lock:
             closing = [self._topics.pop(name, None) for name in names]
-        _together([entry.coordinator.close for entry in closing if entry and entry.coordinator])
+        running = [entry.coordinator for entry in closing if entry and entry.coordinator]
+        _together([partial(one.close, _CLOSE_S, is_lost=are_lost) for one in running])
 
 
-def _together(calls: list[Callable[[float], bool]]) -> None:
-    threads = [threading.Thread(target=call, args=(_CLOSE_S,)) for call in calls]
+def _together(calls: list[Callable[[], bool]]) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()
     for thread in threads:

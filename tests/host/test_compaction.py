@@ -118,7 +118,7 @@ def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
 
 def ask(coordinator: Coordinator, where: str | None = None) -> None:
     """Request a compaction, like a user."""
-    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+    coordinator.ask(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
 
 
 def outcome(rig: Rig) -> Compacted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from tabletopic_kernel.model.settings.sections import (
     DesiredTopic,
     MaintenanceRequest,
     ReplayRequest,
+    Request,
     TopicSettings,
 )
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
@@ -47,13 +48,14 @@ class FakeCoordinator:
         """Keep it."""
         FakeCoordinator.orders.append("commit")
 
-    def replay(self, request: ReplayRequest) -> None:
+    def ask(self, request: Request) -> None:
         """Keep its id."""
         FakeCoordinator.orders.append(request.id)
 
-    def maintain(self, request: MaintenanceRequest) -> None:
-        """Keep its id."""
-        FakeCoordinator.orders.append(request.id)
+    def inherit(self, requests: Sequence[Request]) -> None:
+        """Keep their ids, if there are any."""
+        if requests:
+            FakeCoordinator.orders.append([request.id for request in requests])
 
     def start(self, *, paused: bool) -> None:
         """Ask like a coordinator that takes over the table."""
@@ -62,8 +64,10 @@ class FakeCoordinator:
             (self.settings.commit_interval_ms, self._services.still_mine(self.topic))
         )
 
-    def close(self, _: float) -> bool:
+    def close(self, _: float, *, is_lost: bool) -> bool:
         """All that takes its time."""
+        if is_lost:
+            FakeCoordinator.orders.append("lost")
         Clock.now_s += LONG_S
         return True
 

@@ -49,7 +49,7 @@ def rows_but_nulls(rig: Rig) -> list[int]:
 def replay(rig: Rig, coordinator: Coordinator, where: str | None = None) -> Replayed:
     """Request a replay and wait for its end."""
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms, where=where))
+    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms, where=where))
     for _ in range(4):
         drain(coordinator)
         rig.now_ms += 60_000
@@ -148,7 +148,7 @@ def test_a_replay_waits_for_a_commit_whose_letters_went_ahead(rig: Rig) -> None:
     drain(coordinator)
     assert coordinator._owner is not None
     assert coordinator._owner.pending is not None
-    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
     drain(coordinator)
     rig.worker.listener.staged(staged(coordinator, 14, 16, {15}, value))
     for _ in range(4):
@@ -164,7 +164,7 @@ def test_a_replay_behind_one_whose_letters_could_not_go(rig: Rig, fault: Any) ->
     rig.registry.schemas[LATE] = AVRO
     rig.catalog.faults = [_fine, _fine, _fine, fault]  # evolved, marked, committed; they cannot go
     for name in ("first", "second"):
-        coordinator.replay(ReplayRequest(id=name, asked_ms=rig.now_ms))
+        coordinator.ask(ReplayRequest(id=name, asked_ms=rig.now_ms))
     for _ in range(6):
         drain(coordinator)
         rig.now_ms += 60_000
@@ -175,7 +175,7 @@ def test_a_replay_behind_one_whose_letters_could_not_go(rig: Rig, fault: Any) ->
 def test_a_wrong_condition_is_refused(where: str) -> None:
     """The message names what is wrong and gives an example."""
     with pytest.raises(UsageError, match="for example") as raised:
-        dead_letters_where(where, 0)
+        dead_letters_where(where)
     assert len(str(raised.value)) < 300
 
 
@@ -189,7 +189,7 @@ def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, die
     """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
     rig.catalog.faults = [_fine] * place + [fault]
     for _ in range(60):
         if not rig.catalog.faults:
@@ -215,7 +215,7 @@ def test_a_stop_in_the_middle_loses_nothing(rig: Rig) -> None:
     """Rows that a replay staged are committed on the way out, as all that is staged."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
     coordinator.step()
     coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
