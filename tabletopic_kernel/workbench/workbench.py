@@ -194,7 +194,8 @@ class Workbench(Clients):
 
         Args:
             topic: a table topic.
-            given: fields of ``TopicSettings``; table properties are added to the existing ones.
+            given: fields of ``TopicSettings``; table properties are added to the existing ones. None or empty
+                text unsets an optional one.
 
         Raises:
             UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
@@ -452,18 +453,36 @@ class Workbench(Clients):
                 yield event
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
-        """The last events, newest first, without heartbeats; empty if no host has ever run."""
+        """The last events, newest first, without heartbeats; empty if no host has ever run.
+
+        Raises:
+            UsageError: there are none, and no such topic.
+        """
         from tabletopic_kernel.host.topics.control_topic import newest_events  # noqa: PLC0415
 
-        if CONTROL_TOPIC not in self.broker.topics():
-            return []
-        return newest_events(self.broker.properties, topic, limit)
+        is_there = CONTROL_TOPIC in self.broker.topics()
+        found = newest_events(self.broker.properties, topic, limit) if is_there else []
+        if not found:
+            self.check_known(topic)
+        return found
 
     def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
-        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it."""
+        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it.
+
+        Raises:
+            UsageError: there are none, and no such topic.
+        """
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
-        return read_logs(self.servers.state_dir, lines, topic)
+        found = read_logs(self.servers.state_dir, lines, topic)
+        if not found:
+            self.check_known(topic)
+        return found
+
+    def check_known(self, topic: str | None) -> None:
+        """Raise UsageError, which names topics, if a topic is neither enabled nor in Kafka."""
+        if topic is not None and topic not in self.kafka_topics():
+            self.desired_topic(topic)
 
     def hosts(self) -> list[str]:
         """Ids of the live hosts."""

@@ -215,7 +215,11 @@ def test_a_request_without_an_outcome_is_found(reader: type[Reader]) -> None:
         _beat(),
     ]
     done, first, second = (_asked("compact", at) for at in (10, 12, 14))
-    expiry, with_orphans, replay = _asked("expire", 11), _asked("expire", 11, orphans=True), _asked("replay", 15)
+    expiry, with_orphans, replay = (
+        _asked("expire", 11),
+        _asked("expire", 11, orphans=True),
+        _asked("replay", 15),
+    )
     assert unreported({}, [done, first, second, expiry, replay]) == [first, second, replay]
     assert unreported({}, [with_orphans]) == [with_orphans]
     reader.events.append(OrphansRemoved(**_stamp(), request_id="expire@11"))
