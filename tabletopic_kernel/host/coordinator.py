@@ -73,7 +73,7 @@ from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-_INTERRUPTED = "interrupted, as the topic was altered or disabled, or its host stopped; ask again"
+_INTERRUPTED = "interrupted, as the topic was altered, disabled or handed over; ask again"
 
 
 class Coordinator:
@@ -143,13 +143,12 @@ class Coordinator:
         if requests:
             self._services.spawn(f"requests {self.topic}", partial(self._inherit, requests))
 
-    def close(self, timeout_s: float | None = None, *, is_lost: bool = False) -> bool:
-        """Commit staged files, stop, end the thread; returns whether it ended in time.
+    def leave_requests(self) -> None:
+        """Report no outcomes any more: another host runs the topic already, and carries out its requests."""
+        self._report.forget_requests()
 
-        ``is_lost``: another host runs the topic already, and carries out the requests.
-        """
-        if is_lost:
-            self._report.forget_requests()
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Commit staged files, stop, end the thread; returns whether it ended in time."""
         self._ending = True
         self.order(Event.STOP)
         # At once: each batch that began before this thread gets the order would be one more to wait for.

@@ -12,8 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
@@ -61,23 +60,17 @@ _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 class _Topic:
     """A host's state of one of its topics.
 
-    ``commit_asked_ms``, ``replay_id`` and ``maintenance_id`` are the last requests that were acted on.
-    Between one coordinator and the next there is none, and ``reopen`` is what the next poll opens.
+    ``commit_asked_ms`` and ``requests``, by id, are those that were acted on. Between one coordinator and the
+    next there is none, and ``reopen`` is what the next poll opens.
     """
 
     partition: int  # of the settings topic
     coordinator: Coordinator | None = None
     commit_asked_ms: int = 0
-    replay_id: str | None = None
-    maintenance_id: str | None = None
+    requests: set[str] = field(default_factory=set)
     run: str = "on"  # or paused, as last ordered
     reported: State | None = None
     reopen: DesiredTopic | None = None
-
-    @property
-    def requests(self) -> tuple[int, str | None, str | None]:
-        """The last requests that were acted on."""
-        return self.commit_asked_ms, self.replay_id, self.maintenance_id
 
 
 class Host:
@@ -307,18 +300,17 @@ class Host:
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         _LOG.warning("host %s: %s", self.id, LOST)
-        self._let_go(partitions, are_lost=True)
-        consumer.incremental_unassign(partitions)
+        for coordinator in self.coordinators().values():
+            coordinator.leave_requests()
+        self._on_revoke(consumer, partitions)
         self._lost_s = time.monotonic()
 
-    def _let_go(self, partitions: list[TopicPartition], *, are_lost: bool = False) -> None:
+    def _let_go(self, partitions: list[TopicPartition]) -> None:
         gone = {partition.partition for partition in partitions}
         self._held -= gone
         for partition in gone:
             self._catching_up.pop(partition, None)
-        self._close_all(
-            [name for name, topic in self._topics.items() if topic.partition in gone], are_lost=are_lost
-        )
+        self._close_all([name for name, topic in self._topics.items() if topic.partition in gone])
 
     def _holds(self, topic: str) -> bool:
         """Whether this host still has the topic; no if it has not polled for a while."""
@@ -358,13 +350,8 @@ class Host:
         Earlier ones may have requests that the last owner did not carry out.
         """
         for changes in self._catching_up.pop(partition, {}).values():
-            asked = {
-                request.id: request
-                for change in changes
-                if change.desired is not None
-                for request in change.desired.requests
-            }
-            self._apply(changes[-1], partition, list(asked.values()))
+            requests = [one for change in changes if change.desired for one in change.desired.requests]
+            self._apply(changes[-1], partition, requests)
 
     def _apply(self, change: SettingsMessage, partition: int, before: Sequence[Request] = ()) -> None:
         """Run a topic as it is desired; ``before``: requests that an earlier owner may have carried out."""
@@ -375,10 +362,9 @@ class Host:
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
         if topic is None or running is None:
-            replay_id = desired.replay.id if desired.replay else None
-            maintenance_id = desired.maintenance.id if desired.maintenance else None
-            known = _Topic(partition, None, desired.commit_asked_ms, replay_id, maintenance_id)
-            self._open(name, known, desired).inherit(before or desired.requests)
+            requests = {request.id: request for request in (*before, *desired.requests)}
+            known = _Topic(partition, None, desired.commit_asked_ms, set(requests))
+            self._open(name, known, desired).inherit(list(requests.values()))
         elif running.settings != desired.settings or running.has_died:
             self._close_all([name])
             self._keep(name, replace(topic, coordinator=None, reopen=desired))
@@ -390,18 +376,16 @@ class Host:
     @staticmethod
     def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
         """Pass on all new requests (a message may have several); returns whether there was one."""
-        before = topic.requests
         # Another time, not a later one: clocks of programs differ, and may be set back.
-        if desired.commit_asked_ms not in (0, topic.commit_asked_ms):
+        commits = desired.commit_asked_ms not in (0, topic.commit_asked_ms)
+        if commits:
             topic.commit_asked_ms = desired.commit_asked_ms
             running.commit_now()
-        if desired.replay is not None and desired.replay.id != topic.replay_id:
-            topic.replay_id = desired.replay.id
-            running.ask(desired.replay)
-        if desired.maintenance is not None and desired.maintenance.id != topic.maintenance_id:
-            topic.maintenance_id = desired.maintenance.id
-            running.ask(desired.maintenance)
-        return topic.requests != before
+        new = [request for request in desired.requests if request.id not in topic.requests]
+        for request in new:
+            topic.requests.add(request.id)
+            running.ask(request)
+        return commits or bool(new)
 
     def _open_again(self) -> None:
         """Reopen topics after a poll: closing may have taken so long that another host has them now."""
@@ -422,16 +406,15 @@ class Host:
         with self._lock:
             self._topics[name] = topic
 
-    def _close_all(self, names: list[str], *, are_lost: bool = False) -> None:
+    def _close_all(self, names: list[str]) -> None:
         """Close several topics concurrently; each commits its staged files."""
         with self._lock:
             closing = [self._topics.pop(name, None) for name in names]
-        running = [entry.coordinator for entry in closing if entry and entry.coordinator]
-        _together([partial(one.close, _CLOSE_S, is_lost=are_lost) for one in running])
+        _together([entry.coordinator.close for entry in closing if entry and entry.coordinator])
 
 
-def _together(calls: list[Callable[[], bool]]) -> None:
-    threads = [threading.Thread(target=call) for call in calls]
+def _together(calls: list[Callable[[float], bool]]) -> None:
+    threads = [threading.Thread(target=call, args=(_CLOSE_S,)) for call in calls]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -275,7 +275,8 @@ class Reporter:
 
     def write(self, event: events.ControlEvent) -> None:
         """Send an event; never waits. A request gets one outcome: a late one is not sent."""
-        if (name := events.request_of(event)) is not None:
+        name = events.request_of(event)
+        if name is not None and not getattr(event, "dead_letters", False):
             with self._lock:
                 request = self._open.get(name)
                 if request is None:

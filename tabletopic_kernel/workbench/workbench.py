@@ -263,12 +263,12 @@ class Workbench(Clients):
     def _answers(self, asked: Request, timeout_s: float) -> list[Any] | None:
         """The events that answer a request, of which the last is its outcome; None if that takes longer."""
         from tabletopic_kernel.host.topics.control_topic import read_events  # noqa: PLC0415
-        from tabletopic_kernel.model.progress.events import is_outcome  # noqa: PLC0415
+        from tabletopic_kernel.model.progress.events import is_outcome, request_of  # noqa: PLC0415
 
         deadline, answers = time.monotonic() + timeout_s, []
         since, follow = asked.events_from, lambda: time.monotonic() < deadline
         for event in read_events(self.broker.properties, None, since=since, follow=follow):
-            if asked.id in (getattr(event, "request_id", None), getattr(event, "replay_id", None)):
+            if request_of(event) == asked.id:
                 answers.append(event)
                 if is_outcome(event, asked):
                     return answers

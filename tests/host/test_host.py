@@ -64,10 +64,12 @@ class FakeCoordinator:
             (self.settings.commit_interval_ms, self._services.still_mine(self.topic))
         )
 
-    def close(self, _: float, *, is_lost: bool) -> bool:
+    def leave_requests(self) -> None:
+        """Keep that it was told so."""
+        FakeCoordinator.orders.append("left")
+
+    def close(self, _: float) -> bool:
         """All that takes its time."""
-        if is_lost:
-            FakeCoordinator.orders.append("lost")
         Clock.now_s += LONG_S
         return True
 
@@ -276,6 +278,32 @@ def test_a_request_is_carried_out_once(host: Host) -> None:
     both = DesiredTopic(topic="clicks", **_REPLAY, **_COMPACT)
     _run(host, Message(DesiredTopic(topic="clicks")), Message(asked), Message(both), Message(both))
     assert FakeCoordinator.orders == ["replay", "compact", Event.RESUME]
+
+
+def test_requests_that_an_earlier_owner_may_have_left_are_inherited(host: Host) -> None:
+    """All that the partition has, however many messages came later; one that comes then is new."""
+    asked = [
+        DesiredTopic(topic="clicks", **_COMPACT),
+        DesiredTopic(topic="clicks", **_REPLAY),
+        DesiredTopic(topic="clicks"),
+    ]
+    expire = {"maintenance": MaintenanceRequest(id="expire", asked_ms=7, work="expire")}
+    later = DesiredTopic(topic="clicks", **_REPLAY, **expire)
+    host._catching_up = {PARTITION: {}}
+    _run(host, *map(Message, asked), lambda: host._catch_up(PARTITION), Message(later))
+    assert FakeCoordinator.orders == [["compact", "replay"], "expire"]
+
+
+def test_requests_of_lost_topics_are_left_to_the_next_owner(host: Host) -> None:
+    """It runs them already; a topic that this host hands over has its outcomes before."""
+    lost = [module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)]
+    consumer = Consumer(host, [])
+    _run(host, Message(DesiredTopic(topic="clicks")), lambda: host._on_lost(consumer, lost))  # type: ignore[arg-type]
+    assert FakeCoordinator.orders == ["left"]
+    host._held = {PARTITION}
+    host._stop.clear()
+    _run(host, Message(DesiredTopic(topic="clicks")), lambda: host._on_revoke(consumer, lost))  # type: ignore[arg-type]
+    assert FakeCoordinator.orders == ["left"]
 
 
 def test_a_commit_is_made_whatever_the_clock_of_who_asks(host: Host) -> None:

@@ -137,29 +137,31 @@ def read_events(
 
 
 def unreported(properties: Mapping[str, str], requests: Sequence[Request]) -> list[Request]:
-    """The requests of a topic, oldest first, that no event answers.
-
-    An owner carries out requests of one kind one after the other: all before one with an outcome have theirs.
-    So have those that are older than the events.
+    """The requests without an outcome; those from before the first event count as done.
 
     Raises:
         RetryableError: the broker does not respond.
     """
-    left: list[Request] = []
-    done: set[str] = set()
     with Reader(properties, "tabletopic-events") as reader:
         first, end = reader.bounds(CONTROL_TOPIC, 0)
-        for request in reversed(requests):
-            start = request.events_from
-            if request.work in done or start is None or not first <= start <= end:
-                continue
-            batches = reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
-            news = (parse_event(raw) for batch in batches for raw in batch if _is_news(raw))
-            if any(event is not None and is_outcome(event, request) for event in news):
-                done.add(request.work)
-            else:
-                left.append(request)
-    return left[::-1]
+        return [
+            request
+            for request in requests
+            if request.events_from is not None
+            and first <= request.events_from <= end
+            and not _is_reported(reader, request, request.events_from, end)
+        ]
+
+
+def _is_reported(reader: Reader, request: Request, start: int, end: int) -> bool:
+    mark = request.id.encode()
+    about = (
+        parse_event(message)
+        for messages in reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
+        for message in messages
+        if mark in (message.value() or b"")
+    )
+    return any(event is not None and is_outcome(event, request) for event in about)
 
 
 def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) -> list[ControlEvent]:
@@ -192,9 +194,6 @@ def parse_event(message: Message) -> ControlEvent | None:
 
 
 def _news(message: Message, topic: str | None) -> ControlEvent | None:
-    is_wanted = topic is None or message.key() == topic.encode()
-    return parse_event(message) if is_wanted and _is_news(message) else None
-
-
-def _is_news(message: Message) -> bool:
-    return not is_heartbeat(message.value() or b"")
+    if topic is not None and message.key() != topic.encode():
+        return None
+    return None if message.value() is None or is_heartbeat(message.value() or b"") else parse_event(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -435,7 +435,6 @@ class ReplayRequest(_Request):
     """A requested replay of the dead letters that match ``where``."""
 
     where: str | None = None
-    work: ClassVar[Literal["replay"]] = "replay"
 
 
 class MaintenanceRequest(_Request):
