@@ -325,7 +325,8 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
 
-        rows_where(where, self._topic_table(topic).table.schema())
+        if where is not None:
+            rows_where(where, self._topic_table(topic).table.schema())
         return self.ask_for_maintenance(topic, "compact", where)
 
     def plan_compaction(self, topic: str, where: str | None = None) -> CompactionPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.host import coordinator as module
+from tabletopic_kernel.host import services
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.topics import control_topic
 from tabletopic_kernel.host.topics.control_topic import unreported
@@ -230,3 +232,20 @@ def test_a_request_from_outside_the_events_counts_as_done(reader: type[Reader], 
     reader.events = [_beat()]
     assert unreported({}, [_asked("compact", offset)]) == []
     assert reader.reads == 0
+
+
+def test_work_waits_until_a_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have no more of them for a while; that is no bug of the topic."""
+    done, refusals = threading.Event(), [RuntimeError("can't start new thread")] * 2
+    start = threading.Thread.start
+
+    def start_later(thread: threading.Thread) -> None:
+        if refusals:
+            raise refusals.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    monkeypatch.setattr(services, "_THREAD_S", 0.0)
+    services.in_a_thread("expiry", done.set)
+    assert done.wait(240)
+    assert not refusals

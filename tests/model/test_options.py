@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
-from tabletopic_kernel.model.settings.options import FIXED_SETTINGS, altered
+from tabletopic_kernel.model.settings.options import FIXED_SETTINGS, altered, given_settings
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 NOW = TopicSettings(commit_interval_ms=1_000, errors="skip", table_properties={"a": "1", "b": "2"})
@@ -22,6 +22,28 @@ def test_what_is_not_given_stays() -> None:
         table_properties={"a": "1", "b": "3"},
         partition_by=("day(at)", "url"),
     )
+
+
+OPTIONAL = {
+    "value_subject": "s",
+    "value_message": "m",
+    "projection": "SELECT * FROM batch",
+    "time_travel_ms": 60_000,
+    "max_snapshots": 7,
+}
+
+
+@pytest.mark.parametrize("empty", ["", None])
+def test_optional_settings_can_be_unset(empty: str | None) -> None:
+    """All without a default, also those that define the table where they do not change; for the others an
+    empty text is a value."""
+    now = TopicSettings.model_validate(OPTIONAL)
+    assert altered("clicks", now, dict.fromkeys(OPTIONAL, empty)) == TopicSettings()
+    optional = {name for name, field in TopicSettings.model_fields.items() if field.default is None}
+    assert optional - set(FIXED_SETTINGS) == set(OPTIONAL)
+    assert given_settings({"projection": ""}) == {"projection": ""}
+    with pytest.raises(SettingsError, match="errors"):
+        altered("clicks", now, {"errors": ""})
 
 
 @pytest.mark.parametrize(
