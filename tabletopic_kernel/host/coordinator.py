@@ -17,7 +17,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, reason_of
@@ -29,6 +31,7 @@ from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import source_spec
 from tabletopic_kernel.host.schedule import BETWEEN_COMMITS, Schedule
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.topics.control_topic import unreported
 from tabletopic_kernel.host.worker_listener import (
     CommitRequest,
     Inbox,
@@ -42,6 +45,7 @@ from tabletopic_kernel.model.commit_cycle import (
     Event,
     Goal,
     State,
+    backoff_ms,
     event_of,
     next_goal,
     transition,
@@ -61,6 +65,7 @@ from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.settings.sections import (
     MaintenanceRequest,
     ReplayRequest,
+    Request,
     TopicSettings,
 )
 from tabletopic_kernel.model.steps import Step, reach
@@ -68,6 +73,7 @@ from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, Stage
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)
+_INTERRUPTED = "interrupted, as the topic was altered, disabled or handed over; ask again"
 
 
 class Coordinator:
@@ -123,13 +129,23 @@ class Coordinator:
         self._inbox.put(CommitRequest())
         self._report.commit_asked()
 
-    def replay(self, request: ReplayRequest) -> None:
-        """Replay dead letters as soon as the topic runs; a ``Replayed`` event reports the outcome."""
-        self._inbox.put(request)
+    def ask(self, request: Request) -> None:
+        """Replay dead letters or maintain the table, as soon as the topic runs; one event is the outcome."""
+        self._report.asked(request)
+        with self._lock:
+            if not self._has_ended:
+                self._inbox.put(request)
+                return
+        self._report.interrupted(_INTERRUPTED)
 
-    def maintain(self, request: MaintenanceRequest) -> None:
-        """Do maintenance before it is due, as soon as the topic runs; its event reports the outcome."""
-        self._inbox.put(request)
+    def inherit(self, requests: Sequence[Request]) -> None:
+        """Carry out the requests, oldest first, that the topic's last owner left without an outcome."""
+        if requests:
+            self._services.spawn(f"requests {self.topic}", partial(self._inherit, requests))
+
+    def leave_requests(self) -> None:
+        """Report no outcomes any more: another host runs the topic already, and carries out its requests."""
+        self._report.forget_requests()
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Commit staged files, stop, end the thread; returns whether it ended in time."""
@@ -139,6 +155,7 @@ class Coordinator:
         if (worker := self._worker) is not None:
             worker.wind_down()
         self._thread.join(timeout_s)
+        self._report.interrupted(_INTERRUPTED)  # those of a thread that does not end
         return not self._thread.is_alive()
 
     @property
@@ -181,6 +198,22 @@ class Coordinator:
         while not self._inbox.empty():
             if isinstance(item := self._inbox.get(), Rewritten):
                 self._drop(item)
+        self._replays.interrupt(_INTERRUPTED)  # these two report what was done
+        self._compactions.interrupt(_INTERRUPTED)
+        self._report.interrupted(_INTERRUPTED)
+
+    def _inherit(self, requests: Sequence[Request]) -> None:
+        attempt = 0
+        while True:
+            try:
+                for request in unreported(self._services.broker.properties, requests):
+                    self.ask(request)
+            except RetryableError as error:
+                _LOG.warning("%s: the outcomes of its requests: %s", self.topic, error)
+                time.sleep(backoff_ms(attempt) / 1000)
+                attempt += 1
+            else:
+                return
 
     def step(self) -> None:
         """Take one event (or one due by time) and act until nothing follows from it."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
@@ -31,7 +32,7 @@ from tabletopic_kernel.host.topics.settings_topic import (
 from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.sections import DesiredTopic, Request
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -60,23 +61,17 @@ _CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 class _Topic:
     """A host's state of one of its topics.
 
-    ``commit_asked_ms``, ``replay_id`` and ``maintenance_id`` are the last requests that were acted on.
-    Between one coordinator and the next there is none, and ``reopen`` is what the next poll opens.
+    ``commit_asked_ms`` and ``requests``, by id, are those that were acted on. Between one coordinator and the
+    next there is none, and ``reopen`` is what the next poll opens.
     """
 
     partition: int  # of the settings topic
     coordinator: Coordinator | None = None
     commit_asked_ms: int = 0
-    replay_id: str | None = None
-    maintenance_id: str | None = None
+    requests: set[str] = field(default_factory=set)
     run: str = "on"  # or paused, as last ordered
     reported: State | None = None
     reopen: DesiredTopic | None = None
-
-    @property
-    def requests(self) -> tuple[int, str | None, str | None]:
-        """The last requests that were acted on."""
-        return self.commit_asked_ms, self.replay_id, self.maintenance_id
 
 
 class Host:
@@ -91,7 +86,7 @@ class Host:
         self._lock = threading.Lock()  # guards which topics are in _topics; the rest is the host's thread's
         self._topics: dict[str, _Topic] = {}
         self._held: set[int] = set()
-        self._catching_up: dict[int, dict[str, SettingsMessage]] = {}
+        self._catching_up: dict[int, dict[str, list[SettingsMessage]]] = {}
         self._last_poll = time.monotonic()
         self._lost_s: float | None = None  # when its partitions were lost, until it has some again
         self.error: Exception | None = None
@@ -306,6 +301,8 @@ class Host:
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         _LOG.warning("host %s: %s", self.id, LOST)
+        for coordinator in self.coordinators().values():
+            coordinator.leave_requests()
         self._on_revoke(consumer, partitions)
         self._lost_s = time.monotonic()
 
@@ -345,18 +342,23 @@ class Host:
             return
         if change.refused is not None:
             _LOG.warning("host %s: %s: %s", self.id, change.topic, change.refused)
-        if partition in self._catching_up:  # only a topic's newest counts
-            known = self._catching_up[partition]
-            known[change.topic] = change.after(known.get(change.topic))
+        if partition in self._catching_up:
+            self._catching_up[partition].setdefault(change.topic, []).append(change)
         else:
             self._apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
-        """Apply a new partition's desired state once it is read to the end: only the newest counts."""
-        for change in self._catching_up.pop(partition, {}).values():
-            self._apply(change, partition)
+        """Apply a new partition's desired state once it is read to the end: a topic's newest message counts.
 
-    def _apply(self, change: SettingsMessage, partition: int) -> None:
+        Earlier ones may have requests that the last owner did not carry out.
+        """
+        for changes in self._catching_up.pop(partition, {}).values():
+            requests = [one for change in changes if change.desired for one in change.desired.requests]
+            newest = reduce(lambda before, change: change.after(before), changes)
+            self._apply(newest, partition, requests)
+
+    def _apply(self, change: SettingsMessage, partition: int, before: Sequence[Request] = ()) -> None:
+        """Run a topic as it is desired; ``before``: requests that an earlier owner may have carried out."""
         name, desired = change.topic, change.desired
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
@@ -367,11 +369,9 @@ class Host:
                 self._close_all([name])
             return
         if topic is None or running is None:
-            # Old requests are not repeated.
-            replay_id = desired.replay.id if desired.replay else None
-            maintenance_id = desired.maintenance.id if desired.maintenance else None
-            known = _Topic(partition, None, desired.commit_asked_ms, replay_id, maintenance_id)
-            self._open(name, known, desired, change.refused)
+            requests = {request.id: request for request in (*before, *desired.requests)}
+            known = _Topic(partition, None, desired.commit_asked_ms, set(requests))
+            self._open(name, known, desired, change.refused).inherit(list(requests.values()))
         elif running.settings != desired.settings or running.has_died:
             self._close_all([name])
             self._keep(name, replace(topic, coordinator=None, reopen=desired))
@@ -383,18 +383,16 @@ class Host:
     @staticmethod
     def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
         """Pass on all new requests (a message may have several); returns whether there was one."""
-        before = topic.requests
         # Another time, not a later one: clocks of programs differ, and may be set back.
-        if desired.commit_asked_ms not in (0, topic.commit_asked_ms):
+        commits = desired.commit_asked_ms not in (0, topic.commit_asked_ms)
+        if commits:
             topic.commit_asked_ms = desired.commit_asked_ms
             running.commit_now()
-        if desired.replay is not None and desired.replay.id != topic.replay_id:
-            topic.replay_id = desired.replay.id
-            running.replay(desired.replay)
-        if desired.maintenance is not None and desired.maintenance.id != topic.maintenance_id:
-            topic.maintenance_id = desired.maintenance.id
-            running.maintain(desired.maintenance)
-        return topic.requests != before
+        new = [request for request in desired.requests if request.id not in topic.requests]
+        for request in new:
+            topic.requests.add(request.id)
+            running.ask(request)
+        return commits or bool(new)
 
     def _open_again(self) -> None:
         """Reopen topics after a poll: closing may have taken so long that another host has them now."""
@@ -402,7 +400,9 @@ class Host:
             if topic.reopen is not None:
                 self._open(name, topic, topic.reopen)
 
-    def _open(self, name: str, known: _Topic, desired: DesiredTopic, refused: str | None = None) -> None:
+    def _open(
+        self, name: str, known: _Topic, desired: DesiredTopic, refused: str | None = None
+    ) -> Coordinator:
         services = self._services.of(desired.settings.catalog)
         coordinator = Coordinator(name, desired.settings, services)
         coordinator.notice(refused)
@@ -410,6 +410,7 @@ class Host:
         self._keep(name, topic)
         coordinator.start(paused=desired.run == "paused")
         self._carry_out(desired, topic, coordinator)
+        return coordinator
 
     def _keep(self, name: str, topic: _Topic) -> None:
         with self._lock:

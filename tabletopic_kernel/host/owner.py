@@ -76,7 +76,10 @@ class PendingCommit:
 
 
 class Owner:
-    """One ownership of a table topic. Only for the coordinator's thread, except ``discard``."""
+    """One ownership of a table topic.
+
+    Only for the coordinator's thread, except ``discard``, and ``sweep``, which alone sets ``swept_epoch``.
+    """
 
     def __init__(
         self, keeper: SchemaKeeper, dead_letters: DeadLetters, ledger: Ledger, start: Offsets

@@ -26,7 +26,13 @@ from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import AT_WORK
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import ReplayRequest, TopicSettings, in_sql, table_name
+from tabletopic_kernel.model.settings.sections import (
+    ReplayRequest,
+    Request,
+    TopicSettings,
+    in_sql,
+    table_name,
+)
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.sweep import Removed
@@ -53,6 +59,7 @@ class Reporter:
         )
         self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
         self._foreign = _ForeignChanges()
+        self._open: dict[str, Request] = {}  # requests without an outcome, by id
 
     def progress(
         self,
@@ -210,6 +217,30 @@ class Reporter:
         """Report the end of a compaction; fields as in ``Compacted``."""
         self.write(events.Compacted(**self._stamp(), error=error and self._told(error), **figures))
 
+    def asked(self, request: Request) -> None:
+        """Note a request: it gets one outcome, whatever becomes of this run."""
+        with self._lock:
+            self._open[request.id] = request
+
+    def forget_requests(self) -> None:
+        """Leave the requests without an outcome to the topic's next owner."""
+        with self._lock:
+            self._open.clear()
+
+    def interrupted(self, error: str) -> None:
+        """Report the requests without an outcome: nobody here carries them out any more."""
+        with self._lock:
+            left = list(self._open.values())
+        for request in left:
+            if isinstance(request, ReplayRequest):
+                self.replayed(request, 0, {}, error)
+            elif request.work == "compact":
+                self.compacted(request_id=request.id, error=error)
+            elif request.orphans:
+                self.orphans_removed(Removed(), request_id=request.id, error=error)
+            else:
+                self.expired(Removed(), request_id=request.id, error=error)
+
     def commit_asked(self) -> None:
         """Report that a commit was requested."""
         self.write(events.CommitRequested(**self._stamp()))
@@ -244,7 +275,15 @@ class Reporter:
             self.write(events.Stopped(**self._stamp()))
 
     def write(self, event: events.ControlEvent) -> None:
-        """Send an event; never waits."""
+        """Send an event; never waits. A request gets one outcome: a late one is not sent."""
+        name = events.request_of(event)
+        if name is not None and not getattr(event, "dead_letters", False):
+            with self._lock:
+                request = self._open.get(name)
+                if request is None:
+                    return
+                if events.is_outcome(event, request):
+                    del self._open[name]
         self._services.control.write(event)
 
     def _told(self, error: str) -> str:

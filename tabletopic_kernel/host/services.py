@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,10 +21,19 @@ from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
+_LOG = logging.getLogger(__name__)
+_THREAD_S = 1.0  # between two attempts to start a thread
+
 
 def in_a_thread(name: str, work: Callable[[], None]) -> None:
-    """Run ``work`` in a daemon thread."""
-    threading.Thread(target=work, name=name, daemon=True).start()
+    """Run ``work`` in a daemon thread, once the process may start one more."""
+    while True:
+        try:
+            threading.Thread(target=work, name=name, daemon=True).start()
+            return
+        except RuntimeError as error:  # all are in use; those of a batch or a compaction end soon
+            _LOG.warning("%s waits: %s", name, error)
+            time.sleep(_THREAD_S)
 
 
 def _no_other(catalog: str) -> NoReturn:

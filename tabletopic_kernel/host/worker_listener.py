@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
     UsageError,
 )
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.sections import Request
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
@@ -95,9 +95,7 @@ class CommitRequest:
 
 
 # What a coordinator's thread takes in: events with what they carry, and requests.
-Inbox = queue.Queue[
-    tuple[Event, object] | PlanRequest | ReplayRequest | MaintenanceRequest | CommitRequest | Rewritten
-]
+Inbox = queue.Queue[tuple[Event, object] | PlanRequest | Request | CommitRequest | Rewritten]
 
 
 @dataclass

@@ -232,8 +232,8 @@ class DeadLetters:
 
     def replace(
         self, old: Sequence[FileScanTask], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
-    ) -> list[DataFile]:
-        """Replace the files ``old`` by files with the letters of ``new``; returns the new files.
+    ) -> None:
+        """Replace the files ``old`` by files with the letters of ``new``.
 
         ``old``: as they were read, so that no letter comes back that others deleted since (I1).
 
@@ -246,7 +246,6 @@ class DeadLetters:
             for file in self._write(dead_letters, owned.epoch)
         ]
         self._commit(files, replace(owned, replay_id=replay_id), remove=old)
-        return files
 
     def _remove(self, ledger: Ledger, owned: Ledger) -> None:
         is_gone = _orphaned(owned, ledger)

@@ -163,13 +163,14 @@ class TableTopic:
         """
         from tabletopic_kernel.table.history import topic_schema  # noqa: PLC0415
 
+        settings = self._settings()
         return topic_schema(
             self.name,
-            table_name(self.name, self._settings()),
-            self._table(),
+            table_name(self.name, settings),
+            self._table(settings),
             self._workbench.registry,
             version,
-            self._settings().subject_of(self.name),
+            settings.subject_of(self.name),
         )
 
     def schema_diff(self, v1: int, v2: int) -> list[str]:
@@ -182,7 +183,7 @@ class TableTopic:
         """The table's snapshots, newest first; empty while there is no table. Raises like ``schema``."""
         from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415
 
-        table = self._table()
+        table = self._table(self._settings())
         return [] if table is None else snapshots(table.table.metadata, limit)
 
     def health(self) -> TableHealth:
@@ -194,10 +195,10 @@ class TableTopic:
         """
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415
 
-        table = self._table()
+        settings = self._settings()
+        table = self._table(settings)
         if table is None:
             raise UsageError(f"{self.name} has no table yet: the first records create it")
-        settings = self._settings()
         work = next_work(table.table, settings, now_ms())
         return table_health(self.name, table.table, work, settings.catalog)
 
@@ -210,11 +211,10 @@ class TableTopic:
         desired = self._workbench.desired_topics().get(self.name)
         return desired.settings if desired else self._workbench.settings_for(self.name)
 
-    def _table(self) -> TopicTable | None:
+    def _table(self, settings: TopicSettings) -> TopicTable | None:
         from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
 
         # Opened for each query: catalog objects are not shared between threads.
-        settings = self._settings()
         catalog = self._workbench.open_catalog(settings.catalog)
         table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
         if table is None:

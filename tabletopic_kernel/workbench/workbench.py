@@ -25,6 +25,7 @@ from tabletopic_kernel.model.settings.sections import (
     DesiredTopic,
     MaintenanceRequest,
     ReplayRequest,
+    Request,
     Settings,
     TopicSettings,
     table_identifier,
@@ -193,7 +194,8 @@ class Workbench(Clients):
 
         Args:
             topic: a table topic.
-            given: fields of ``TopicSettings``; table properties are added to the existing ones.
+            given: fields of ``TopicSettings``; table properties are added to the existing ones. None or empty
+                text unsets an optional one.
 
         Raises:
             UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
@@ -255,18 +257,27 @@ class Workbench(Clients):
             UsageError: the topic is not enabled, paused or failed, no host runs, or ``where`` cannot be
                 parsed.
         """
-        from tabletopic_kernel.model.progress.events import Replayed  # noqa: PLC0415
+        answers = self._answers(self.ask_for_replay(topic, where), timeout_s)
+        return answers[-1] if answers else None
 
-        asked = self.ask_for_replay(topic, where)
-        for event in self._events_within(timeout_s, topic, asked.asked_ms):
-            if isinstance(event, Replayed) and event.replay_id == asked.id:
-                return event
+    def _answers(self, asked: Request, timeout_s: float) -> list[Any] | None:
+        """The events that answer a request, of which the last is its outcome; None if that takes longer."""
+        from tabletopic_kernel.host.topics.control_topic import read_events  # noqa: PLC0415
+        from tabletopic_kernel.model.progress.events import is_outcome, request_of  # noqa: PLC0415
+
+        deadline, answers = time.monotonic() + timeout_s, []
+        since, follow = asked.events_from, lambda: time.monotonic() < deadline
+        for event in read_events(self.broker.properties, None, since=since, follow=follow):
+            if request_of(event) == asked.id:
+                answers.append(event)
+                if is_outcome(event, asked):
+                    return answers
         return None
 
-    def _events_within(self, timeout_s: float, topic: str, since_ms: int) -> Iterator[ControlEvent]:
-        """A host's events since a request at ``since_ms``, until the time is over."""
-        deadline = time.monotonic() + timeout_s
-        return self.events(topic, since_ms, lambda: time.monotonic() < deadline)
+    def _stamp(self) -> dict[str, Any]:
+        """Id and time of a request; see ``events_from`` of one."""
+        end = self.broker.end_offsets([CONTROL_TOPIC]).get(CONTROL_TOPIC, {}).get(0, 0)
+        return {"id": f"{uuid.uuid4().hex}@{end}", "asked_ms": now_ms()}
 
     def ask_for_replay(self, topic: str, where: str | None = None) -> ReplayRequest:
         """Request a replay without waiting: a ``Replayed`` event with its ``id`` reports the outcome.
@@ -276,9 +287,9 @@ class Workbench(Clients):
         from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
-        asked = ReplayRequest(id=uuid.uuid4().hex, asked_ms=now_ms(), where=where)
-        dead_letters_where(where, asked.asked_ms)
+        dead_letters_where(where)
         self._check_acts(desired)
+        asked = ReplayRequest(**self._stamp(), where=where)
         self._request(topic, {"replay": asked})
         return asked
 
@@ -304,14 +315,8 @@ class Workbench(Clients):
             UsageError: the topic is not enabled, paused or failed, has no table, no host runs, or ``where``
                 cannot be parsed.
         """
-        from tabletopic_kernel.model.progress.events import Compacted  # noqa: PLC0415
-
-        asked = self.ask_for_compaction(topic, where)
-        for event in self._events_within(timeout_s, topic, asked.asked_ms):
-            is_asked = isinstance(event, Compacted) and event.request_id == asked.id
-            if isinstance(event, Compacted) and is_asked and not event.dead_letters:
-                return event
-        return None
+        answers = self._answers(self.ask_for_compaction(topic, where), timeout_s)
+        return answers[-1] if answers else None
 
     def ask_for_compaction(self, topic: str, where: str | None = None) -> MaintenanceRequest:
         """Request a compaction without waiting: a ``Compacted`` event with the ``id`` reports the outcome.
@@ -358,17 +363,7 @@ class Workbench(Clients):
         Raises:
             UsageError: the topic is not enabled, paused or failed, or no host runs.
         """
-        from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved  # noqa: PLC0415
-
-        asked = self.ask_for_maintenance(topic, "expire", orphans=orphans)
-        outcomes: list[Expired | OrphansRemoved] = []
-        for event in self._events_within(timeout_s, topic, asked.asked_ms):
-            if isinstance(event, Expired | OrphansRemoved) and event.request_id == asked.id:
-                outcomes.append(event)
-                is_own = isinstance(event, Expired) and not event.dead_letters
-                if isinstance(event, OrphansRemoved) or (is_own and not orphans):
-                    return outcomes
-        return None
+        return self._answers(self.ask_for_maintenance(topic, "expire", orphans=orphans), timeout_s)
 
     def plan_expiry(self, topic: str, *, orphans: bool = False) -> list[ExpiryPlan]:
         """What an expiry would remove from each table; changes nothing. Arguments as for ``expire``.
@@ -403,9 +398,7 @@ class Workbench(Clients):
             UsageError: the topic is not enabled, paused or failed, or no host runs.
         """
         self._check_acts(self.desired_topic(topic))
-        asked = MaintenanceRequest(
-            id=uuid.uuid4().hex, asked_ms=now_ms(), work=work, where=where, orphans=orphans
-        )
+        asked = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
         self._request(topic, {"maintenance": asked})
         return asked
 
@@ -461,18 +454,36 @@ class Workbench(Clients):
                 yield event
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
-        """The last events, newest first, without heartbeats; empty if no host has ever run."""
+        """The last events, newest first, without heartbeats; empty if no host has ever run.
+
+        Raises:
+            UsageError: there are none, and no such topic.
+        """
         from tabletopic_kernel.host.topics.control_topic import newest_events  # noqa: PLC0415
 
-        if CONTROL_TOPIC not in self.broker.topics():
-            return []
-        return newest_events(self.broker.properties, topic, limit)
+        is_there = CONTROL_TOPIC in self.broker.topics()
+        found = newest_events(self.broker.properties, topic, limit) if is_there else []
+        if not found:
+            self.check_known(topic)
+        return found
 
     def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
-        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it."""
+        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it.
+
+        Raises:
+            UsageError: there are none, and no such topic.
+        """
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
-        return read_logs(self.servers.state_dir, lines, topic)
+        found = read_logs(self.servers.state_dir, lines, topic)
+        if not found:
+            self.check_known(topic)
+        return found
+
+    def check_known(self, topic: str | None) -> None:
+        """Raise UsageError, which names topics, if a topic is neither enabled nor in Kafka."""
+        if topic is not None and topic not in self.kafka_topics():
+            self.desired_topic(topic)
 
     def hosts(self) -> list[str]:
         """Ids of the live hosts."""

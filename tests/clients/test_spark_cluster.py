@@ -140,10 +140,11 @@ def test_work_without_executors_waits_for_the_cluster() -> None:
 
     def told(at_s: float, *, executors: int = 0, has_work: bool = True) -> bool:
         now[0], session.executors = at_s, executors
-        return watch.reason(has_work=has_work) is not None
+        watch.look(has_work=has_work)
+        return watch.reason is not None
 
     assert [told(0), told(14), told(15)] == [False, False, True]
-    assert "spark://m:1 has provided no executor for 15 s" in str(watch.reason(has_work=True))
+    assert "spark://m:1 has provided no executor for 15 s" in str(watch.reason)
     assert not told(16, executors=1)
     assert [told(17), told(31), told(32)] == [False, False, True]
     assert not told(33, has_work=False)
@@ -153,7 +154,9 @@ def test_work_without_executors_waits_for_the_cluster() -> None:
 def test_a_session_that_does_not_answer_waits_for_nothing() -> None:
     """Whoever runs the work is told of that."""
     broken: Any = SimpleNamespace(sparkContext=SimpleNamespace())
-    assert cluster.ExecutorWatch(broken, lambda: 0.0).reason(has_work=True) is None
+    watch = cluster.ExecutorWatch(broken, lambda: 0.0)
+    watch.look(has_work=True)
+    assert watch.reason is None
 
 
 @pytest.mark.parametrize(

@@ -88,23 +88,33 @@ def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
     return coordinator
 
 
-def test_without_a_thread_the_next_compaction_may_begin(rig: Rig, threads: Threads) -> None:
-    """The topic goes on, the request gets its report, and the host's other topics are not kept waiting."""
+def test_of_two_topics_that_see_the_allowance_free_one_gets_it(
+    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other tries again, with the same files; nobody waits in vain."""
     coordinator = with_files(rig)
+    allowance = coordinator._services.allowance
+    ask(coordinator)
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator._compactions, "is_due", lambda _: True)  # a moment ago
+        assert allowance.try_take(0, asked=True)
+        drain(coordinator)
+        coordinator.step()
+        assert not threads.waiting
+    allowance.give_back(0, 0.0)
+    threads.go_on(coordinator)
+    assert (outcome(rig).error, outcome(rig).files) == (None, 1)
 
-    def refused(name: str, work: Callable[[], None]) -> None:
-        raise RuntimeError("can't start new thread")
 
-    object.__setattr__(coordinator._services, "spawn", refused)
+def test_a_topic_without_a_table_answers_at_once(rig: Rig, threads: Threads) -> None:
+    """Nobody waits for records that may never come."""
+    coordinator = rig.running(value_format="json")
+    assert coordinator._owner is not None
+    assert coordinator._owner.table is None
     ask(coordinator)
     drain(coordinator)
     coordinator.step()
-    assert "no thread for it could be started: can't start new thread" in (outcome(rig).error or "")
-    assert coordinator._services.allowance.is_free(rig.now_ms, asked=True)
-    object.__setattr__(coordinator._services, "spawn", threads._spawn)
-    ask(coordinator)
-    threads.go_on(coordinator)
-    assert (outcome(rig).error, outcome(rig).files) == (None, 1)
+    assert "there is no table yet" in str(outcome(rig).error)
 
 
 def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
@@ -118,7 +128,7 @@ def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
 
 def ask(coordinator: Coordinator, where: str | None = None) -> None:
     """Request a compaction, like a user."""
-    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+    coordinator.ask(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
 
 
 def outcome(rig: Rig) -> Compacted:
@@ -232,10 +242,10 @@ def test_it_rests_four_times_as_long_as_it_worked(
 def test_of_a_host_one_topic_rewrites_at_a_time() -> None:
     """Memory and cores are the host's."""
     allowance = Allowance()
-    assert allowance.is_free(0, asked=False)
-    allowance.take()
+    assert allowance.try_take(0, asked=False)
     assert not allowance.is_free(0, asked=True)
     allowance.charge(0.5)
+    assert not allowance.try_take(0, asked=True)
     allowance.give_back(1_000, 0.5)
     assert [allowance.is_free(at, asked=False) for at in (4_999, 5_000)] == [False, True]
     assert allowance.is_free(1_000, asked=True)

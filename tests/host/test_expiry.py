@@ -65,7 +65,7 @@ class Owner:
     def ask(self, *, orphans: bool = False) -> list[Any]:
         """A user's request; returns what is reported."""
         request = MaintenanceRequest(id="r", asked_ms=self.rig.now_ms, work="expire", orphans=orphans)
-        self.coordinator.maintain(request)
+        self.coordinator.ask(request)
         self.work()
         return [one for one in self.told() if one.request_id == "r"]
 
@@ -209,7 +209,7 @@ def test_a_commit_under_way_comes_first(rig: Rig, monkeypatch: pytest.MonkeyPatc
     owner.coordinator.step()
     assert owner.coordinator._owner is not None
     assert owner.coordinator._owner.pending is not None
-    owner.coordinator.maintain(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
+    owner.coordinator.ask(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
     for _ in range(3):
         owner.coordinator.step()
     assert owner.tasks == []
@@ -225,7 +225,7 @@ def test_a_commit_begins_while_files_are_collected(rig: Rig) -> None:
     """What is planned by then expires after it, if it still may."""
     owner = Owner(rig)
     owner.commit(3)
-    owner.coordinator.maintain(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
+    owner.coordinator.ask(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
     owner.coordinator.step()
     owner.coordinator.step()
     ((_, look),) = owner.tasks
@@ -297,7 +297,7 @@ def test_a_crash_before_the_files_go_leaves_them_for_the_sweep(rig: Rig) -> None
         assert owner.work() == ["sweep"]
     rewrite(rig.table.table)
     owner.commit()
-    owner.coordinator.maintain(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
+    owner.coordinator.ask(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
     for _ in range(3):
         owner.coordinator.step()
     owner.tasks.pop()[1]()
@@ -458,6 +458,6 @@ def test_a_paused_topic_waits(rig: Rig) -> None:
     for _ in range(3):
         owner.coordinator.step()
     owner.tasks.clear()
-    owner.coordinator.maintain(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
+    owner.coordinator.ask(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
     owner.coordinator.step()
     assert owner.tasks == []

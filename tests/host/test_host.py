@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from tabletopic_kernel.model.settings.sections import (
     DesiredTopic,
     MaintenanceRequest,
     ReplayRequest,
+    Request,
     TopicSettings,
 )
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
@@ -48,13 +49,14 @@ class FakeCoordinator:
         """Keep it."""
         FakeCoordinator.orders.append("commit")
 
-    def replay(self, request: ReplayRequest) -> None:
+    def ask(self, request: Request) -> None:
         """Keep its id."""
         FakeCoordinator.orders.append(request.id)
 
-    def maintain(self, request: MaintenanceRequest) -> None:
-        """Keep its id."""
-        FakeCoordinator.orders.append(request.id)
+    def inherit(self, requests: Sequence[Request]) -> None:
+        """Keep their ids, if there are any."""
+        if requests:
+            FakeCoordinator.orders.append([request.id for request in requests])
 
     def notice(self, text: str | None) -> None:
         """Keep what is new."""
@@ -67,6 +69,10 @@ class FakeCoordinator:
         FakeCoordinator.began.append(
             (self.settings.commit_interval_ms, self._services.still_mine(self.topic))
         )
+
+    def leave_requests(self) -> None:
+        """Keep that it was told so."""
+        FakeCoordinator.orders.append("left")
 
     def close(self, _: float) -> bool:
         """All that takes its time."""
@@ -279,6 +285,32 @@ def test_a_request_is_carried_out_once(host: Host) -> None:
     both = DesiredTopic(topic="clicks", **_REPLAY, **_COMPACT)
     _run(host, Message(DesiredTopic(topic="clicks")), Message(asked), Message(both), Message(both))
     assert FakeCoordinator.orders == ["replay", "compact", Event.RESUME]
+
+
+def test_requests_that_an_earlier_owner_may_have_left_are_inherited(host: Host) -> None:
+    """All that the partition has, however many messages came later; one that comes then is new."""
+    asked = [
+        DesiredTopic(topic="clicks", **_COMPACT),
+        DesiredTopic(topic="clicks", **_REPLAY),
+        DesiredTopic(topic="clicks"),
+    ]
+    expire = {"maintenance": MaintenanceRequest(id="expire", asked_ms=7, work="expire")}
+    later = DesiredTopic(topic="clicks", **_REPLAY, **expire)
+    host._catching_up = {PARTITION: {}}
+    _run(host, *map(Message, asked), lambda: host._catch_up(PARTITION), Message(later))
+    assert FakeCoordinator.orders == [["compact", "replay"], "expire"]
+
+
+def test_requests_of_lost_topics_are_left_to_the_next_owner(host: Host) -> None:
+    """It runs them already; a topic that this host hands over has its outcomes before."""
+    lost = [module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)]
+    consumer = Consumer(host, [])
+    _run(host, Message(DesiredTopic(topic="clicks")), lambda: host._on_lost(consumer, lost))  # type: ignore[arg-type]
+    assert FakeCoordinator.orders == ["left"]
+    host._held = {PARTITION}
+    host._stop.clear()
+    _run(host, Message(DesiredTopic(topic="clicks")), lambda: host._on_revoke(consumer, lost))  # type: ignore[arg-type]
+    assert FakeCoordinator.orders == ["left"]
 
 
 def test_a_commit_is_made_whatever_the_clock_of_who_asks(host: Host) -> None:

@@ -59,7 +59,7 @@ def files(rig: Rig) -> list[int]:
 
 def ask(coordinator: Coordinator, where: str | None = None) -> None:
     """As somebody who wants it now."""
-    coordinator.maintain(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+    coordinator.ask(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
 
 
 def written(rig: Rig, coordinator: Coordinator, threads: Threads) -> None:
@@ -144,7 +144,7 @@ def test_a_condition_is_of_the_table_alone(rig: Rig, threads: Threads) -> None:
 def replay(rig: Rig, coordinator: Coordinator) -> None:
     """Request one; letters whose offsets are not multiples of 3 become rows."""
     rig.registry.schemas[LATE] = AVRO
-    coordinator.replay(ReplayRequest(id="p", asked_ms=rig.now_ms))
+    coordinator.ask(ReplayRequest(id="p", asked_ms=rig.now_ms))
 
 
 @pytest.mark.parametrize("asked_before", [True, False])

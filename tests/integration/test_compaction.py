@@ -9,7 +9,9 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from tabletopic_kernel.host.maintenance import compaction
+from tabletopic_kernel.model.progress.events import Expired
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
+from tabletopic_kernel.workbench import workbench
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 from tests.integration.rows import FAST, V1, V2, row_v1, row_v2
@@ -58,6 +60,32 @@ def test_small_files_become_one_in_spark(
     assert again is not None
     assert (again.error, again.files_before, again.files) == (None, 2, 1)
     assert _rows(bench, sender.topic) == before
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+def test_a_users_clock_is_wrong(
+    bench: Workbench,
+    new_topic: Callable[..., Sender],
+    caught_up: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    minutes: int,
+) -> None:
+    """All letters are replayed, and each outcome is found."""
+    sender = new_topic()
+    sender.raw(V1.encode())
+    sender.avro(V1, row_v1(0))
+    sender.flush()
+    bench.enable(sender.topic, FAST | {"max_refused_share": 1})
+    caught_up(sender.topic)
+    now_ms = workbench.now_ms
+    monkeypatch.setattr(workbench, "now_ms", lambda: now_ms() + minutes * 60_000)
+    replayed, compacted = bench.replay(sender.topic), bench.compact(sender.topic)
+    expired = bench.expire(sender.topic)
+    assert replayed is not None
+    assert replayed.stayed == {"no_schema_id": 1}
+    assert compacted is not None
+    assert expired is not None
+    assert [event.dead_letters for event in expired if isinstance(event, Expired)] == [True, False]
 
 
 def test_rows_that_spark_deletes_meanwhile_stay_deleted(

@@ -32,6 +32,28 @@ def test_what_is_not_given_stays() -> None:
     )
 
 
+OPTIONAL = {
+    "value_subject": "s",
+    "value_message": "m",
+    "projection": "SELECT * FROM batch",
+    "time_travel_ms": 60_000,
+    "max_snapshots": 7,
+}
+
+
+@pytest.mark.parametrize("empty", ["", None])
+def test_optional_settings_can_be_unset(empty: str | None) -> None:
+    """All without a default, also those that define the table where they do not change; for the others an
+    empty text is a value."""
+    now = TopicSettings.model_validate(OPTIONAL)
+    assert altered("clicks", now, dict.fromkeys(OPTIONAL, empty)) == TopicSettings()
+    optional = {name for name, field in TopicSettings.model_fields.items() if field.default is None}
+    assert optional - set(FIXED_SETTINGS) == set(OPTIONAL)
+    assert given_settings({"projection": ""}) == {"projection": ""}
+    with pytest.raises(SettingsError, match="errors"):
+        altered("clicks", now, {"errors": ""})
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -47,9 +47,11 @@ class FakeQuery:
         """As Spark's."""
         self.gone.set()
 
-    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """As Spark's."""
-        assert self.gone.wait(WAIT_S)
+        has_ended = self.gone.wait(timeout or WAIT_S)
+        assert has_ended or timeout
+        return has_ended
 
 
 class FakeSpark:
@@ -248,24 +250,27 @@ def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
 
 
 def test_a_batch_waits_for_executors_of_a_cluster(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says so while it is under way, and nobody asks on this machine."""
-    asked: list[bool] = []
+    """It says so while it is under way, also while Spark's driver is frozen."""
+    waits, thawed = threading.Event(), threading.Event()
 
-    def reason(_: Any, *, has_work: bool) -> str | None:
-        asked.append(has_work)
-        return "waits for the cluster" if has_work else None
+    def look(watch: Any, *, has_work: bool) -> None:
+        if watch.reason is not None:
+            waits.set()
+            assert thawed.wait(WAIT_S)
+        watch.reason = "waits for the cluster" if has_work else None
 
-    monkeypatch.setattr("tabletopic_kernel.clients.spark.cluster.ExecutorWatch.reason", reason)
+    monkeypatch.setattr("tabletopic_kernel.clients.spark.cluster.ExecutorWatch.look", look)
+    monkeypatch.setattr(module, "_EXECUTORS_LOOK_S", 0.01)
     assert rig.worker.cluster_waits is None
-    assert not asked
     rig.spark.master = "spark://m:1"
     worker = rig.new_worker()
-    assert worker.cluster_waits is None
     with worker._batch_lock:
-        assert worker.cluster_waits == "waits for the cluster"
+        worker.start()
+        assert waits.wait(WAIT_S)
+        assert worker.cluster_waits == "waits for the cluster"  # nobody asks the driver here
+        thawed.set()
         worker.stop()  # at once: the batch would not end
-
-    assert asked == [False, True, True]
+    assert rig.listener.told == [None]
 
 
 def test_executors_that_join_later_count(rig: Rig) -> None:

@@ -145,9 +145,9 @@ class Process:
         if wish.commit_asked_ms > before.commit_asked_ms:
             running.commit_now()
         elif wish.replay is not None and (before.replay is None or wish.replay.id != before.replay.id):
-            running.replay(wish.replay)
+            running.ask(wish.replay)
         elif wish.maintenance is not None and wish.maintenance is not before.maintenance:
-            running.maintain(wish.maintenance)
+            running.ask(wish.maintenance)
         else:
             running.order(Event.PAUSE if wish.run == "paused" else Event.RESUME)
 

@@ -13,6 +13,8 @@ import pytest
 from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
+from tabletopic_kernel.table import health, history
+from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
 
@@ -40,6 +42,36 @@ def test_a_topic_that_is_not_enabled_is_told_with_a_few_that_are(
     monkeypatch.setattr(settings_topic, "change_desired", _disabled)
     with pytest.raises(UnknownTopicError, match=r"; enabled: t000, .*, t009, …\. Enable it with"):
         _bench(tmp_path).pause("clicks")
+
+
+@pytest.mark.parametrize("ask", [Workbench.newest_events, lambda bench, topic: bench.logs(topic=topic)])
+def test_a_topic_that_is_not_there_has_no_empty_history(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[[Workbench, str], list[object]]
+) -> None:
+    """One that is in Kafka, or enabled although somebody deleted it, may have one later."""
+    monkeypatch.setattr(Workbench, "broker", SimpleNamespace(topics=list))
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"gone": DesiredTopic(topic="gone")})
+    monkeypatch.setattr(Workbench, "kafka_topics", lambda _: {"clicks": 1})
+    bench = _bench(tmp_path)
+    assert ask(bench, "clicks") == ask(bench, "gone") == []
+    with pytest.raises(UnknownTopicError, match="Kafka has no such topic; did you mean clicks"):
+        ask(bench, "click")
+
+
+def test_settings_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each reading is a consumer that reads the whole topic."""
+    read: list[int] = []
+    found: dict[str, DesiredTopic] = {"clicks": DesiredTopic(topic="clicks")}
+    monkeypatch.setattr(Workbench, "desired_topics", lambda _: read.append(1) or found)
+    monkeypatch.setattr(Workbench, "open_catalog", lambda *_: None)
+    monkeypatch.setattr(Workbench, "registry", None)
+    monkeypatch.setattr(TopicTable, "load", lambda *_: SimpleNamespace(table=None))
+    for name, module in (("topic_schema", history), ("next_work", health), ("table_health", health)):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    topic = _bench(tmp_path).topic("clicks")
+    topic.schema()
+    topic.health()
+    assert len(read) == 2
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

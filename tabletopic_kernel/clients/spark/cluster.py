@@ -89,30 +89,28 @@ def processors_to_come(session: SparkSession) -> int:
 class ExecutorWatch:
     """Whether work waits for a cluster without executors; ``clock`` gives seconds.
 
-    Any thread may ask: two at once set the same time.
+    ``reason``, for any thread: why it waits, as last seen; None: it does not, or not long enough yet.
     """
 
     def __init__(self, session: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = session, clock
         self._none_since: float | None = None
+        self.reason: str | None = None
 
-    def reason(self, *, has_work: bool) -> str | None:
-        """Why work waits; None: it does not, or not long enough yet."""
+    def look(self, *, has_work: bool) -> None:
+        """Ask Spark, which may take as long as its driver is frozen."""
         count = 1
         if has_work:
             with contextlib.suppress(Exception):  # Py4J: the waiting work gets the error itself
                 count = count_executors(self._session)
         if count > 0:
-            self._none_since = None
-            return None
+            self._none_since = self.reason = None
+            return
         now = self._clock()
         self._none_since = now if self._none_since is None else self._none_since
         waited_s = now - self._none_since
-        return (
-            no_executor(str(self._session.sparkContext.master), waited_s)
-            if waited_s >= EXECUTOR_WAIT_S
-            else None
-        )
+        if waited_s >= EXECUTOR_WAIT_S:
+            self.reason = no_executor(str(self._session.sparkContext.master), waited_s)
 
 
 def no_executor(master: str, waited_s: float) -> str:

@@ -166,8 +166,9 @@ def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list
     while True:
         with contextlib.suppress(TimeoutError):
             return done.result(_LOOK_S)
-        if (why := watch.reason(has_work=True)) is not None:
-            raise RetryableError(why)
+        watch.look(has_work=True)
+        if watch.reason is not None:
+            raise RetryableError(watch.reason)
         if time.monotonic() > until:
             raise RetryableError(
                 f"the cluster {session.sparkContext.master} has not run anything within {_WAIT_S:.0f} s, "

@@ -221,7 +221,8 @@ Settings without an option come from tabletopic.toml. --timeout limits --wait.""
         panel=PANEL,
         details="""\
 Its host commits what is staged and resumes with the new settings within
-seconds. New partitions apply to new rows; existing rows keep theirs.""",
+seconds. New partitions apply to new rows; existing rows keep theirs. An
+empty value unsets an optional setting: --projection ''.""",
         example="tabletopic alter clicks --partition-by 'day(event_time)' --commit-interval 1s",
         magic="%topic alter",
         button="Settings and Plan…",

@@ -19,13 +19,15 @@ class Allowance:
 
     def is_free(self, at_ms: int, *, asked: bool) -> bool:
         """Whether a compaction may begin now; ``asked``: a user waits for it, so the rest is skipped."""
-        with self._lock:
-            return not self._taken and (asked or at_ms >= self._rests_until_ms)
+        return not self._taken and (asked or at_ms >= self._rests_until_ms)
 
-    def take(self) -> None:
-        """Begin."""
+    def try_take(self, at_ms: int, *, asked: bool) -> bool:
+        """Begin a compaction if one may begin now; arguments as for ``is_free``."""
         with self._lock:
+            if not self.is_free(at_ms, asked=asked):
+                return False
             self._taken, self._cpu_s = True, 0.0
+            return True
 
     def charge(self, cpu_s: float) -> None:
         """Add the CPU time used on executors."""

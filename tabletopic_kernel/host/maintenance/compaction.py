@@ -151,8 +151,10 @@ class Compactions:
 
     def is_due(self, owner: Owner | None) -> bool:
         """Whether ``step`` would do something."""
-        if self._busy or owner is None or owner.table is None:
+        if self._busy or owner is None:
             return False
+        if owner.table is None:
+            return bool(self._asked)  # to report it
         now, asked = self._services.elapsed_ms(), bool(self._asked)
         if self._round is None and not asked and self._looks(owner, now) is None:
             return False
@@ -189,28 +191,25 @@ class Compactions:
         current = self._round
         table = _table(owner, current.dead_letters)
         if table is None:
-            self._end(None)
+            self._end(None if current.dead_letters else "there is no table yet: the first records create it")
             return
         if current.dead_letters and not self._letters_are_free():
             self._end("dead letters are being replayed")
             return
+        if current.groups is not None and not current.groups:
+            self._end(current.error)
+            return
+        if not self._services.allowance.try_take(now, asked=current.request is not None):
+            return  # another topic was faster
         if current.groups is None:
             self._last[current.dead_letters] = _Look(_files(table), _deletes(table), now + _LOOK_MS)
             work: Callable[[Table], Rewritten] = partial(self._plan, owner, current)
-        elif current.groups:
-            work = partial(self._rewrite, owner, current, current.groups.popleft(), owner.ledger.epoch)
         else:
-            self._end(current.error)
-            return
+            work = partial(self._rewrite, owner, current, current.groups.popleft(), owner.ledger.epoch)
         self._busy = True
-        self._services.allowance.take()
         failed = partial(Rewritten, owner, current.dead_letters)
         job = partial(self._work, failed, work, table.table.name(), str(table.table.metadata.table_uuid))
-        try:
-            self._services.spawn(f"compaction {self._topic}", job)
-        except RuntimeError as error:  # no more threads can be started; the allowance is the whole host's
-            self._services.allowance.give_back(now, 0.0)
-            self._end(f"no thread for it could be started: {error}")
+        self._services.spawn(f"compaction {self._topic}", job)
 
     def _end(self, error: str | None) -> None:
         """End the round; a request always gets a report."""

@@ -74,7 +74,7 @@ def plan_replay(
         RetryableError: registry, catalog or storage do not respond.
         ActionNeededError: by the settings, such letters stop the topic.
     """
-    chosen = dead_letters_where(where, now_ms())
+    chosen = dead_letters_where(where)
     identifier = table_identifier(topic, settings)
     letters = DeadLetters(catalog, identifier, topic)
     found = TopicTable.load(catalog, identifier, topic)

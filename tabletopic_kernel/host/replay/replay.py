@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, LessThanOrEqual
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import FileScanTask
 
 from tabletopic_kernel.formats.arrays import Positions
@@ -52,31 +52,29 @@ class Tried:
     stayed: dict[Place, str]
 
 
-def dead_letters_where(where: str | None, asked_ms: int) -> BooleanExpression:
-    """The dead letters of a replay: those that existed when it was requested and match ``where``.
+def dead_letters_where(where: str | None) -> BooleanExpression:
+    """The dead letters of a replay: those that match ``where``.
 
     Raises:
         UsageError: ``where`` is not a condition on the columns of a dead-letter table.
     """
-    then = LessThanOrEqual(term="at", value=asked_ms * 1000)
     how = (
         "Write conditions on the dead letters' columns, for example reason = 'unknown_schema' and "
         "offset >= 100"
     )
-    condition = read_condition(where, SCHEMA, how)
-    return then if condition is None else And(condition, then)
+    return read_condition(where, SCHEMA, how) or AlwaysTrue()
 
 
 class Replay:
-    """One replay; used only by the coordinator's thread."""
+    """One replay, of the letters that exist when it begins; used only by the coordinator's thread."""
 
     def __init__(self, request: ReplayRequest, owner: Owner) -> None:
         self.request = request
         self.rows = 0
         self.stayed: dict[str, int] = {}
         self._owner = owner
-        self._where = dead_letters_where(request.where, request.asked_ms)
-        self._seen: set[str] = set()  # data files that were tried
+        self._where = dead_letters_where(request.where)
+        self._left: set[str] | None = None  # data files to try
 
     def round(self) -> StagedBatch | None:
         """Try some dead letters; returns the rows to commit, None when no letters are left.
@@ -98,16 +96,18 @@ class Replay:
         if dead_letters.table is None:
             return []
         chosen: list[FileScanTask] = []
-        count = 0
-        for task in dead_letters.tasks(self._where):
-            if task.file.file_path not in self._seen and count < _ROUND_LETTERS:
+        count, tasks = 0, dead_letters.tasks(self._where)
+        if self._left is None:
+            self._left = {task.file.file_path for task in tasks}
+        for task in tasks:
+            if task.file.file_path in self._left and count < _ROUND_LETTERS:
                 chosen.append(task)
                 count += task.file.record_count
+        self._left -= {task.file.file_path for task in chosen}
         return chosen
 
     def _round(self, tasks: Sequence[FileScanTask]) -> StagedBatch | None:
         owner, began = self._owner, time.monotonic()
-        self._seen.update(task.file.file_path for task in tasks)
         every = pa.concat_tables([owner.dead_letters.read(task, AlwaysTrue()) for task in tasks])
         named = pa.concat_tables([owner.dead_letters.read(task, self._where) for task in tasks])
         reach(Step.REPLAY)
@@ -142,8 +142,7 @@ class Replay:
         marked = every.filter(goes)
         marked = marked.set_column(at, kind, pa.repeat(pa.scalar(replay_id, kind.type), len(marked)))
         rest = every.filter(pc.invert(goes))
-        new = self._owner.dead_letters.replace(tasks, (marked, rest), self._owner.ledger, replay_id)
-        self._seen.update(file.file_path for file in new)
+        self._owner.dead_letters.replace(tasks, (marked, rest), self._owner.ledger, replay_id)
 
 
 class Replays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from pydantic import ValidationError
@@ -13,7 +13,14 @@ from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.login_gate import LoginGate
-from tabletopic_kernel.model.progress.events import ControlEvent, event_json, event_of_json, is_heartbeat
+from tabletopic_kernel.model.progress.events import (
+    ControlEvent,
+    event_json,
+    event_of_json,
+    is_heartbeat,
+    is_outcome,
+)
+from tabletopic_kernel.model.settings.sections import Request
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -102,11 +109,15 @@ def ensure_control_topic(broker: Broker) -> None:
 
 
 def read_events(
-    properties: Mapping[str, str], since_ms: int | None, *, follow: Callable[[], bool] | None = None
+    properties: Mapping[str, str],
+    since_ms: int | None,
+    *,
+    since: int | None = None,
+    follow: Callable[[], bool] | None = None,
 ) -> Iterator[ControlEvent]:
     """Events from ``since_ms`` on (None: all that are retained), in order; ``follow`` continues while true.
 
-    Messages that are not events of this version are skipped.
+    ``since``: an offset instead of the time. Messages that are not events of this version are skipped.
 
     Raises:
         RetryableError: the broker does not respond.
@@ -115,13 +126,42 @@ def read_events(
         start, end = reader.bounds(CONTROL_TOPIC, 0)
         if since_ms is not None:
             since = reader.offset_at(CONTROL_TOPIC, 0, since_ms)
-            start = end if since is None else since
+            since = end if since is None else since
+        start = start if since is None else since
         if follow is not None:
             batches = reader.follow([TopicPartition(CONTROL_TOPIC, 0, start)], follow)
         else:
             batches = reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
         for messages in batches:
             yield from filter(None, (parse_event(message) for message in messages))
+
+
+def unreported(properties: Mapping[str, str], requests: Sequence[Request]) -> list[Request]:
+    """The requests without an outcome; those from before the first event count as done.
+
+    Raises:
+        RetryableError: the broker does not respond.
+    """
+    with Reader(properties, "tabletopic-events") as reader:
+        first, end = reader.bounds(CONTROL_TOPIC, 0)
+        return [
+            request
+            for request in requests
+            if request.events_from is not None
+            and first <= request.events_from <= end
+            and not _is_reported(reader, request, request.events_from, end)
+        ]
+
+
+def _is_reported(reader: Reader, request: Request, start: int, end: int) -> bool:
+    mark = request.id.encode()
+    about = (
+        parse_event(message)
+        for messages in reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
+        for message in messages
+        if mark in (message.value() or b"")
+    )
+    return any(event is not None and is_outcome(event, request) for event in about)
 
 
 def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) -> list[ControlEvent]:

@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.settings.sections import Request
 
 
 class _Model(BaseModel):
@@ -291,6 +292,19 @@ ControlEvent = Annotated[
     Field(discriminator="type"),
 ]
 EVENT_ADAPTER: TypeAdapter[ControlEvent] = TypeAdapter(ControlEvent)
+
+
+def request_of(event: ControlEvent) -> str | None:
+    """The id of the request that an event answers; None if nobody asked."""
+    return getattr(event, "request_id", None) or getattr(event, "replay_id", None)
+
+
+def is_outcome(event: ControlEvent, request: Request) -> bool:
+    """Whether an event is a request's last answer: dead letters and orphans have events of their own."""
+    orphans_follow = isinstance(event, Expired) and getattr(request, "orphans", False)
+    is_part = orphans_follow or getattr(event, "dead_letters", False)
+    return request_of(event) == request.id and not is_part
+
 
 # Written again and again, and not news.
 HEARTBEATS = frozenset({"Heartbeat", "HostHeartbeat"})

@@ -132,10 +132,15 @@ FIXED_SETTINGS = (
 )
 
 
+# Empty text unsets these; for the others it is a value.
+_OPTIONAL = frozenset(name for name, field in TopicSettings.model_fields.items() if field.default is None)
+
+
 def validated(settings: Mapping[str, Any]) -> TopicSettings:
     """The settings; raises SettingsError, which names the invalid keys."""
+    given = {name: None if value == "" and name in _OPTIONAL else value for name, value in settings.items()}
     try:
-        made = TopicSettings.model_validate(settings)
+        made = TopicSettings.model_validate(given)
     except ValidationError as error:
         raise SettingsError(explained(error)) from None
     # Not a limit of the model: a host must still read the settings of a topic that already has another one.

@@ -417,26 +417,41 @@ def names_registry(registry: Mapping[str, str]) -> bool:
     return "url" in registry or is_glue(registry)
 
 
-class ReplayRequest(_Model):
-    """A requested replay of dead letters: those that existed then and match ``where``."""
+class _Request(_Model):
+    """``asked_ms``: by the clock of whoever asks, for people; no rule reads it."""
 
     id: str
     asked_ms: int
+
+    @property
+    def events_from(self) -> int | None:
+        """The control topic's end offset before the request; None if an older command made it.
+
+        It is a part of the id, as older hosts reject messages with unknown fields.
+        """
+        offset = self.id.partition("@")[2]
+        return int(offset) if offset.isdecimal() else None
+
+
+class ReplayRequest(_Request):
+    """A requested replay of the dead letters that match ``where``."""
+
     where: str | None = None
 
 
-class MaintenanceRequest(_Model):
+class MaintenanceRequest(_Request):
     """A requested maintenance of a table, before it is due.
 
     ``where`` limits a compaction to the files that may have such rows; ``orphans``: an expiry removes files
     that no snapshot needs as well.
     """
 
-    id: str
-    asked_ms: int
     work: Literal["compact", "expire"]
     where: str | None = None
     orphans: bool = False
+
+
+Request = ReplayRequest | MaintenanceRequest
 
 
 class DesiredTopic(_Model):
@@ -455,6 +470,11 @@ class DesiredTopic(_Model):
     maintenance: MaintenanceRequest | None = None  # the same
     # Why a later message does not count; its readers note it, no message has it.
     refused: str | None = Field(None, exclude=True)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the message asks for, besides a commit."""
+        return [request for request in (self.replay, self.maintenance) if request is not None]
 
     def to_json(self) -> bytes:
         """The message's value.

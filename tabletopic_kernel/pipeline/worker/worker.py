@@ -47,6 +47,7 @@ _ARROW_BATCH_RECORDS = 32_768
 # For each record, Spark computes the batch's bytes, and for that walks back to the last non-null list: 40 µs
 # per record without headers, in batches of ten thousand (ADR 0011).
 _HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
+_EXECUTORS_LOOK_S = 1
 _STOP_WAIT_S = 60.0  # for the current batch; after that it is aborted, and read again later
 # A starting query's turn ends after this long, whatever it does; a broker that is down must not block all.
 _START_S, _START_LOOK_S = 15.0, 0.1
@@ -229,10 +230,8 @@ class Worker:
 
     @property
     def cluster_waits(self) -> str | None:
-        """Why a batch waits for the cluster's executors; None: it does not, or not for long."""
-        if self._executors is None:
-            return None
-        return self._executors.reason(has_work=self._batch_lock.locked())
+        """Why a batch waits for the cluster's executors, as last seen; None: it does not, or not for long."""
+        return self._executors.reason if self._executors else None
 
     @property
     def _cores(self) -> int:
@@ -248,8 +247,7 @@ class Worker:
         try:
             goes_on = self._start_in_turn()
             while goes_on:
-                assert self._query is not None
-                self._query.awaitTermination()
+                self._await_end()
                 goes_on = self._goes_on()
         except RetryableError as error:
             self._error = self._error or error
@@ -257,6 +255,16 @@ class Worker:
             self._error = self._error or self._failed(error)
         self._clean()
         self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
+
+    def _await_end(self) -> None:
+        """Wait for the query's end; on a cluster, see meanwhile whether it has executors."""
+        query, executors = self._query, self._executors
+        assert query is not None
+        if executors is None:
+            query.awaitTermination()
+            return
+        while not query.awaitTermination(_EXECUTORS_LOOK_S):
+            executors.look(has_work=self._batch_lock.locked())
 
     def _failed(self, error: Exception) -> RetryableError:
         """The error for users that explains a query's error."""

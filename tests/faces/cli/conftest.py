@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.host.replay.dry_run import ReplayPlan
+from tabletopic_kernel.model.errors import UnknownTopicError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
@@ -127,6 +128,11 @@ class FakeWorkbench(AskedWorkbench):
         """The events set by the test."""
         self._ask("events", (topic, since_ms, follow is not None))
         yield from self.told
+
+    def check_known(self, topic: str | None) -> None:
+        """Like the real one: there is only the topic ``clicks``."""
+        if topic not in (None, "clicks"):
+            raise UnknownTopicError(f"{topic} is not enabled, and Kafka has no such topic; enabled: clicks")
 
     def query(self, sql: str, engine: str, *, at: str | None, limit: int | None) -> Answer:
         """The answer, cut to the limit."""

@@ -166,6 +166,14 @@ def _told() -> list[events.ControlEvent]:
     ]
 
 
+@pytest.mark.parametrize("options", [(), ("--follow",), ("--json",)])
+def test_events_of_an_unknown_topic(run: Callable[..., Any], fake: Any, options: tuple[str, ...]) -> None:
+    """The topics there are, instead of no events; nothing is followed that will never come."""
+    outcome = run("events", "nosuch", *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "enabled: clicks" in outcome.err
+
+
 def test_events_hide_heartbeats(run: Callable[..., Any], fake: Any) -> None:
     """Heartbeats are shown only on request."""
     fake.told = _told()

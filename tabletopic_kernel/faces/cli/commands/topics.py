@@ -254,6 +254,8 @@ def events(call: Call, topic: str | None, follow: bool, since: str, everything: 
     going = (lambda: True) if follow else None
     out = screen.console()
     seen = False
+    if follow:
+        call.workbench.check_known(topic)
     for event in call.workbench.events(topic, _since_ms(since), going):
         if event.type in HEARTBEATS and not everything:
             continue
@@ -262,6 +264,8 @@ def events(call: Call, topic: str | None, follow: bool, since: str, everything: 
             screen.show_json_line(event.model_dump(mode="json"))
         else:
             out.print(screen.event_line(event))
+    if not seen:
+        call.workbench.check_known(topic)
     if not seen and not as_json:
         screen.note(f"no events in the last {since}" if since != "all" else "no events yet")
 
