@@ -34,10 +34,10 @@ from tabletopic_kernel.model.settings.names import (
     dotted,
     leaves,
     nearest_variables,
-    reason,
     variable_forms,
     variable_path,
 )
+from tabletopic_kernel.model.settings.options import reason
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings, names_registry
 from tabletopic_kernel.model.settings.toml_lines import toml_lines, toml_syntax_error
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
-from tabletopic_kernel.model.settings.names import Value, node_at
 from tabletopic_kernel.model.settings.options import (
     FIXED_SETTINGS,
     altered,
     given_settings,
+    limits_of,
     setting_options,
 )
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -111,11 +111,7 @@ def test_wrong_options_are_named_as_typed(options: dict[str, Any], message: str)
 
 def test_every_setting_with_limits_names_them_and_an_example() -> None:
     """The example is allowed; anything else gets an error that names both."""
-    limited = {
-        option: node.allowed
-        for option in setting_options()
-        if isinstance(node := node_at(("topics", "clicks", option.field)), Value) and node.allowed
-    }
+    limited = {option: limits for option in setting_options() if (limits := limits_of(option.field))}
     assert len(limited) >= 7
     for option, allowed in limited.items():
         assert given_settings({option.field: allowed.rpartition(" ")[2]})

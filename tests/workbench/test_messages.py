@@ -67,7 +67,8 @@ from tests.workbench.complaints import complaint
         ),
         (
             '[topics.a]\ncommit_interval_ms = "2 weeks"',
-            'tabletopic.toml:2: topics.a.commit_interval_ms = "2 weeks": allowed: 100ms to 1h, for example 5s',
+            'tabletopic.toml:2: topics.a.commit_interval_ms = "2 weeks": '
+            "allowed: 100ms to 1h, for example 5s",
         ),
         (
             '[topics.a]\ntransform = "flat"',

@@ -20,18 +20,10 @@ SettingPath = tuple[str, ...]
 # Iceberg's property names have hyphens; names of variables cannot, so in these sections _ means -.
 _HYPHENATED = frozenset({"catalog", "catalogs", "table_properties"})
 
-_UNITS = {
-    "_ms": {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1},
-    "_bytes": {"GB": 1024**3, "MB": 1024**2, "B": 1},
-}
-_EXAMPLES = {"time_travel_ms": 5 * 86_400_000, "max_snapshots": 500}  # of settings without a default
-
 
 @dataclass(frozen=True)
 class Value:
-    """One setting of our own; ``allowed``: its limits (both inclusive) and an example, if it has limits."""
-
-    allowed: str = ""
+    """One setting of our own."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +52,10 @@ Node = Value | Properties | Section | Named
 
 def _section(model: type[BaseModel]) -> Section:
     hints = get_type_hints(model)
-    return Section({name: _node(name, model, hints[name]) for name in model.model_fields})
+    return Section({name: _node(name, hints[name]) for name in model.model_fields})
 
 
-def _node(name: str, model: type[BaseModel], hint: Any) -> Node:
+def _node(name: str, hint: Any) -> Node:
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return _section(hint)
     if get_origin(hint) is dict:
@@ -73,43 +65,7 @@ def _node(name: str, model: type[BaseModel], hint: Any) -> Node:
         if get_origin(item) is dict:
             return Named(Properties("-" if name in _HYPHENATED else "_"))
         return Properties("-" if name in _HYPHENATED else "_")
-    field = model.model_fields[name]
-    least = next((limit.ge for limit in field.metadata if hasattr(limit, "ge")), None)
-    most = next((limit.le for limit in field.metadata if hasattr(limit, "le")), None)
-    if least is None or most is None:
-        return Value()
-    example = field.default if field.default is not None else _EXAMPLES[name]
-    return Value(f"{as_typed(name, least)} to {as_typed(name, most)}, for example {as_typed(name, example)}")
-
-
-def as_typed(name: str, number: float) -> str:
-    """A setting's number in the largest unit in which it is whole.
-
-    >>> as_typed("commit_interval_ms", 100), as_typed("commit_bytes", 2**34), as_typed("keep_snapshots", 20)
-    ('100ms', '16GB', '20')
-    """
-    units = next((units for ending, units in _UNITS.items() if name.endswith(ending)), {"": 1})
-    unit, size = next((unit, size) for unit, size in units.items() if number % size == 0 or size == 1)
-    return f"{number / size:.15g}{unit}"
-
-
-def reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
-    """Why a value is refused, and what is allowed, from an error of pydantic."""
-    node, message = node_at(path), str(detail["msg"])
-    if isinstance(node, Value) and node.allowed:
-        return f"allowed: {node.allowed}"
-    match detail["type"]:
-        case "literal_error":
-            return f"allowed: {detail['ctx']['expected']}"
-        case "value_error":
-            return str(detail["ctx"]["error"])
-        case "string_too_short":
-            return "must not be empty"
-        case "extra_forbidden":
-            return "unknown setting"
-    return (
-        f"must be{message.removeprefix('Input should be')}" if message.startswith("Input should") else message
-    )
+    return Value()
 
 
 TREE = _section(Settings)

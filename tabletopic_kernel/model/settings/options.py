@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
-from tabletopic_kernel.model.settings.names import as_typed, reason
+from tabletopic_kernel.model.settings.names import SettingPath
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # The unit is part of the value here (5s, 64MB), so not of the name.
@@ -21,6 +21,11 @@ _OPTION_NAMES = {
     "target_file_size_bytes": "--target-file-size",
     "table_properties": "--table-property",
 }
+_UNITS = {
+    "_ms": {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1},
+    "_bytes": {"GB": 1024**3, "MB": 1024**2, "B": 1},
+}
+_EXAMPLES = {"time_travel_ms": 5 * 86_400_000, "max_snapshots": 500}  # of settings without a default
 _METAVARS = {
     "commit_interval_ms": "DURATION",
     "time_travel_ms": "DURATION",
@@ -86,6 +91,44 @@ def _default(name: str, default: object) -> str:
     if isinstance(default, int | float):
         return as_typed(name, default)
     return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def as_typed(name: str, number: float) -> str:
+    """A setting's number in the largest unit in which it is whole.
+
+    >>> as_typed("commit_interval_ms", 100), as_typed("commit_bytes", 2**34), as_typed("keep_snapshots", 20)
+    ('100ms', '16GB', '20')
+    """
+    units = next((units for ending, units in _UNITS.items() if name.endswith(ending)), {"": 1})
+    unit, size = next((unit, size) for unit, size in units.items() if number % size == 0 or size == 1)
+    return f"{number / size:.15g}{unit}"
+
+
+def limits_of(name: str) -> str:
+    """What a number may be, both limits included, with an example; empty if it has no limits."""
+    field = TopicSettings.model_fields[name]
+    least = next((limit.ge for limit in field.metadata if hasattr(limit, "ge")), None)
+    most = next((limit.le for limit in field.metadata if hasattr(limit, "le")), None)
+    if least is None or most is None:
+        return ""
+    example = field.default if field.default is not None else _EXAMPLES[name]
+    return f"{as_typed(name, least)} to {as_typed(name, most)}, for example {as_typed(name, example)}"
+
+
+def reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
+    """Why the value at a path is refused, and what is allowed, from an error of pydantic."""
+    if path[0] == "topics" and path[-1] in TopicSettings.model_fields and (limits := limits_of(path[-1])):
+        return f"allowed: {limits}"
+    match detail["type"]:
+        case "literal_error":
+            return f"allowed: {detail['ctx']['expected']}"
+        case "value_error":
+            return str(detail["ctx"]["error"])
+        case "string_too_short":
+            return "must not be empty"
+        case "extra_forbidden":
+            return "unknown setting"
+    return str(detail["msg"]).replace("Input should be", "must be")
 
 
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
