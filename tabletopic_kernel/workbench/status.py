@@ -1,6 +1,7 @@
 """The status of all table topics, from the settings topic, events, broker and tables.
 
-Needs no host: if nobody runs a topic, the status says so.
+Needs no host: if nobody runs a topic, the status says so. Longer than other modules, as each source has its own
+errors, and a topic's row must hold any of them.
 """
 
 from __future__ import annotations

@@ -187,8 +187,10 @@ def test_this_persons_keys_go_where_the_settings_say(place: str) -> None:
     placed = OWN | {place: "http://ours"}
     assert with_lent(placed, {place: "http://evil.example"}) == placed
     assert with_lent(placed, {place: "http://ours"}) == placed
-    with pytest.raises(SettingsError, match=f"set {place} in .catalog."):
-        with_lent(OWN, {place: "http://evil.example"})
+    # Without a key that replaces one's own, clients look for those of the environment.
+    for more in ({}, {"gcs.oauth2.token": ""}, {"gcs.x-token": "x", "s3.x-secret": "x", "adls.x-token": "x"}):
+        with pytest.raises(SettingsError, match=f"set {place} in .catalog."):
+            with_lent(OWN, {place: "http://evil.example", **more})
 
 
 def test_what_a_rest_catalog_lends_with_a_table(ran: Path) -> None:

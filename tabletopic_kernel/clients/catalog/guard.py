@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import ARROW_FILE_IO, FSSPEC_FILE_IO, PY_IO_IMPL, S3_SIGNER, FileIO, load_file_io
+from pyiceberg.io import (
+    ADLS_SAS_TOKEN,
+    ARROW_FILE_IO,
+    FSSPEC_FILE_IO,
+    PY_IO_IMPL,
+    S3_SIGNER,
+    FileIO,
+    load_file_io,
+)
 from pyiceberg.table import TableProperties, locations
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
@@ -22,8 +30,14 @@ from tabletopic_kernel.model.errors import ActionNeededError, SettingsError
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.table_properties import names_class
 
-# Of the storage's properties, which a catalog may lend with a table; those of one line share their keys.
-_STORES = (("s3.", "client."), ("gcs.",), ("adls.",), ("hf.",))
+# Prefixes of a store's properties, which a catalog may lend with a table, and keys that replace one's own:
+# without them, a client looks for those of the environment.
+_STORES = {
+    ("s3.", "client."): ("s3.access-key-id", "client.access-key-id"),
+    ("gcs.",): ("gcs.oauth2.token",),
+    ("adls.",): ("adls.sas-token", "adls.account-key"),
+    ("hf.",): ("hf.token",),
+}
 STORAGE_PREFIXES = tuple(prefix for store in _STORES for prefix in store)
 # Where a store is.
 _PLACE = re.compile(r"^(?!s3\.signer).*(?:endpoint|host|authority|scheme|proxy|account-name)")
@@ -58,9 +72,10 @@ def with_lent(own: Mapping[str, Any], lent: Mapping[str, Any]) -> dict[str, Any]
     if (choice := lent.get(PY_IO_IMPL)) in (ARROW_FILE_IO, FSSPEC_FILE_IO):
         rest[PY_IO_IMPL] = choice
     signs = files.get(PY_IO_IMPL) == FSSPEC_FILE_IO or rest.get(PY_IO_IMPL) == FSSPEC_FILE_IO
-    for store in _STORES:
+    for store, keys in _STORES.items():
         names = [name for name in rest if name.startswith(store)]
-        if any(map(is_secret, names)) or (signs and S3_SIGNER in names):  # the catalog signs each request
+        lends = any(rest[name] and (name in keys or name.startswith(f"{ADLS_SAS_TOKEN}.")) for name in names)
+        if lends or (signs and S3_SIGNER in names):  # then the catalog signs each request
             files = {
                 name: one for name, one in files.items() if not (name.startswith(store) and is_secret(name))
             }
