@@ -1,7 +1,7 @@
 """The status of all table topics, from the settings topic, events, broker and tables.
 
-Needs no host: if nobody runs a topic, the status says so. Longer than other modules, as each source has its own
-errors, and a topic's row must hold any of them.
+Needs no host: if nobody runs a topic, the status says so. Longer than other modules, as each source has
+errors of its own, and a topic's row holds any of them.
 """
 
 from __future__ import annotations
@@ -106,22 +106,7 @@ def statuses(
     there is the topic's alone, unless all topics are in one catalog, which refuses or does not respond.
     """
     reported = recent_reports(broker)
-    newest: dict[str, tuple[Progress, str, str | None]] = {}
-    unread: dict[str, str] = {}
-    away: dict[str | None, list[TableTopicError]] = {}
-    for topic, desired in sorted(desired_topics.items()):
-        errors = away.setdefault(desired.settings.catalog, [])
-        try:
-            if len(errors) > 1 and str(errors[-1]) == str(errors[-2]):  # the catalog's, not the tables'
-                raise errors[-1]
-            newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
-        except Exception as error:  # of this topic; the others have rows of their own
-            newest[topic] = _unread_progress(desired, reported.get(topic))
-            unread[topic] = _words(topic, error)
-            if isinstance(error, RetryableError | SettingsError):
-                errors.append(error)
-    if len(away) == 1 and len(errors) == len(desired_topics) and len({*unread.values()}) == 1:
-        raise errors[0]
+    newest, unread = _read(desired_topics, reported, catalog)
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
     # Why a topic's lag is unknown.
     why = unread | {
@@ -147,6 +132,34 @@ def statuses(
         _status(progress, state, host, ends.get(topic), why.get(topic), behind.get(topic), oldest.get(topic))
         for topic, (progress, state, host) in newest.items()
     ]
+
+
+_Newest = tuple[Progress, str, str | None]  # with the state, and the host
+
+
+def _read(
+    desired_topics: Mapping[str, DesiredTopic],
+    reported: Mapping[str, HostReport],
+    catalog: Callable[[str | None], Catalog],
+) -> tuple[dict[str, _Newest], dict[str, str]]:
+    """The newest progress by topic, and why that of a table could not be read; raises as ``statuses``."""
+    newest: dict[str, _Newest] = {}
+    unread: dict[str, str] = {}
+    away: dict[str | None, list[TableTopicError]] = {}
+    for topic, desired in sorted(desired_topics.items()):
+        errors = away.setdefault(desired.settings.catalog, [])
+        try:
+            if len(errors) > 1 and str(errors[-1]) == str(errors[-2]):  # the catalog's, not the tables'
+                raise errors[-1]
+            newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
+        except Exception as error:  # of this topic; the others have rows of their own
+            newest[topic] = _unread_progress(desired, reported.get(topic))
+            unread[topic] = _words(topic, error)
+            if isinstance(error, RetryableError | SettingsError):
+                errors.append(error)
+    if len(away) == 1 and len(errors) == len(desired_topics) and len({*unread.values()}) == 1:
+        raise errors[0]
+    return newest, unread
 
 
 def _words(topic: str, error: Exception) -> str:
