@@ -111,8 +111,9 @@ def test_settings_are_accepted(block: str, tmp_path: Path) -> None:
     """A settings file with the block, below the section that a fragment belongs to, is without a mistake."""
     table = tomllib.loads(block)
     head = "[topics.clicks]\n" if table.keys() <= sections.TopicSettings.model_fields.keys() else ""
-    (tmp_path / "tabletopic.toml").write_text(head + block)
-    assert set(load_settings(environ={}, cwd=tmp_path).origins.values()) != {"default"}
+    (file := tmp_path / "tabletopic.toml").write_text(head + block)
+    named = {"TABLETOPIC_CONFIG": str(file)}  # so that it may name code
+    assert set(load_settings(environ=named, cwd=tmp_path).origins.values()) != {"default"}
 
 
 @cache
