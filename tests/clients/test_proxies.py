@@ -13,7 +13,6 @@ from pathlib import Path
 import duckdb
 import pytest
 from pyarrow.fs import S3FileSystem
-from tabletopic_kernel.drill import signs
 
 import tabletopic_kernel
 from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable
@@ -21,6 +20,7 @@ from tabletopic_kernel.clients.proxies import child_environment, proxy_hint
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.query.duckdb_connection import connect, give_secret
+from tests.drill import signs
 from tests.servers.http_server import Handler, HttpServer
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy")

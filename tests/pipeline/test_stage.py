@@ -42,6 +42,7 @@ from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.refused import explain_no_table
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.formats.test_glue_frames import GUID, framed
 from tests.pipeline.source import SOURCE
@@ -413,7 +414,7 @@ def test_dead_letters_follow_what_others_make_of_their_table(
     result = run(
         replace(plan, dead_letters=table.plan()), batch(b"no frame", good(1), good(2)[:-1], headers=headers)
     )
-    table.commit(result.dead_letters, None, Ledger("clicks", "cluster", "id", {0: 0}, 1, "a"))
+    table.commit(None, appended(Ledger("clicks", "cluster", "id", {0: 0}, 1, "a"), result.dead_letters))
     assert {file.spec_id for file in result.dead_letters} == {table.table.metadata.default_spec_id}
     kept = sorted(table.table.scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
     assert [(row["offset"], row["value"]) for row in kept] == [(100, b"no frame"), (102, good(2)[:-1])]

@@ -121,6 +121,8 @@ def test_a_host_may_take_a_moment_to_resume(
     states = iter([state, state, "running"])
     monkeypatch.setattr(Workbench, "status", lambda *_: [SimpleNamespace(state=next(states), error=None)])
     asked: list[str] = []
+    broker = SimpleNamespace(end_offsets=lambda _: {})
+    monkeypatch.setattr(Workbench, "broker", broker)
     monkeypatch.setattr(Workbench, "_request", lambda _, topic, change: asked.append(topic))
     _bench(tmp_path).ask_for_replay("clicks")
     assert asked == ["clicks"]

@@ -144,7 +144,7 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     if properties := given.get("table_properties"):
         given["table_properties"] = dict(_pair(text) for text in properties)
     try:
-        TopicSettings.model_validate(given)
+        TopicSettings.model_validate(_with_unset(given))
     except ValidationError as error:
         wrong = {
             _option_name(name := str(one["loc"][0])): (given[name], _reason(one)) for one in error.errors()
@@ -179,11 +179,14 @@ FIXED_SETTINGS = (
 _OPTIONAL = frozenset(name for name, field in TopicSettings.model_fields.items() if field.default is None)
 
 
+def _with_unset(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if value == "" and name in _OPTIONAL else value for name, value in settings.items()}
+
+
 def validated(settings: Mapping[str, Any]) -> TopicSettings:
     """The settings; raises SettingsError, which names the invalid keys."""
-    given = {name: None if value == "" and name in _OPTIONAL else value for name, value in settings.items()}
     try:
-        made = TopicSettings.model_validate(given)
+        made = TopicSettings.model_validate(_with_unset(settings))
     except ValidationError as error:
         raise SettingsError(explained(error)) from None
     # Not a limit of the model: a host must still read the settings of a topic that already has another one.
