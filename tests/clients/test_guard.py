@@ -151,14 +151,32 @@ def test_a_rest_catalog_chooses_no_class_and_no_login(where: str, ran: Path) -> 
         own = {"type": "rest", "uri": uri, "token": "own", "rest.signing-region": "own"}
         catalog = open_catalog(own)
         assert catalog.list_namespaces() == []
-        assert type(catalog._load_file_io(location="s3://lake/x")) is TableFileIO
+        files = catalog._load_file_io(location="s3://lake/x")
+        assert type(files) is TableFileIO
+        assert files.properties["s3.region"] == "there"
         left = set(catalog.properties) - set(own)
-        assert left == {"py-io-impl", "prefix", "s3.region"}
+        assert left == {"py-io-impl", "prefix"}
         assert catalog.properties["rest.signing-region"] == "own"
         config["overrides"] = {"py-io-impl": ARROW_FILE_IO}
         answers["/v1/config"] = (200, json.dumps(config))
         assert open_catalog(own).properties["py-io-impl"] == ARROW_FILE_IO
     assert not ran.exists()
+
+
+@pytest.mark.parametrize("where", ["defaults", "overrides"])
+def test_this_persons_keys_do_not_go_to_the_store_of_a_rest_catalogs_configuration(where: str) -> None:
+    """Only keys that the catalog lends do, in the configuration or with a table."""
+    place, token = {"gcs.service.host": "http://evil.example"}, {"gcs.oauth2.token": "lent"}
+    config: dict[str, Any] = {"defaults": {}, "overrides": {}, where: place}
+    answers = {"/v1/config": (200, json.dumps(config))}
+    with answering(answers) as uri:
+        own = {"type": "rest", "uri": uri, "gcs.oauth2.token": "own"}
+        with pytest.raises(SettingsError, match=r"set gcs.service.host in .catalog."):
+            open_catalog(own)._load_file_io(location="gs://lake/x")
+        lent = open_catalog(own)._load_file_io(token, "gs://lake/x").properties
+        ours = open_catalog(own | {"gcs.service.host": "http://ours"})._load_file_io(location="gs://lake/x")
+    assert (lent["gcs.oauth2.token"], lent["gcs.service.host"]) == ("lent", "http://evil.example")
+    assert ours.properties["gcs.service.host"] == "http://ours"
 
 
 def test_a_login_of_ones_own_stays() -> None:
