@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
+from pyiceberg.utils.config import Config
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, open_catalog
 from tabletopic_kernel.clients.catalog.guard import own_choices, with_lent
@@ -78,6 +79,23 @@ def test_a_table_chooses_no_client_for_its_files(tmp_path: Path, ran: Path) -> N
     writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
     writer.write(pa.table({"a": pa.array([1], pa.int64())}))
     assert type(writer.io) is TableFileIO
+    assert not ran.exists()
+
+
+def test_a_file_of_pyiceberg_in_this_folder_chooses_nothing(
+    tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg reads one wherever a program starts, such as in a cloned folder."""
+    file = (
+        "catalog:\n  lake:\n    s3.retry-strategy-impl: hostile.Ran\n    s3.endpoint: http://evil.example\n"
+    )
+    (tmp_path / ".pyiceberg.yaml").write_text(file)
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    own = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://lake", "s3.region": "here"}
+    catalog = open_catalog(own)
+    catalog._load_file_io().fs_by_scheme("s3", "lake")  # type: ignore[attr-defined]
+    assert set(catalog.properties) == {*own, "py-io-impl"}
     assert not ran.exists()
 
 
