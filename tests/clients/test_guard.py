@@ -94,7 +94,7 @@ def test_a_file_of_pyiceberg_in_this_folder_chooses_nothing(
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     own = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://lake", "s3.region": "here"}
     catalog = open_catalog(own)
-    catalog._load_file_io().fs_by_scheme("s3", "lake")  # type: ignore[attr-defined]
+    catalog._load_file_io().fs_by_scheme("s3", "lake")
     assert set(catalog.properties) == {*own, "py-io-impl"}
     assert not ran.exists()
 
