@@ -197,6 +197,17 @@ def test_this_persons_keys_do_not_go_to_the_store_of_a_rest_catalogs_configurati
     assert ours.properties["gcs.service.host"] == "http://ours"
 
 
+def test_a_rest_catalogs_warehouse_gets_no_key_of_azure() -> None:
+    """The warehouse that the settings name does, and tables lie where the catalog's is."""
+    place = "abfss://lake@evil.dfs.evil.example/w"
+    config = {"defaults": {}, "overrides": {"warehouse": place}}
+    with answering({"/v1/config": (200, json.dumps(config))}) as uri:
+        catalog = open_catalog({"type": "rest", "uri": uri, "warehouse": "lake", "adls.sas-token": "own"})
+        with pytest.raises(SettingsError, match=r"no key for the account evil in evil.example"):
+            catalog._load_file_io(location=place).new_input(f"{place}/x")
+        assert catalog.properties["warehouse"] == place
+
+
 def test_a_login_of_ones_own_stays() -> None:
     """A catalog cannot send it elsewhere."""
     own = {"credential": "id:secret", "oauth2-server-uri": "http://login", "auth": {"type": "google"}}

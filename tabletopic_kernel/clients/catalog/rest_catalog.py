@@ -87,11 +87,12 @@ class PatientRestCatalog(RestCatalog):
             for name, value in served.items()
             if name.startswith(STORAGE_PREFIXES) and own.get(name) != value
         }
+        self._warehouse = {"warehouse": own.get("warehouse", "")}  # where keys of Azure may go
         kept = {name: value for name, value in served.items() if name not in self._stores}
         self.properties = kept | {name: own[name] for name in self._stores if name in own}
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        files = with_lent(self.properties, self._stores | properties)
+        files = with_lent(self.properties, self._stores | properties) | self._warehouse
         return load_file_io(
             files | ({AUTH_MANAGER: self._auth_manager} if self._auth_manager else {}), location
         )
