@@ -6,16 +6,18 @@ import ast
 import dataclasses
 import json
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from docs import generate
 from tabletopic_kernel.faces.cli import call
 from tabletopic_kernel.faces.cli.commands import servers
+from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.workbench.config import PROGRAM_VARIABLES, load_settings
@@ -168,6 +170,16 @@ def test_the_program_s_own_variables() -> None:
     assert (
         set(first_cells(section("docs/settings.md", "## The program's own variables"))) == PROGRAM_VARIABLES
     )
+
+
+def test_no_program_of_ours_imports_from_the_folder_where_it_starts(tmp_path: Path) -> None:
+    """A cloned folder may have a ``panel.py``, and the Jupyter server starts the dashboard there."""
+    unsafe = re.compile(r'sys\.executable,\s*"-m"')
+    paths = (ROOT / "tabletopic_kernel").rglob("*.py")
+    assert [path.name for path in paths if unsafe.search(path.read_text(encoding="utf-8"))] == []
+    (tmp_path / "tabletopic_kernel.py").write_text("raise SystemExit('imported')")
+    command = Dashboard(cast("Any", None), "/").command
+    subprocess.run([*command, "--help"], check=True, cwd=tmp_path, capture_output=True)
 
 
 def test_one_door_for_deleting_files() -> None:

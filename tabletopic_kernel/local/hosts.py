@@ -104,7 +104,7 @@ class HostProcess:
         with self._log.open("wb") as output:
             # A session of its own: Ctrl-C is for the demo, which stops its host itself.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet", *options],
+                [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet", *options],
                 cwd=folder,
                 env={**environment(folder), **more},
                 stdin=subprocess.DEVNULL,

@@ -35,7 +35,7 @@ _DONE = "done"
 def watcher_command(its_mark: str, state_dir: Path, parent: ProcessId, servers: list[str]) -> list[str]:
     """The command line for ``watch_servers``."""
     arguments = [str(state_dir), str(parent.pid), repr(parent.start_time_s), *servers]
-    return [sys.executable, "-m", __name__, WATCHER, its_mark, *arguments]
+    return [sys.executable, "-P", "-m", __name__, WATCHER, its_mark, *arguments]
 
 
 def watch_servers(arguments: list[str]) -> None:
@@ -67,7 +67,9 @@ def start_keeper(state_dir: Path) -> ProcessId:
     us = ProcessId.of(psutil.Process())
     arguments = [processes.mark(KEEPER, folder), str(folder), str(us.pid), repr(us.start_time_s)]
     # It prints nothing, and the state folder need not exist yet.
-    return processes.spawn([sys.executable, "-m", __name__, KEEPER, *arguments], Path("/"), Path(os.devnull))
+    return processes.spawn(
+        [sys.executable, "-P", "-m", __name__, KEEPER, *arguments], Path("/"), Path(os.devnull)
+    )
 
 
 def keep_stack(arguments: list[str]) -> None:
@@ -100,7 +102,7 @@ class Watchdog:
     def __init__(self, folder: Path, *, temporary: bool) -> None:
         # A session of its own: Ctrl-C in the terminal must not reach it.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, WATCHDOG, str(folder), str(int(temporary))],
+            [sys.executable, "-P", "-m", __name__, WATCHDOG, str(folder), str(int(temporary))],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

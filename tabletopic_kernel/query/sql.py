@@ -101,13 +101,16 @@ def names_without_catalog(sql: str) -> list[Name]:
 
 
 def names_written(sql: str) -> list[Name]:
-    """All names in a text for Spark that may write rows, also those in strings; none in one that does not.
+    """The names that a text for Spark may write rows to; for CALL, all of them, also those in strings.
 
-    >>> names_written("INSERT INTO `lake`.a VALUES (1)"), names_written("SELECT * FROM a")
-    ([('INSERT',), ('INTO',), ('lake',), ('lake', 'a'), ('VALUES',)], [])
+    >>> names_written("INSERT INTO `lake`.a SELECT * FROM b WHERE c = 'd'"), names_written("SELECT * FROM a")
+    ([('lake', 'a'), ('b',)], [])
     """
-    text = sql.replace("`", '"').replace("'", " ")
-    return _names_in_text(text) if _WRITES_ROWS.search(sql) else []
+    text = sql.replace("`", '"')
+    words = {word.lower() for _, word in _tokens(text)}
+    if "call" in words:
+        return _names_in_text(text.replace("'", " "))
+    return _names_after(text, _TARGETS) if words & _WRITES_ROWS else []
 
 
 def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
@@ -216,7 +219,8 @@ def _tokens(sql: str) -> list[tuple[int, str]]:
     return tokens
 
 
-_WRITES_ROWS = re.compile(r"\b(?:insert|merge|update|delete|call)\b", re.IGNORECASE)
+_WRITES_ROWS = frozenset({"insert", "merge", "update", "delete"})
+_TARGETS = ("into", "overwrite", "table", "update", "from")  # Spark writes to what follows one of these
 _READS = frozenset({"SELECT", "EXPLAIN", "COPY", "CALL"})
 _WRITES = frozenset(
     (

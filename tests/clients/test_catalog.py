@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -23,7 +24,6 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from tabletopic_kernel.clients.catalog import catalog as module
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog, reachable
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 
@@ -57,7 +57,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     def load(*_: object, **__: object) -> None:
         raise NotInstalledError("not installed") from ModuleNotFoundError("no module", name="psycopg2")
 
-    monkeypatch.setattr(module, "load_catalog", load)
+    monkeypatch.setitem(AVAILABLE_CATALOGS, CatalogType.SQL, load)
     with pytest.raises(SettingsError, match=r"\[catalog\] .*pip install 'tabletopic\[postgres\]'"):
         open_catalog({"type": "sql", "uri": "postgresql+psycopg2://h/db", "warehouse": str(tmp_path)})
 

@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
+from pyiceberg.utils.config import Config
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, open_catalog
 from tabletopic_kernel.clients.catalog.guard import own_choices, with_lent
@@ -78,6 +79,23 @@ def test_a_table_chooses_no_client_for_its_files(tmp_path: Path, ran: Path) -> N
     writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
     writer.write(pa.table({"a": pa.array([1], pa.int64())}))
     assert type(writer.io) is TableFileIO
+    assert not ran.exists()
+
+
+def test_a_file_of_pyiceberg_in_this_folder_chooses_nothing(
+    tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg reads one wherever a program starts, such as in a cloned folder."""
+    file = (
+        "catalog:\n  lake:\n    s3.retry-strategy-impl: hostile.Ran\n    s3.endpoint: http://evil.example\n"
+    )
+    (tmp_path / ".pyiceberg.yaml").write_text(file)
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    own = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://lake", "s3.region": "here"}
+    catalog = open_catalog(own)
+    catalog._load_file_io().fs_by_scheme("s3", "lake")
+    assert set(catalog.properties) == {*own, "py-io-impl"}
     assert not ran.exists()
 
 
@@ -151,14 +169,43 @@ def test_a_rest_catalog_chooses_no_class_and_no_login(where: str, ran: Path) -> 
         own = {"type": "rest", "uri": uri, "token": "own", "rest.signing-region": "own"}
         catalog = open_catalog(own)
         assert catalog.list_namespaces() == []
-        assert type(catalog._load_file_io(location="s3://lake/x")) is TableFileIO
+        files = catalog._load_file_io(location="s3://lake/x")
+        assert type(files) is TableFileIO
+        assert files.properties["s3.region"] == "there"
         left = set(catalog.properties) - set(own)
-        assert left == {"py-io-impl", "prefix", "s3.region"}
+        assert left == {"py-io-impl", "prefix"}
         assert catalog.properties["rest.signing-region"] == "own"
         config["overrides"] = {"py-io-impl": ARROW_FILE_IO}
         answers["/v1/config"] = (200, json.dumps(config))
         assert open_catalog(own).properties["py-io-impl"] == ARROW_FILE_IO
     assert not ran.exists()
+
+
+@pytest.mark.parametrize("where", ["defaults", "overrides"])
+def test_this_persons_keys_do_not_go_to_the_store_of_a_rest_catalogs_configuration(where: str) -> None:
+    """Only keys that the catalog lends do, in the configuration or with a table."""
+    place, token = {"gcs.service.host": "http://evil.example"}, {"gcs.oauth2.token": "lent"}
+    config: dict[str, Any] = {"defaults": {}, "overrides": {}, where: place}
+    answers = {"/v1/config": (200, json.dumps(config))}
+    with answering(answers) as uri:
+        own = {"type": "rest", "uri": uri, "gcs.oauth2.token": "own"}
+        with pytest.raises(SettingsError, match=r"set gcs.service.host in .catalog."):
+            open_catalog(own)._load_file_io(location="gs://lake/x")
+        lent = open_catalog(own)._load_file_io(token, "gs://lake/x").properties
+        ours = open_catalog(own | {"gcs.service.host": "http://ours"})._load_file_io(location="gs://lake/x")
+    assert (lent["gcs.oauth2.token"], lent["gcs.service.host"]) == ("lent", "http://evil.example")
+    assert ours.properties["gcs.service.host"] == "http://ours"
+
+
+def test_a_rest_catalogs_warehouse_gets_no_key_of_azure() -> None:
+    """The warehouse that the settings name does, and tables lie where the catalog's is."""
+    place = "abfss://lake@evil.dfs.evil.example/w"
+    config = {"defaults": {}, "overrides": {"warehouse": place}}
+    with answering({"/v1/config": (200, json.dumps(config))}) as uri:
+        catalog = open_catalog({"type": "rest", "uri": uri, "warehouse": "lake", "adls.sas-token": "own"})
+        with pytest.raises(SettingsError, match=r"no key for the account evil in evil.example"):
+            catalog._load_file_io(location=place).new_input(f"{place}/x")
+        assert catalog.properties["warehouse"] == place
 
 
 def test_a_login_of_ones_own_stays() -> None:

@@ -359,6 +359,8 @@ def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
     [
         (b"\xff\xfe", b"{}"),
         (b"\xff", None),
+        (b"", b"{}"),
+        (b"two words", b'{"topic": "two words"}'),
         (b"clicks", b"{}"),
         (b"clicks", b"\xff"),
         (b"clicks", b"[" * 9_000),

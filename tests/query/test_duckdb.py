@@ -461,3 +461,14 @@ def test_spark_writes_to_no_table_that_names_a_java_class(own: DuckLake, catalog
             ActionNeededError, match=f"default.clicks names the class evil.Provider, .*: remove {name}"
         ):
             own.check_spark_writes(sql)
+
+
+def test_only_what_spark_writes_to_is_looked_up(
+    own: DuckLake, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not each word of a text that is inserted: a catalog may take long for one, or refuse it."""
+    asked: list[tuple[str, ...]] = []
+    load = catalog.load_table
+    monkeypatch.setattr(catalog, "load_table", lambda name: (asked.append(name), load(name))[1])
+    own.check_spark_writes("INSERT INTO clicks VALUES ('call it', \"a/b, c\", 'from d'), ('update e')")
+    assert asked == [("default", "clicks")]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, infer_catalog_type, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -109,7 +109,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
                 rest.setdefault("pool_pre_ping", "true")
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
-            catalog = load_catalog(catalog_name(properties), **rest)
+            catalog = _load(catalog_name(properties), rest)
             if catalog_type(properties) == "glue" and is_loopback(rest.get("glue.endpoint", "")):
                 _ask_directly(catalog.glue)  # type: ignore[attr-defined]
             return catalog
@@ -118,6 +118,14 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
                 raise
             missing = f"{error.args[0]} is not set" if isinstance(error, KeyError) and error.args else None
             raise SettingsError(f"[catalog] {missing or plain(error)}") from error
+
+
+def _load(name: str, properties: dict[str, Any]) -> Catalog:
+    """Like PyIceberg's, without the properties and classes of a ``.pyiceberg.yaml`` in this very folder."""
+    if "py-catalog-impl" in properties:  # then it reads no file
+        return load_catalog(name, **properties)
+    kind = properties["type"].lower() if "type" in properties else infer_catalog_type(name, properties)
+    return AVAILABLE_CATALOGS[CatalogType(kind)](name, properties)
 
 
 def _ask_directly(client: Any) -> None:

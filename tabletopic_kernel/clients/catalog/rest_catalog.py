@@ -19,7 +19,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
-from tabletopic_kernel.clients.catalog.guard import own_choices, with_lent
+from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES, own_choices, with_lent
 from tabletopic_kernel.model.settings.cluster import is_loopback
 
 CONNECT_S, READ_S = 10.0, 60.0
@@ -80,10 +80,19 @@ class PatientRestCatalog(RestCatalog):
     def _fetch_config(self) -> None:
         own = dict(self.properties)
         super()._fetch_config()
-        self.properties = own_choices(own, self.properties)
+        served = own_choices(own, self.properties)
+        # As if lent with each table: else this person's keys would go where the catalog's store is.
+        self._stores = {
+            name: value
+            for name, value in served.items()
+            if name.startswith(STORAGE_PREFIXES) and own.get(name) != value
+        }
+        self._warehouse = {"warehouse": own.get("warehouse", "")}  # where keys of Azure may go
+        kept = {name: value for name, value in served.items() if name not in self._stores}
+        self.properties = kept | {name: own[name] for name in self._stores if name in own}
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        files = with_lent(self.properties, properties)
+        files = with_lent(self.properties, self._stores | properties) | self._warehouse
         return load_file_io(
             files | ({AUTH_MANAGER: self._auth_manager} if self._auth_manager else {}), location
         )

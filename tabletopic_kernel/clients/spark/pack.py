@@ -208,6 +208,7 @@ def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_p
     # Spark's PYTHONPATH, with pyspark, reach the Python that the file becomes.
     command = [
         sys.executable,
+        "-P",
         "-m",
         "pex",
         "--venv-repository",

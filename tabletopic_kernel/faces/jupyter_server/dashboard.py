@@ -47,7 +47,7 @@ class Dashboard:
     in_force: SettingsInForce
     prefix: str
     command: list[str] = field(
-        default_factory=lambda: [sys.executable, "-m", "tabletopic_kernel.faces.live_dashboard"]
+        default_factory=lambda: [sys.executable, "-P", "-m", "tabletopic_kernel.faces.live_dashboard"]
     )
     child: Child = field(default_factory=lambda: Child("the dashboard"), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # one start at a time

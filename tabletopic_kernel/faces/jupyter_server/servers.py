@@ -159,7 +159,7 @@ class Sample:
             StackError: nothing can be written in the state folder.
         """
         state_dir = self._in_force.workbench().servers.state_dir
-        command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "sample"]
+        command = [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "sample"]
         command += [topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
         with stack_errors(state_dir, STATE_DIR):
             log = logs_folder(state_dir) / "sample.out"
@@ -176,7 +176,7 @@ class Sample:
 
 # It loads its libraries, joins the group and takes over its topics; Spark may start later.
 _YOUNG_S = 20.0
-_SERVE = (sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve")
+_SERVE = (sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve")
 
 
 @dataclass

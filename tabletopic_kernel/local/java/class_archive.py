@@ -109,7 +109,16 @@ def _make(java: Path, archive: Path, report: Report) -> None:
         base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the archive refers to it
         with (work / "log").open("wb") as log:
             made = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
-                [sys.executable, "-m", "tabletopic_kernel.local.java.class_training", work, base, fresh], log
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "tabletopic_kernel.local.java.class_training",
+                    work,
+                    base,
+                    fresh,
+                ],
+                log,
             )
         if not made or not fresh.exists():
             shutil.copyfile(work / "log", archive.with_suffix(".log"))

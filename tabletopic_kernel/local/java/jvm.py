@@ -165,7 +165,7 @@ def _wait_and_make() -> None:
         return
     if due:
         time.sleep(_DELAY_S)
-        command = [sys.executable, "-m", __name__, str(os.getpid())]
+        command = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
         subprocess.run(
             command,
             stdin=subprocess.DEVNULL,

@@ -47,7 +47,7 @@ def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]
     options += ["--mark", mark, *more]
-    command = [sys.executable, "-m", "tabletopic_kernel.faces.cli", "serve", *options]
+    command = [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", *options]
     start = log.stat().st_size
     process = processes.spawn(command, Path.cwd(), log, append=True)
     deadline = time.monotonic() + _JOIN_S

@@ -73,7 +73,7 @@ class ChildProjection:
     def __init__(self, text: str, batch: Schema) -> None:
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tabletopic_kernel.pipeline.transform.projection.child"],
+                [sys.executable, "-P", "-m", "tabletopic_kernel.pipeline.transform.projection.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the parent, which ends this process
