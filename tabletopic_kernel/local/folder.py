@@ -94,8 +94,9 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError) as error:
         raise StackError(f"{folder / _FILE} is damaged ({error}): remove it.") from error
     with contextlib.suppress(sqlite3.Error), contextlib.closing(_open(folder)) as catalog:
-        for (location,) in catalog.execute("SELECT metadata_location FROM iceberg_tables"):
-            before, inside, _ = location.removeprefix("file://").partition(f"/{_WAREHOUSE}/")
+        tables = "SELECT metadata_location, table_namespace FROM iceberg_tables"
+        for location, namespace in catalog.execute(tables):  # the folder may itself be in a "warehouse"
+            before, inside, _ = location.removeprefix("file://").rpartition(f"/{_WAREHOUSE}/{namespace}/")
             if inside and before.startswith("/"):
                 return {"id": None, "path": before}
     return None

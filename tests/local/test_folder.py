@@ -160,6 +160,19 @@ def test_a_copy_is_refused_until_it_is_independent(tmp_path: Path, is_old: bool)
 
 
 @pytest.mark.integration
+def test_a_folder_of_an_earlier_version_may_lie_in_a_warehouse(tmp_path: Path) -> None:
+    """Only the last part of its tables' paths is the state folder's own."""
+    before, after = tmp_path / "warehouse/default/before", tmp_path / "after"
+    _made(before)
+    (before / "folder.json").unlink()
+    assert _settle(before) == []
+    (before / "folder.json").unlink()
+    before.rename(after)
+    assert len(_settle(after)) == 1
+    assert _rows(after) == (38, 38)
+
+
+@pytest.mark.integration
 def test_one_folder_with_two_names_is_no_copy(tmp_path: Path) -> None:
     """As with a mount; and a new folder at the place of a moved one is another."""
     _made(tmp_path / "link")
