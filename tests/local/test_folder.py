@@ -161,6 +161,19 @@ def test_a_copy_is_refused_until_it_is_independent(tmp_path: Path, is_old: bool)
 
 
 @pytest.mark.integration
+def test_a_copy_removes_no_files_that_lie_elsewhere(tmp_path: Path) -> None:
+    """The original has the same data folder; a table with data of its own is maintained as before."""
+    _made(tmp_path / "original")
+    rows = pa.table({"a": [1]})
+    elsewhere = {"write.data.path": f"file://{tmp_path}/elsewhere"}
+    _open(tmp_path / "original").create_table("default.far", rows.schema, properties=elsewhere).append(rows)
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    _settle(tmp_path / "copy", fork=True)
+    tables = [_open(tmp_path / "copy").load_table(f"default.{name}") for name in ("far", "clicks")]
+    assert [table.properties.get("gc.enabled") for table in tables] == ["false", None]
+
+
+@pytest.mark.integration
 def test_a_folder_of_an_earlier_version_may_lie_in_a_warehouse(tmp_path: Path) -> None:
     """Only the last part of its tables' paths is the state folder's own."""
     before, after = tmp_path / "warehouse/default/before", tmp_path / "after"
