@@ -38,13 +38,8 @@ def up(
     from tabletopic_kernel.local.progress import TerminalReport
     from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
-    check_something_to_start(call.loaded.settings)
+    check_something_to_start(call.loaded.settings, fork=fork)
     own = own_servers(call.loaded.settings)
-    if fork and "kafka" not in own and ("catalog" in own or call.loaded.settings.catalogs):
-        raise UsageError(
-            "--fork copies topics, but not the tables in a catalog that the settings name: the hosts of both "
-            "would write to these. Choose another --state-dir"
-        )
     stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port, fork=fork)
     running = stack.up(die_with_parent=not detach)
     stays = not detach and bool(running.started)
