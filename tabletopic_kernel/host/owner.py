@@ -343,6 +343,8 @@ class Owner:
                 claim_files(owned, partial(load_same, owned, owned.catalog))
             except TableTopicError as error:
                 _LOG.warning("%s: no file will be removed: %s", self.ledger.topic, error)
+            except Exception:  # a storage that permits no other files, for example: rows need no claim
+                _LOG.exception("%s: no file will be removed", self.ledger.topic)
 
     @property
     def is_sweep_due(self) -> bool:

@@ -77,7 +77,7 @@ def settle(folder: Path, *, fork: bool, on_change: Callable[[str], None]) -> Non
         if is_copy:
             for name in ("stack.json", "password"):
                 (folder / name).unlink(missing_ok=True)
-        _relocate(folder, before)
+        _relocate(folder, before, shares=is_copy)
     if recorded is None or recorded["id"] is None or before is not None:
         known = None if is_copy or recorded is None else recorded["id"]
         record = {"format": _FORMAT, "id": known or uuid.uuid4().hex, "path": str(folder)}
@@ -94,8 +94,9 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError) as error:
         raise StackError(f"{folder / _FILE} is damaged ({error}): remove it.") from error
     with contextlib.suppress(sqlite3.Error), contextlib.closing(_open(folder)) as catalog:
-        for (location,) in catalog.execute("SELECT metadata_location FROM iceberg_tables"):
-            before, inside, _ = location.removeprefix("file://").partition(f"/{_WAREHOUSE}/")
+        tables = "SELECT metadata_location, table_namespace FROM iceberg_tables"
+        for location, namespace in catalog.execute(tables):  # the folder may itself be in a "warehouse"
+            before, inside, _ = location.removeprefix("file://").rpartition(f"/{_WAREHOUSE}/{namespace}/")
             if inside and before.startswith("/"):
                 return {"id": None, "path": before}
     return None
@@ -116,9 +117,10 @@ def _is_copy(folder: Path, before: Path) -> bool:
 # --- tables at another place ------------------------------------------------------------------------------
 
 
-def _relocate(folder: Path, before: Path) -> None:
+def _relocate(folder: Path, before: Path, *, shares: bool) -> None:
     """Replace locations below ``before`` in the tables' metadata and the catalog. Repeatable.
 
+    ``shares``: the original goes on, so no file of a table with data elsewhere may be removed here.
     Manifest lists have the lengths of manifests, and these those of delete files: from the inside out.
     """
     # "file:/x", "file:///x", "sqlite:////x" and "/x" all name a path.
@@ -143,7 +145,12 @@ def _relocate(folder: Path, before: Path) -> None:
                 unpack, pack = (
                     (gzip.decompress, gzip.compress) if packed.startswith(_GZIP) else (bytes, bytes)
                 )
-                _replace(path, pack(json.dumps(moved(json.loads(unpack(packed)))).encode()))
+                metadata = moved(json.loads(unpack(packed)))
+                properties = metadata.get("properties", {})
+                data = properties.get("write.data.path", str(folder))
+                if shares and not _local(data).is_relative_to(folder):
+                    properties["gc.enabled"] = "false"
+                _replace(path, pack(json.dumps(metadata).encode()))
     with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(_open(folder)) as catalog, catalog:
         for column in ("metadata_location", "previous_metadata_location"):
             found = catalog.execute(f"SELECT DISTINCT {column} FROM iceberg_tables").fetchall()

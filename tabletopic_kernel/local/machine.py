@@ -115,13 +115,18 @@ def strangers(path: Path, trusted: Collection[int]) -> str | None:
     for uid in owners(path) - set(trusted):
         return f"it belongs to {_user(uid)}; if its content is right: `chown {_user(os.geteuid())} {path}`"
     status = path.stat()
-    group = {account.pw_uid for account in pwd.getpwall() if account.pw_gid == status.st_gid}
-    with contextlib.suppress(KeyError):  # a container's, or an account that was removed
-        group |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(status.st_gid).gr_mem}
-    is_shared = status.st_mode & 0o020 and group - {ROOT, os.geteuid()}
-    if status.st_mode & 0o002 or is_shared:
+    is_group_writable = bool(status.st_mode & 0o020)
+    if status.st_mode & 0o002 or (is_group_writable and _members(status.st_gid) - {ROOT, os.geteuid()}):
         return f"others may write to it; if its content is right: `chmod go-w {path}`"
     return None
+
+
+def _members(group_id: int) -> set[int]:
+    """The user ids of a group's members; reads all accounts, which a directory may have many of."""
+    group = {account.pw_uid for account in pwd.getpwall() if account.pw_gid == group_id}
+    with contextlib.suppress(KeyError):  # a container's, or an account that was removed
+        group |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group_id).gr_mem}
+    return group
 
 
 def check_own(folder: Path) -> None:
@@ -129,7 +134,7 @@ def check_own(folder: Path) -> None:
 
     Nobody else can then place a link, a program, a password or the pid of a process in it.
     """
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with stack_errors(folder, STATE_DIR), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if trouble := strangers(folder, {os.geteuid()}):
             raise StackError(f"The state folder {folder} is not yours alone: {trouble}, or choose another.")
 
@@ -237,6 +242,7 @@ def logs_folder(state_dir: Path) -> Path:
     folder = state_dir / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     state_dir.chmod(0o700)
+    check_own(state_dir)  # some file systems ignore that, as of Windows
     return folder
 
 

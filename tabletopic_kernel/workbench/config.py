@@ -155,12 +155,21 @@ def names_all_servers(settings: Settings) -> bool:
     return len(own_servers(settings)) == len(SECTIONS)
 
 
-def check_something_to_start(settings: Settings) -> None:
-    """Check that the local stack has servers to start; raises UsageError if the settings name them all."""
+def check_something_to_start(settings: Settings, *, fork: bool = False) -> None:
+    """Check that the local stack has servers to start, and may be a copy's; raises UsageError if not.
+
+    It has none if the settings name them all.
+    """
+    own = own_servers(settings)
     if names_all_servers(settings):
         raise UsageError(
             f"there is nothing to start: the settings name servers for [{'], ['.join(SECTIONS)}]; "
             "`tabletopic doctor` checks them"
+        )
+    if fork and "kafka" not in own and ("catalog" in own or settings.catalogs):
+        raise UsageError(
+            "--fork copies topics, but not the tables in a catalog that the settings name: the hosts of both "
+            "would write to these. Choose another --state-dir"
         )
 
 

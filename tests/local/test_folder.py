@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -160,6 +161,32 @@ def test_a_copy_is_refused_until_it_is_independent(tmp_path: Path, is_old: bool)
 
 
 @pytest.mark.integration
+def test_a_copy_removes_no_files_that_lie_elsewhere(tmp_path: Path) -> None:
+    """The original has the same data folder; a table with data of its own is maintained as before."""
+    _made(tmp_path / "original")
+    rows = pa.table({"a": [1]})
+    elsewhere = {"write.data.path": f"file://{tmp_path}/elsewhere"}
+    _open(tmp_path / "original").create_table("default.far", rows.schema, properties=elsewhere).append(rows)
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    _settle(tmp_path / "copy", fork=True)
+    tables = [_open(tmp_path / "copy").load_table(f"default.{name}") for name in ("far", "clicks")]
+    assert [table.properties.get("gc.enabled") for table in tables] == ["false", None]
+
+
+@pytest.mark.integration
+def test_a_folder_of_an_earlier_version_may_lie_in_a_warehouse(tmp_path: Path) -> None:
+    """Only the last part of its tables' paths is the state folder's own."""
+    before, after = tmp_path / "warehouse/default/before", tmp_path / "after"
+    _made(before)
+    (before / "folder.json").unlink()
+    assert _settle(before) == []
+    (before / "folder.json").unlink()
+    before.rename(after)
+    assert len(_settle(after)) == 1
+    assert _rows(after) == (38, 38)
+
+
+@pytest.mark.integration
 def test_one_folder_with_two_names_is_no_copy(tmp_path: Path) -> None:
     """As with a mount; and a new folder at the place of a moved one is another."""
     _made(tmp_path / "link")
@@ -244,3 +271,29 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").chmod(0o777)
     with pytest.raises(StackError, match=r"others may write to it; .*`chmod go-w "):
         LocalStack(tmp_path / "state")
+
+
+def test_a_file_system_without_rights_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows's ignore a change: the servers would start, and nothing could stop them."""
+    umask = os.umask(0)
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    try:
+        with pytest.raises(StackError, match="others may write to it"):
+            LocalStack(tmp_path / "state", servers=()).up()
+    finally:
+        os.umask(umask)
+
+
+def test_a_folder_without_access_is_an_error_for_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below another user's private folder."""
+
+    def denied(path: Path) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "lstat", denied)
+    with pytest.raises(StackError, match="no permission: choose a folder"):
+        machine.check_own(tmp_path / "state")

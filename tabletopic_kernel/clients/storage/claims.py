@@ -24,6 +24,8 @@ from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.model.errors import StartOverError
 
 _VERSION = re.compile(r"(\d+)-[0-9a-f]{8}-|v(\d+)\.")
+# A password may contain any character, even one that a URL forbids; a path of SQLite may contain an "@".
+_LOGIN = re.compile(r"^([^:/]+://)[^:/]*(?::.*)?@")
 
 
 def claim_folder(
@@ -71,15 +73,13 @@ def _address(catalog: Catalog) -> str:
     """The catalog's address, without a login; its kind if it has none.
 
     >>> from types import SimpleNamespace as Fake
-    >>> _address(Fake(properties={"uri": "postgresql://me:secret@db:5432/lake?ssl=1"}))
+    >>> _address(Fake(properties={"uri": "postgresql://me:se/c?r@t@db:5432/lake?ssl=1"}))
     'postgresql://db:5432/lake'
-    >>> _address(Fake(properties={"uri": "sqlite:////lake/catalog.db?timeout=30"}))
-    'sqlite:////lake/catalog.db'
+    >>> _address(Fake(properties={"uri": "sqlite:////me@work/catalog.db?timeout=30"}))
+    'sqlite:////me@work/catalog.db'
     """
-    scheme, _, rest = catalog.properties.get("uri", "").partition("://")
-    authority, slash, path = rest.partition("?")[0].partition("/")
-    address = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
-    return address if rest else catalog_type(catalog.properties)
+    address = _LOGIN.sub(r"\1", catalog.properties.get("uri", "")).partition("?")[0]
+    return address or catalog_type(catalog.properties)
 
 
 def _name(location: str) -> str:

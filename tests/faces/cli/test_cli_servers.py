@@ -55,6 +55,19 @@ def test_info_for_people_hides_secrets(run: Callable[..., Any], fake: Any) -> No
     assert "none; start one: tabletopic serve" in text
 
 
+@pytest.mark.parametrize("section", ["catalog", "catalogs.prod"])
+def test_a_copy_with_a_shared_catalog_does_not_become_independent(
+    run: Callable[..., Any], section: str, tmp_path: Path
+) -> None:
+    """Its topics would go on in the original's tables."""
+    settings = tmp_path / "shared.toml"
+    settings.write_text(f'[{section}]\ntype = "rest"\nuri = "http://127.0.0.1:1"\n')
+    shown = run("up", "--fork", "--config", str(settings), "--state-dir", str(tmp_path / "copy"))
+    assert shown.code == 2
+    assert "would write to these" in " ".join(shown.err.split())
+    assert not (tmp_path / "copy").exists()
+
+
 @pytest.mark.parametrize("command", ["info", "status"])
 @pytest.mark.parametrize(
     ("more", "place"),

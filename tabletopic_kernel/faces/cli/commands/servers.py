@@ -38,7 +38,7 @@ def up(
     from tabletopic_kernel.local.progress import TerminalReport
     from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
-    check_something_to_start(call.loaded.settings)
+    check_something_to_start(call.loaded.settings, fork=fork)
     own = own_servers(call.loaded.settings)
     stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port, fork=fork)
     running = stack.up(die_with_parent=not detach)
