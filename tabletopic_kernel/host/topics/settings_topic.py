@@ -21,10 +21,10 @@ from pydantic import ValidationError
 from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.settings.options import explained
 from tabletopic_kernel.model.settings.sections import DesiredTopic
-from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
+from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC, check_topic_name
 
 # A host is assigned whole partitions, so this is the largest number of hosts.
 _PARTITIONS = 16
@@ -208,8 +208,8 @@ def parse_desired(message: Message) -> SettingsMessage | None:
         return None
     value = message.value()
     try:
-        topic = bytes(key).decode()
-    except UnicodeDecodeError:
+        check_topic_name(topic := bytes(key).decode())  # for another, no broker describes any topic
+    except (UnicodeDecodeError, UsageError):
         return None
     try:
         desired = None if value is None else DesiredTopic.from_json(bytes(value))
