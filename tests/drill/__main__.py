@@ -1,7 +1,7 @@
 """``make drill``: inject faults from a seed, then compare every record with the tables.
 
 make drill                                             # five minutes from a new seed
-make drill ARGS="--seed 20 --rounds 30 --short"        # the rounds of ``make test-all``
+make drill ARGS="--seed 20 --rounds 30 --short"        # the rounds of ``make test``
 make drill ARGS="--minutes 35 --report docs/drill.md"  # the page of the docs
 make drill ARGS=--each                                 # each fault alone, until the metrics show it
 

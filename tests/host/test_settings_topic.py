@@ -226,6 +226,15 @@ def test_a_refused_message_is_its_topics_alone(log: Log, value: bytes, why: str)
     assert read_desired(log) == {"views": before["views"], TOPIC: _desired()}  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["", "a b", "..", "x" * 250])
+@pytest.mark.parametrize("value", [None, b"no JSON", b'{"topic": "a b"}'])
+def test_a_key_that_names_no_topic_is_passed_over(log: Log, name: str, value: bytes | None) -> None:
+    """A broker that is asked for such a topic describes none of the others."""
+    log.write(_desired())
+    log.records.append(Record(name, value, 1))
+    assert read_desired(log) == {TOPIC: _desired()}  # type: ignore[arg-type]
+
+
 def test_a_message_cannot_say_that_it_was_refused(log: Log) -> None:
     """That is its reader's to say."""
     log.records = [Record(TOPIC, b'{"topic": "clicks", "refused": "by me"}', 0)]

@@ -1,4 +1,4 @@
-"""Operations on servers and hosts, and those that are programs: up, down, serve, dashboard, demo, drill.
+"""Operations on servers and hosts, and those that are programs: up, down, serve, dashboard, demo.
 
 Longer than other modules, as it is a table: an entry is data, with what it needs beside it.
 """
