@@ -79,6 +79,8 @@ def test_wrong_values_are_named() -> None:
     """As in a settings file."""
     with pytest.raises(SettingsError, match="errors: "):
         altered("clicks", NOW, {"errors": "shout"})
+    with pytest.raises(SettingsError, match="table_properties: must be a valid dictionary"):
+        altered("clicks", NOW, {"table_properties": None})
     with pytest.raises(SettingsError, match=r"format-version: this program cannot write"):
         altered("clicks", NOW, {"table_properties": {"format-version": "3"}})
     kept = altered("clicks", NOW, {"table_properties": {"format-version": "2"}}).table_properties
@@ -99,6 +101,7 @@ def test_wrong_values_are_named() -> None:
             {"metadata_columns": ["key", "keys"]},
             "--metadata-columns key,keys: allowed: 'key', 'header' or 'metadata'",
         ),
+        ({"table_properties": ["a=b", "comment=c"]}, "--table-property a=b,comment=c: 'a' is not a property"),
         ({"catalog": "", "keep_snapshots": "0"}, "--keep-snapshots 0: allowed: 1 to 100000, for example 20"),
     ],
 )

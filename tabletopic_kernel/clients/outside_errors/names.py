@@ -3,8 +3,9 @@
 import re
 from typing import Final
 
-# Quoted names, also of keys with an apostrophe, paths, and URLs.
-_NAMES: Final = re.compile(r"""(?<!\w)'.*?'(?!\w)|"[^"\n]*"|\S*/\S*""")
+# Quoted names, also of keys with an apostrophe, paths, and URLs. A word is tried once, at its start: a page
+# in a message may be one word of 100,000 characters.
+_NAMES: Final = re.compile(r"""(?<!\w)'.*?'(?!\w)|"[^"\n]*"|(?<![^\s'"])[^\s/'"]*+/\S*""")
 
 
 def without_names(text: str) -> str:

@@ -146,13 +146,15 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     try:
         TopicSettings.model_validate(_with_unset(given))
     except ValidationError as error:
-        wrong = {
-            _option_name(name := str(one["loc"][0])): (given[name], _reason(one)) for one in error.errors()
-        }
+        wrong = {str(one["loc"][0]): _reason(one) for one in error.errors()}
         raise UsageError(
-            "; ".join(f"{option} {quote(str(value))}: {why}" for option, (value, why) in wrong.items())
+            "; ".join(f"{_option_name(name)} {_typed(options[name])}: {why}" for name, why in wrong.items())
         ) from None
     return given
+
+
+def _typed(value: object) -> str:
+    return quote(",".join(value) if isinstance(value, list | tuple) else str(value))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -214,7 +216,8 @@ def _reason(problem: ErrorDetails) -> str:
 def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:
     """The current settings, overridden by the given ones; raises UsageError for one that cannot change."""
     wanted = {**now.model_dump(exclude_unset=True), **given}
-    if properties := {**now.table_properties, **given.get("table_properties", {})}:
+    more = given.get("table_properties", {})
+    if isinstance(more, Mapping) and (properties := {**now.table_properties, **more}):
         wanted["table_properties"] = properties
     settings = validated(wanted)
     fixed = [name for name in FIXED_SETTINGS if getattr(settings, name) != getattr(now, name)]
