@@ -313,8 +313,9 @@ def test_columns_and_events_unfold(page: LabPage, api: FakeApi) -> None:
             "versions": [{"subject": "clicks-value", "version": 2, "id": 7, "table_schema_id": 1}],
         },
     )
-    event = {"type": "Failed", "topic": "clicks", "at_ms": 1, "reason": "<img src=x onerror=alert(1)>"}
-    api.answers["GET", "topics/clicks/events"] = (200, {"events": [{**event, "waits": False}]})
+    event = {"type": "Failed", "topic": "clicks", "at_ms": 1, "tone": "bad"}
+    text = "<img src=x onerror=alert(1)>"
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": [{**event, "text": text}]})
     page.open()
     page.row("clicks").get_by_role("button", name="clicks", exact=True).click()
     page.row("clicks").get_by_text("device").click()

@@ -34,7 +34,7 @@ def test_enabling_before_the_first_schema(
     [
         ({"partition_by": ["week(at)"]}, "not a transform"),
         ({"partition_by": ["hour(nowhere)"]}, "no column 'nowhere'"),
-        ({"commit_interval_ms": "soon"}, "not a duration"),
+        ({"commit_interval_ms": "soon"}, "allowed: 100ms to 1h"),
         ({"commit_interval": "5s"}, "commit_interval"),
         ({"start": "yesterday"}, "is not a start"),
     ],

@@ -280,7 +280,8 @@ def _by_rest(stack: StackInfo, folder: Path, topic: str) -> dict[str, str]:
         ("GET", "dashboard", None),
     ]
     told = {}
-    with jupyter_process(replace(stack, state_dir=folder / "state"), folder) as server:
+    named = {"TABLETOPIC_CONFIG": str(folder / "tabletopic.toml")}
+    with jupyter_process(replace(stack, state_dir=folder / "state"), folder, **named) as server:
         for method, path, body in asked:
             status, answer = server.ask(method, f"tabletopic/api/{path}", body)
             told[f"{method} {path}"] = f"{status} {answer.decode()}"

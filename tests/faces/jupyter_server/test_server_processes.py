@@ -81,8 +81,8 @@ class Jupyter:
 
 
 @contextlib.contextmanager
-def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
-    """A server that uses the stack and keeps its files in ``folder``."""
+def jupyter_process(stack: StackInfo, folder: Path, **more: str) -> Iterator[Jupyter]:
+    """A server that uses the stack and keeps its files in ``folder``; ``more``: of its environment."""
     port = machine.free_port(set())
     words = [f"--ServerApp.port={port}", f"--ServerApp.base_url={BASE}", "--ServerApp.port_retries=0"]
     words += ["--ServerApp.open_browser=False", "--allow-root", f"--ServerApp.root_dir={folder}"]
@@ -90,7 +90,7 @@ def jupyter_process(stack: StackInfo, folder: Path) -> Iterator[Jupyter]:
     with private_jupyter(folder) as variables, (folder / "jupyter.log").open("wb") as log:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("TABLETOPIC_S")}
         # The extension is switched on by the package's own configuration, as for anybody who installs it.
-        environment = {**ours, **variables, "JUPYTER_TOKEN": TOKEN}
+        environment = {**ours, **variables, "JUPYTER_TOKEN": TOKEN, **more}
         process = subprocess.Popen(
             [sys.executable, "-m", "jupyter_server", *words],
             cwd=folder,

@@ -281,7 +281,7 @@ def test_a_commit_is_on_the_page_within_two_seconds(topic: Told, url: str, brows
     until(lambda: max(drawn(page, "rows"), default=0) > 0, "the plot of rows per second")
     until(lambda: page.locator("canvas").count() >= 7, "the plots")
     # Of half an hour ago: read from the control topic, behind what is recent.
-    page.get_by_text("taken over with epoch 5").wait_for(timeout=SOON_S * 1000)
+    page.get_by_text("epoch 5, at offset").wait_for(timeout=SOON_S * 1000)
     browser.shoot(page, "dashboard-topic")
     page.close()
 
