@@ -204,7 +204,7 @@ class Coordinator:
 
     def _inherit(self, requests: Sequence[Request]) -> None:
         attempt = 0
-        while True:
+        while not self._has_ended:  # else the next owner looks
             try:
                 for request in unreported(self._services.broker.properties, requests):
                     self.ask(request)

@@ -53,11 +53,15 @@ PROGRAM_VARIABLES = frozenset(
         "TABLETOPIC_BASE_URL",
         "TABLETOPIC_CACHE",
         "TABLETOPIC_CONFIG",
+        "TABLETOPIC_CONFIG_FOUND",
         "TABLETOPIC_DEBUG",
         "TABLETOPIC_DRILL",
         "TABLETOPIC_JAVA_HOME",
     }
 )
+
+# The file that a Jupyter server found, for its kernels in other folders: it needs trust, as nobody named it.
+FOUND_VARIABLE = "TABLETOPIC_CONFIG_FOUND"
 
 # Set by a JupyterHub for its users' servers.
 _HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX")
@@ -258,6 +262,8 @@ def _located(found: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], 
 def _find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
     if named := environ.get("TABLETOPIC_CONFIG"):
         return Path(_absolute(named, cwd))
+    if found := environ.get(FOUND_VARIABLE):
+        return Path(found) if os.path.isfile(found) and _is_adopted(Path(found)) else None
     files = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
     return next(filter(_is_adopted, files), None)
 

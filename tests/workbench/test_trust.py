@@ -165,3 +165,15 @@ def test_a_foreign_file_is_refused_and_in_a_shared_folder_ignored(project: Path)
     file.symlink_to(project.parent / "mine")
     os.chown(file, STRANGER, STRANGER, follow_symlinks=False)
     assert load_settings(environ={}).file is None
+
+
+def test_kernels_do_not_believe_what_their_server_found(project: Path) -> None:
+    """Somebody may change the file while a kernel runs: opening a folder named nothing."""
+    (project / "tabletopic.toml").write_text("[spark]\n")
+    kernel = SettingsInForce().kernel_environment()
+    assert (
+        load_settings(environ={**os.environ, **kernel}, cwd=project.parent).file
+        == project / "tabletopic.toml"
+    )
+    with pytest.raises(SettingsError, match=r"tabletopic trust"):
+        _load('[spark.conf]\n"spark.jars" = "evil.jar"', kernel)

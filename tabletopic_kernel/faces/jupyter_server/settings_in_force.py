@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
+from tabletopic_kernel.workbench.config import FOUND_VARIABLE, LoadedSettings, load_settings
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -56,7 +56,9 @@ class SettingsInForce:
             return self.environment()
         found = {"TABLETOPIC_STATE_DIR": str(Path(loaded.settings.state_dir).absolute())}
         if loaded.file is not None:
-            found["TABLETOPIC_CONFIG"] = str(Path(loaded.file).absolute())
+            is_named = "TABLETOPIC_CONFIG" in os.environ | self.environment()
+            variable = "TABLETOPIC_CONFIG" if is_named else FOUND_VARIABLE
+            found[variable] = str(Path(loaded.file).absolute())
         return found
 
     def environment(self) -> dict[str, str]:

@@ -429,8 +429,8 @@ class _Request(_Model):
 
         It is a part of the id, as older hosts reject messages with unknown fields.
         """
-        offset = self.id.partition("@")[2]
-        return int(offset) if offset.isdecimal() else None
+        offset = re.search(r"@([0-9]{1,18})$", self.id)
+        return int(offset[1]) if offset else None
 
 
 class ReplayRequest(_Request):

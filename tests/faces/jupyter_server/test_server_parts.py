@@ -243,8 +243,10 @@ def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
     (tmp_path / "tabletopic.toml").write_text('state_dir = "elsewhere"\n')
     assert in_force.kernel_environment() == {
         "TABLETOPIC_STATE_DIR": str(tmp_path / "elsewhere"),
-        "TABLETOPIC_CONFIG": str(tmp_path / "tabletopic.toml"),
+        "TABLETOPIC_CONFIG_FOUND": str(tmp_path / "tabletopic.toml"),
     }
+    named = SettingsInForce(settings_file=str(tmp_path / "tabletopic.toml")).kernel_environment()
+    assert named["TABLETOPIC_CONFIG"] == str(tmp_path / "tabletopic.toml")
     (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
     assert in_force.kernel_environment() == in_force.environment()
 
