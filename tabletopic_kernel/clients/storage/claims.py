@@ -23,7 +23,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.model.errors import StartOverError
 
-_VERSION = re.compile(r"(\d+)-[0-9a-f]{8}-|v(\d+)\.")
+_VERSION = re.compile(r"^(?:(\d+)-[0-9a-f]{8}-|v(\d+)\.)")
 # A password may contain any character, even one that a URL forbids; a path of SQLite may contain an "@".
 _LOGIN = re.compile(r"^([^:/]+://)[^:/]*(?::.*)?@")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tabletopic_kernel.model.settings.names import SettingPath, dotted
 
 # Libraries and commands of librdkafka; classes of PyIceberg and Iceberg, and those that log in for them.
-_CODE = re.compile(r"plugin\.library\.paths|ssl\.engine\..*|ssl\.providers|.*\.kinit\.cmd|.*impl")
+_CODE = re.compile(r"plugin\.library\.paths|ssl\.engine\..*|ssl\.providers|^.*\.kinit\.cmd|^.*impl")
 
 # Almost any property of Spark can name a class, a file or a command: these cannot. A cluster returns objects.
 _HARMLESS = re.compile(

@@ -44,7 +44,8 @@ def test_the_first_cells_run_in_an_empty_folder(tmp_path: Path, class_archive: N
         run(kernels[0], blocks("README.md", "python"))
 
         kernels[0].client.kernel_info()
-        banner = kernels[0].client.get_shell_msg(timeout=60)["content"]["banner"]
+        replies = iter(lambda: kernels[0].client.get_shell_msg(timeout=60)["content"], None)
+        banner = next(reply["banner"] for reply in replies if "banner" in reply)  # behind those of the cells
         run(kernels[0], [textwrap.dedent("".join(re.findall(r"^    .*\n", banner, re.MULTILINE)))])
 
         # As another JupyterLab starts it: nothing of this environment is on the path.
