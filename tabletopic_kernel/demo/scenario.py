@@ -42,7 +42,8 @@ from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.local.progress import TerminalReport
 from tabletopic_kernel.model.errors import InternalError, UsageError
-from tabletopic_kernel.model.settings.sections import Settings, table_identifier
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.topic_table import TopicTable

@@ -26,7 +26,8 @@ from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.local.watchers import Watchdog
-from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.drill.foreign import Reached

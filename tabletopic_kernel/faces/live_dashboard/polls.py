@@ -10,7 +10,8 @@ from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
 from tabletopic_kernel.faces.live_dashboard.view import Known, Retention
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
 from tabletopic_kernel.model.progress.charts import moments_without_ends
-from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.status import progress_of_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tabletopic_kernel.faces.live_dashboard.view import SnapshotFacts, TableFacts
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.progress_view import Commit
-from tabletopic_kernel.model.settings.sections import in_sql
+from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.table.history import snapshot_of
 from tabletopic_kernel.table.topic_table import ledger_of, live_rows, summary
 

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.states import UNKNOWN
 
 if TYPE_CHECKING:  # PyIceberg takes half a second

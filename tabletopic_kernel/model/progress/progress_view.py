@@ -19,7 +19,7 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import Delay, delay_of
 from tabletopic_kernel.model.progress.events import ControlEvent, Progress
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 
 # A host without a heartbeat for this long is gone: three heartbeats.
 FRESH_MS = 7_000

@@ -9,7 +9,7 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress, SchemaVersion
 from tabletopic_kernel.model.progress.progress_view import Record
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 
 NOW = 1_700_000_600_000
 V1 = SchemaVersion(id=1, subject="clicks-value", version=1)
