@@ -29,7 +29,8 @@ from tabletopic_kernel.local.progress import CountBar
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import Committed, FilesStaged
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile

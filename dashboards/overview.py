@@ -11,6 +11,7 @@ from urllib.parse import quote
 import panel as pn
 
 from tabletopic_kernel.faces.live_dashboard import html, plots
+from tabletopic_kernel.faces.live_dashboard.charts import OTHERS, lag_by_topic, largest_topics
 from tabletopic_kernel.faces.live_dashboard.html import Part
 from tabletopic_kernel.faces.live_dashboard.theme import (
     LIGHT,
@@ -22,7 +23,6 @@ from tabletopic_kernel.faces.live_dashboard.theme import (
 from tabletopic_kernel.faces.live_dashboard.view import View
 from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.model.progress.charts import OTHERS, lag_by_topic, largest_topics
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.render import words
 from tabletopic_kernel.render.states import STATES, words_of

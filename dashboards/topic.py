@@ -9,15 +9,14 @@ from typing import Any
 
 import panel as pn
 
-from tabletopic_kernel.faces.live_dashboard import cards, html
+from tabletopic_kernel.faces.live_dashboard import cards, charts, html
+from tabletopic_kernel.faces.live_dashboard.charts import OTHERS, Columns
 from tabletopic_kernel.faces.live_dashboard.html import Part
 from tabletopic_kernel.faces.live_dashboard.plots import Plot, fixed, lines_plot, recent, time_plot
 from tabletopic_kernel.faces.live_dashboard.polls import WINDOWS_MS
 from tabletopic_kernel.faces.live_dashboard.theme import LIGHT, Palette, card_styles
 from tabletopic_kernel.faces.live_dashboard.view import View
 from tabletopic_kernel.faces.live_dashboard.widgets import Replay, ReplayBox
-from tabletopic_kernel.model.progress import charts
-from tabletopic_kernel.model.progress.charts import OTHERS, Columns
 from tabletopic_kernel.model.progress.time_buckets import History
 from tabletopic_kernel.render import words
 

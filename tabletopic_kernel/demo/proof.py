@@ -1,22 +1,20 @@
-"""The queries and checks of the demo: actual and expected results.
+"""The queries and checks of the demo: what DuckDB, the table's metadata and the broker say, beside the truth.
 
-Actual results come from DuckDB over the Iceberg table, from the table's own metadata, or from the broker;
-expected ones from the generator, which counted the events as it made them. The table's own record of its past
-is shown beside them: commits from its snapshots, schemas from its metadata.
+The truth is the generator's, which counted the events as it made them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise, zip_longest
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Question, Row
+from tabletopic_kernel._datasets.clickstream.questions import QUESTIONS, Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.formats.wire import SchemaKey
@@ -25,11 +23,7 @@ from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.table.history import snapshots
 from tabletopic_kernel.table.schemas.registered import FittedSchema
 
-
-class Ask(Protocol):
-    """SQL in, rows out."""
-
-    def __call__(self, sql: str) -> list[Row]: ...  # noqa: D102
+Ask = Callable[[str], list[Row]]  # SQL in, rows out
 
 
 @dataclass(frozen=True)
@@ -50,12 +44,19 @@ class Answer:
 
     def differences(self) -> list[str]:
         """One line for each row that differs from the expected one."""
-        pairs = zip_longest(self.found, self.expected)
+        pairs = enumerate(zip_longest(map(_words, self.found), map(_words, self.expected)), start=1)
         return [
-            f"row {number}: {_words(found)}, must be {_words(expected)}"
-            for number, (found, expected) in enumerate(pairs, start=1)
+            f"row {number}: {found or _NO_ROW}, must be {expected or _NO_ROW}"
+            for number, (found, expected) in pairs
             if found != expected
         ]
+
+
+_NO_ROW = "no such row"
+
+
+def _words(row: Row) -> str:
+    return ", ".join(map(str, row))
 
 
 @dataclass(frozen=True)
@@ -89,18 +90,16 @@ class Partition:
         return self.ledger == self.end_offset == self.rows == self.distinct
 
 
-def answers(
-    ask: Ask, table: str, tallies: Tallies, questions: Iterable[Question] = QUESTIONS
-) -> list[Answer]:
+def answers(ask: Ask, table: str, tallies: Tallies) -> list[Answer]:
     """Ask every question of the data set."""
-    given = []
-    for question in questions:
+    answered = []
+    for question in QUESTIONS:
         began = perf_counter()
-        found = ask(question.on(table))
+        rows = ask(question.on(table))
         seconds = round(perf_counter() - began, 3)
         expected = question.expected(tallies)
-        given.append(Answer(question.name, question.title, question.columns, found, expected, seconds))
-    return given
+        answered.append(Answer(question.name, question.title, question.columns, rows, expected, seconds))
+    return answered
 
 
 def partitions(ask: Ask, table: str, ends: Offsets, ledger: Offsets) -> list[Partition]:
@@ -149,10 +148,6 @@ FROM {table}"""
     ]
 
 
-def _words(row: Row | None) -> str:
-    return "no such row" if row is None else ", ".join(map(str, row))
-
-
 @dataclass(frozen=True)
 class Commit:
     """One snapshot. Times in ms since 1970, sizes in bytes.
@@ -197,50 +192,35 @@ class SchemaStep:
     causes: tuple[str, ...]
 
 
-def commits(metadata: TableMetadata) -> list[Commit]:
-    """Every snapshot with a ledger, oldest first."""
+def commits(ask: Ask, table: str, metadata: TableMetadata) -> list[Commit]:
+    """Every snapshot with a ledger, oldest first; the timestamps of its rows are found by the offsets."""
+    owned = [one for one in reversed(snapshots(metadata)) if one.epoch is not None and one.next_offsets]
+    befores: list[Mapping[int, int]] = [{}, *(one.next_offsets or {} for one in owned)]
+    ranges = [
+        f"({one.snapshot_id}, {partition}, {before.get(partition, 0)}, {end})"
+        for before, one in zip(befores, owned, strict=False)
+        for partition, end in (one.next_offsets or {}).items()
+    ]
+    query = f"""\
+WITH read AS (FROM (VALUES {", ".join(ranges)}) AS ranges (snapshot, partition, start_offset, end_offset))
+SELECT snapshot, min(epoch_ms(_kafka_metadata."timestamp")), max(epoch_ms(_kafka_metadata."timestamp"))
+FROM {table} JOIN read
+  ON _kafka_metadata.partition = read.partition
+ AND _kafka_metadata."offset" >= start_offset AND _kafka_metadata."offset" < end_offset
+GROUP BY snapshot"""
+    times = {row[0]: row[1:] for row in ask(query)} if ranges else {}
     return [
         Commit(
             one.snapshot_id,
             one.at_ms,
-            one.epoch,
+            one.epoch or 0,
             one.added_rows,
             one.added_files,
             one.added_bytes,
-            one.next_offsets,
+            one.next_offsets or {},
+            *times.get(one.snapshot_id, ()),
         )
-        for one in reversed(snapshots(metadata))
-        if one.epoch is not None and one.next_offsets is not None
-    ]
-
-
-def with_waits(ask: Ask, table: str, history: Sequence[Commit]) -> list[Commit]:
-    """The commits with the timestamps of their rows, found by the offsets between two ledgers."""
-    first = replace(history[0], next_offsets={}) if history else None
-    ranges = [
-        f"({number}, {partition}, {before.next_offsets.get(partition, 0)}, {end})"
-        for number, (before, after) in enumerate(pairwise([first, *history] if first else []))
-        for partition, end in after.next_offsets.items()
-    ]
-    if not ranges:
-        return list(history)
-    stamps = {
-        number: (oldest, newest)
-        for number, oldest, newest in ask(
-            f"""\
-WITH read AS (FROM (VALUES {", ".join(ranges)}) AS ranges (number, partition, start_offset, end_offset))
-SELECT number, min(epoch_ms(_kafka_metadata."timestamp")), max(epoch_ms(_kafka_metadata."timestamp"))
-FROM {table} JOIN read
-  ON _kafka_metadata.partition = read.partition
- AND _kafka_metadata."offset" >= start_offset AND _kafka_metadata."offset" < end_offset
-GROUP BY number"""
-        )
-    }
-    return [
-        replace(commit, oldest_ms=stamps[number][0], newest_ms=stamps[number][1])
-        if number in stamps
-        else commit
-        for number, commit in enumerate(history)
+        for one in owned
     ]
 
 

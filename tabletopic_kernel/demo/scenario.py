@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka.schema_registry import Schema
-from rich.console import Group
 
 from tabletopic_kernel._datasets.clickstream.avro import schema_text
 from tabletopic_kernel._datasets.clickstream.questions import Row
@@ -20,7 +18,7 @@ from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.demo import proof, report
 from tabletopic_kernel.demo.report import Outcome
-from tabletopic_kernel.demo.screen import Screen, StreamView
+from tabletopic_kernel.demo.screen import Screen
 from tabletopic_kernel.demo.script import (
     ANSWERS,
     COMMIT_INTERVAL_MS,
@@ -42,15 +40,34 @@ from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.local.progress import TerminalReport
 from tabletopic_kernel.model.errors import InternalError, UsageError
-from tabletopic_kernel.model.settings.sections import Settings, table_identifier
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench
 
 
-def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> int:
-    """See ``demo.run``."""
+def run(
+    events: int = 100_000, state_dir: Path | None = None, keep: bool = False, as_json: bool = False
+) -> int:
+    """Run the demo with its own servers, and stop everything it started.
+
+    Args:
+        events: the number of click events to send.
+        state_dir: folder for servers, tables and logs; it must not contain a topic ``clicks`` yet. Without
+            it, a temporary folder that is deleted at the end.
+        keep: keep the temporary folder, to continue with it.
+        as_json: print one JSON summary on stdout at the end; text for people goes to stderr.
+
+    Returns:
+        The exit code: 0, or 1 if a comparison failed, 128 + signal number if interrupted.
+
+    Raises:
+        UsageError: too few events, or a folder in use.
+        StackError: a server or the host did not start.
+        TableTopicError: what the parts raise; by then everything is stopped, and the logs are kept.
+    """
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)
     try:
@@ -60,19 +77,13 @@ def play(events: int, state_dir: Path | None, *, keep: bool, as_json: bool) -> i
             except Exception:
                 screen.step("✗", f"the demo stops here; the logs are in {servers.folder / 'logs'}")
                 raise
-    except KeyboardInterrupt:
-        return _interrupted(screen, signal.SIGINT)
     except Interrupted as interrupt:
-        return _interrupted(screen, interrupt.signal_number)
+        screen.step("!", "interrupted: everything the demo started has been stopped")
+        return 128 + interrupt.signal_number  # as in shells
     if as_json:
         json.dump(outcome.to_json(), sys.stdout, indent=2, default=str)
         sys.stdout.write("\n")
     return 0 if outcome.ok else 1
-
-
-def _interrupted(screen: Screen, signal_number: int) -> int:
-    screen.step("!", "interrupted: everything the demo started has been stopped")
-    return 128 + signal_number  # as in shells
 
 
 class Demo:
@@ -85,13 +96,10 @@ class Demo:
         self.outcome = Outcome(script.events)
 
     def play(self) -> Outcome:
-        """Play all scenes.
-
-        Raises:
-            TableTopicError: what a scene raises.
-        """
+        """Play all scenes; raises what a scene raises."""
         screen, outcome = self._screen, self.outcome
-        screen.title(TITLE.format(events=f"{self._script.events:,}"), INTRODUCTION)
+        screen.console.print(f"\n[bold]{TITLE.format(events=f'{self._script.events:,}')}[/]")
+        screen.text(INTRODUCTION)
         with self._scene("servers", "1. Servers", SERVERS):
             self._servers.up(TerminalReport(screen.stream))
         workbench = Workbench(Settings(state_dir=str(self._servers.folder)))
@@ -122,7 +130,7 @@ class Demo:
             with self._scene("enable", "2. A topic becomes a table topic", ENABLE):
                 scene = self._enable(workbench, monitor)
             with self._scene("stream", "3. Events flow, and a host is killed", STREAM):
-                tallies = scene.play(workbench.servers, StreamView(self._screen))
+                tallies = scene.play(workbench.servers)
             self.outcome.story = scene.story
         # The rest needs no host: let it leave while the queries run.
         for host in self._servers.hosts:
@@ -137,7 +145,8 @@ class Demo:
                 f"{self._servers.folder} already has a topic {TOPIC}, and the demo counts all its "
                 "records: choose another --state-dir, or none"
             )
-        host = self._servers.start_host()  # first: it takes a while to start
+        # First the host: it takes a while to start.
+        scene = StreamScene(self._script, self._servers.start_host, monitor, screen)
         workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
         with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
@@ -148,9 +157,8 @@ class Demo:
         desired = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
         table = ".".join(table_identifier(TOPIC, desired.settings))
         screen.step("✓", f"enabled: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
-        scene = StreamScene(self._script, host, self._servers.start_host, monitor)
         epoch = scene.wait_until_owned()
-        screen.step("✓", f"{host} owns the table under epoch {epoch}", time.monotonic() - began)
+        screen.step("✓", f"{scene.host} owns the table under epoch {epoch}", time.monotonic() - began)
         return scene
 
     def _prove(self, workbench: Workbench, tallies: Tallies) -> None:
@@ -166,7 +174,7 @@ class Demo:
         def ask(sql: str) -> list[Row]:
             return list(zip(*(column.to_pylist() for column in lake.sql(sql).columns), strict=True))
 
-        outcome.commits = proof.with_waits(ask, TOPIC, proof.commits(metadata))
+        outcome.commits = proof.commits(ask, TOPIC, metadata)
         screen.section("4. The table's history: one snapshot per commit", COMMITS)
         screen.show(report.commit_table(outcome.commits))
         outcome.schemas = proof.schemas(metadata, table.registered_schemas(), self._events)
@@ -174,7 +182,8 @@ class Demo:
         screen.show(report.schema_table(outcome.schemas))
         outcome.answers = proof.answers(ask, TOPIC, tallies)
         screen.section("6. Five queries with DuckDB", ANSWERS)
-        screen.show(Group(*map(report.answer_block, outcome.answers)))
+        for answer in outcome.answers:
+            screen.show(report.answer_table(answer))
         ends = workbench.broker.end_offsets([TOPIC])[TOPIC]
         outcome.partitions = proof.partitions(ask, TOPIC, ends, table.ledger.next_offsets)
         on_disk = list_files(table.table, data_root(metadata), recursive=True)
@@ -189,7 +198,7 @@ class Demo:
         screen, outcome = self._screen, self.outcome
         screen.section("Summary")
         screen.show(report.summary(outcome))
-        folder = self._servers.folder
-        if self._servers.keep or not self._servers.temporary:
-            screen.text(KEPT.format(folder=folder))
-        screen.show(report.next_steps(folder if self._servers.keep or not self._servers.temporary else None))
+        kept = self._servers.folder if self._servers.is_kept else None
+        if kept is not None:
+            screen.text(KEPT.format(folder=kept))
+        screen.show(report.next_steps(kept))

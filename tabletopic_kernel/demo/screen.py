@@ -1,4 +1,4 @@
-"""The demo's output: headings, steps, and the story of the stream."""
+"""The demo's output: headings, steps, the story of the stream, and grids in colour."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import textwrap
 import time
 from typing import TextIO
 
-from rich.console import Console, RenderableType
+from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
-from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.render.grid import Cell, Grid
 
 _WIDTH = 100
 _LINE_EVERY_S = 4.0
+_MARKS = {"✓": "green", "✗": "red", "!": "yellow"}  # others are news
+_CELLS = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 
 
 class Screen:
@@ -28,18 +32,13 @@ class Screen:
         width = None if stream.isatty() else _WIDTH
         self.console = Console(file=stream, highlight=False, emoji=False, width=width)
         self.console.width = min(self.console.width, _WIDTH)
-
-    def title(self, title: str, text: str) -> None:
-        """Print the title and what this is."""
-        self.console.print(f"\n[bold]{title}[/]")
-        self.text(text)
+        self._began = self._last_line = time.monotonic()
 
     def section(self, title: str, text: str = "") -> None:
         """Print a heading, and what will appear below it and why."""
         self.console.print()
         self.console.print(Rule(f"[bold]{title}[/]", align="left", style="dim"))
-        if text:
-            self.text(text)
+        self.text(text)
 
     def text(self, text: str) -> None:
         """Print a paragraph."""
@@ -48,21 +47,41 @@ class Screen:
 
     def step(self, mark: str, text: str, seconds: float | None = None) -> None:
         """One line that says what happened; ``mark`` is ✓, ✗, !, or · for news."""
-        self._line(f"  {marked(mark)} ", text if seconds is None else f"{text} ({seconds:.1f} s)")
+        self._line(f"  {_marked(mark)} ", text if seconds is None else f"{text} ({seconds:.1f} s)")
 
-    def moment(self, seconds: float, mark: str, text: str) -> None:
-        """Print one line of the stream's story, with the time since it began."""
-        self._line(f"  [dim]{seconds:5.1f} s[/]  {marked(mark)} ", text)
+    def begin(self) -> None:
+        """From now on ``moment`` counts the seconds."""
+        self._began = time.monotonic()
+        self._last_line = 0.0
 
-    def show(self, page: RenderableType) -> None:
-        """Print a table or another page."""
+    def moment(self, mark: str, text: str) -> None:
+        """Print one line of the stream's story, with the seconds since it began."""
+        self._line(f"  [dim]{time.monotonic() - self._began:5.1f} s[/]  {_marked(mark)} ", text)
+
+    def progress(self, text: str) -> None:
+        """Like ``moment``, unless there was such a line recently."""
+        if time.monotonic() - self._last_line >= _LINE_EVERY_S:
+            self._last_line = time.monotonic()
+            self.moment("·", text)
+
+    def show(self, grid: Grid) -> None:
+        """Print a grid, with its title and notes."""
+        table = Table(box=box.SIMPLE_HEAD if grid.headed else None, show_header=grid.headed)
+        table.pad_edge, table.show_edge, table.header_style = False, False, "bold"
+        for name in grid.columns:
+            right = name in grid.right
+            table.add_column(
+                name, justify="right" if right else "left", overflow="fold", no_wrap=name in grid.unbroken
+            )
+        for row in grid.rows:
+            table.add_row(*map(_text, row))
         with self.console.capture() as made:
-            self.console.print(page)
-        lines = made.get().splitlines()
-        if not self.console.is_terminal:
-            lines = [line.rstrip() for line in lines]
-        self.console.file.write("\n" + "".join(f"{line}\n" for line in lines))
-        self.console.file.flush()
+            self.console.print(*([Text(grid.title, style="bold")] if grid.title else []), table, sep="\n")
+            for note in grid.notes:
+                self.console.print(note, style="dim", markup=False)
+        # Not through the console: it would fill each line with blanks, and people copy them from logs.
+        self.stream.write("\n" + "".join(f"{line.rstrip()}\n" for line in made.get().splitlines()))
+        self.stream.flush()
 
     def _line(self, head: str, text: str) -> None:
         """Text with a hanging indent after ``head``, which has markup; ``text`` has none."""
@@ -72,38 +91,9 @@ class Screen:
             self.console.print((" " * indent if number else head) + escape(line))
 
 
-def marked(mark: str) -> str:
-    """A mark in its colour."""
-    colour = {"✓": "green", "✗": "red", "!": "yellow"}.get(mark, "cyan")
-    return f"[bold {colour}]{mark}[/]"
+def _marked(mark: str) -> str:
+    return f"[bold {_MARKS.get(mark, 'cyan')}]{mark}[/]"
 
 
-class StreamView:
-    """The story of the stream as lines: events, and the progress every few seconds."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._began = time.monotonic()
-        self._last_line = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the stream began."""
-        return time.monotonic() - self._began
-
-    def say(self, mark: str, text: str) -> None:
-        """Print one line."""
-        self._screen.moment(self.seconds, mark, text)
-
-    def update(self, sent: int, status: TopicStatus | None, host: str) -> None:
-        """Print the progress, unless it was printed recently."""
-        if self.seconds - self._last_line >= _LINE_EVERY_S:
-            self._last_line = self.seconds
-            in_table = status.rows if status else 0
-            self.say("·", f"sent {sent:>8,}   in table {in_table:>8,}   lag {_lag(status)}   {host}")
-
-
-def _lag(status: TopicStatus | None) -> str:
-    if status is None or status.lag_records is None:
-        return "-"
-    return f"{status.lag_records:>6,} records, {status.lag_seconds or 0.0:4.1f} s"
+def _text(cell: str | Cell) -> Text:
+    return Text(str(cell), style=_CELLS.get(cell.mark, "") if isinstance(cell, Cell) else "")

@@ -1,4 +1,4 @@
-"""The demo's servers: a folder, its servers and hosts, all stopped together, and reports of the host."""
+"""The demo's servers and hosts in a folder, all stopped together, and the events of its topic."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+from tabletopic_kernel.local import processes, watcher
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.processes import ProcessTree
 from tabletopic_kernel.local.progress import Report
-from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.local.watchers import Watchdog
+from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import TableTopicError, UsageError
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import wants_login
-from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 
 # A JVM whose Python process has ended exits within a second or two.
 _LEFT_LIMIT_S = 15.0
 
 
-class Interrupted(BaseException):
-    """A signal asked the demo to end. Not an ``Exception``: no caller should mistake it for an error."""
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the demo to end."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -38,19 +37,18 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into ``Interrupted``, so that cleanup is the same as after Ctrl-C."""
+    """Raise ``Interrupted`` on signals, so that cleanup is the same as after Ctrl-C."""
 
     def interrupt(number: int, _: types.FrameType | None) -> None:
         raise Interrupted(number)
 
-    before: dict[int, object] = {}
-    with contextlib.suppress(ValueError):  # not the main thread: signals are handled elsewhere
-        before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
 
 
 class DemoServers:
@@ -60,23 +58,18 @@ class DemoServers:
     """
 
     def __init__(self, state_dir: Path | None, *, keep: bool) -> None:
-        self.temporary = state_dir is None
-        self.keep = keep
-        if state_dir is None:
-            self.folder = Path(tempfile.mkdtemp(prefix="tabletopic-demo-")).resolve()
-        else:
-            self.folder = state_dir.expanduser().resolve()
-            if LocalStack(self.folder).info() is not None:
-                raise UsageError(
-                    f"the servers of {self.folder} are running; the demo needs its own folder: "
-                    "choose another --state-dir, or none"
-                )
+        self.is_kept = keep or state_dir is not None
+        self.folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-demo-"))).expanduser().resolve()
+        if LocalStack(self.folder).info() is not None:
+            raise UsageError(
+                f"the servers of {self.folder} are running; the demo needs its own folder: "
+                "choose another --state-dir, or none"
+            )
         self.tree = ProcessTree()
         self.hosts: list[HostProcess] = []
         self.killed: list[str] = []  # what did not end by itself
-        self._watchdog = Watchdog(self.folder, temporary=self.temporary and not keep)
-        self._started: tuple[str, ...] = ()
-        self._closed = False
+        self._keeper = watcher.start_keeper(self.folder, remove=not self.is_kept)
+        self._is_closed = False
 
     def __enter__(self) -> DemoServers:
         self.tree.start()
@@ -86,94 +79,69 @@ class DemoServers:
         for host in self.hosts if kind is not None else ():
             host.kill()  # the user is waiting: no time for a last commit
         self.close()
-        failed = kind is not None and issubclass(kind, Exception)  # then the logs are needed
-        if self.temporary and not self.keep and not failed:
+        has_failed = kind is not None and issubclass(kind, Exception)  # then the logs are needed
+        if not self.is_kept and not has_failed:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def up(self, report: Report) -> StackInfo:
-        """Start the servers; they end with this process, however it ends."""
-        stack = LocalStack(self.folder, report, wants_login=wants_login(Settings()))
-        info = stack.up(die_with_parent=True)
-        self._started = info.started
-        return info
+    def up(self, report: Report) -> None:
+        """Start the servers."""
+        LocalStack(self.folder, report, wants_login=wants_login(Settings())).up()
 
     def start_host(self) -> HostProcess:
         """Start another host."""
-        host = HostProcess(self.folder, len(self.hosts) + 1, self._watchdog)
+        host = HostProcess(self.folder, len(self.hosts) + 1)
         self.hosts.append(host)
         return host
 
     def close(self) -> None:
         """Stop everything; the folder stays. Idempotent."""
-        if self._closed:
+        if self._is_closed:
             return
         for host in self.hosts:
             host.ask_to_stop()
         for host in self.hosts:
             host.wait()
-        LocalStack(self.folder).down(self._started)
-        self.killed = self.tree.end_what_is_left(_LEFT_LIMIT_S, frozenset({self._watchdog.pid}))
+        LocalStack(self.folder).down()
+        processes.stop([self._keeper], _LEFT_LIMIT_S)
+        self.killed = self.tree.end_what_is_left(_LEFT_LIMIT_S)
         self.tree.stop()
-        self._watchdog.release()
-        self._closed = True
+        self._is_closed = True
 
 
-_STATUS_EVERY_S = 1.0
 _REOPEN_S = 0.2
 
 
 class Monitor:
-    """Polls in its own threads, with its own workbench, while it is open."""
+    """Reads the topic's events in a thread of its own, with its own workbench, while it is open."""
 
     def __init__(self, workbench: Workbench, topic: str, since_ms: int) -> None:
-        self._workbench = workbench
-        self._topic = topic
-        self._since_ms = since_ms
+        self._workbench, self._topic, self._since_ms = workbench, topic, since_ms
         self._events: queue.SimpleQueue[ControlEvent] = queue.SimpleQueue()
         self._over = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, name=name, daemon=True)
-            for name, work in (("status", self._ask), ("events", self._listen))
-        ]
-        # Replaced as a whole, by one thread.
-        self.status: TopicStatus | None = None
+        self._thread = threading.Thread(target=self._read, name="events", daemon=True)
 
     def __enter__(self) -> Monitor:
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
 
     def news(self) -> list[ControlEvent]:
         """Events that nobody has fetched yet, oldest first."""
-        found = []
+        events = []
         while not self._events.empty():
-            found.append(self._events.get())
-        return found
+            events.append(self._events.get())
+        return events
 
-    def _ask(self) -> None:
-        while not self._over.is_set():
-            with contextlib.suppress(TableTopicError):  # not enabled yet, or busy: the next response will do
-                self._note(self._workbench.status(self._topic)[0])
-            self._over.wait(_STATUS_EVERY_S)
+    def _read(self) -> None:
+        def goes_on() -> bool:
+            return not self._over.is_set()
 
-    def _note(self, status: TopicStatus) -> None:
-        # A host that does not own the table yet (epoch 0) does not know its rows.
-        if self.status is None or status.epoch >= self.status.epoch:
-            self.status = status
-
-    def _listen(self) -> None:
-        while not self._over.is_set():
+        while goes_on():
             with contextlib.suppress(TableTopicError):
-                # Ends at once as long as no host has created the control topic.
-                for event in self._workbench.events(self._topic, self._since_ms, self._going):
+                for event in self._workbench.events(self._topic, self._since_ms, goes_on):
                     self._since_ms = event.at_ms + 1
                     self._events.put(event)
             self._over.wait(_REOPEN_S)
-
-    def _going(self) -> bool:
-        return not self._over.is_set()

@@ -62,12 +62,8 @@ from tabletopic_kernel.model.errors import (
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.progress.events import Progress
-from tabletopic_kernel.model.settings.sections import (
-    MaintenanceRequest,
-    ReplayRequest,
-    Request,
-    TopicSettings,
-)
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker

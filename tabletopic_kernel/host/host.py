@@ -32,7 +32,7 @@ from tabletopic_kernel.host.topics.settings_topic import (
 from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Request
+from tabletopic_kernel.model.settings.desired import DesiredTopic, Request
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)

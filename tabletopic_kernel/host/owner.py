@@ -32,7 +32,8 @@ from tabletopic_kernel.model.errors import (
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.ledger import Ledger, Offsets, added
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended

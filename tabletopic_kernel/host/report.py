@@ -26,13 +26,9 @@ from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import AT_WORK
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import (
-    ReplayRequest,
-    Request,
-    TopicSettings,
-    in_sql,
-    table_name,
-)
+from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.sweep import Removed

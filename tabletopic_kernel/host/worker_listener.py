@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
     UsageError,
 )
-from tabletopic_kernel.model.settings.sections import Request
+from tabletopic_kernel.model.settings.desired import Request
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.worker.worker import Worker
 

@@ -1,12 +1,10 @@
 """Hosts in processes of their own: background hosts, and a demo's or drill's, which are killed and restarted.
 
-Ctrl-C does not reach background hosts; like the servers, they are found by the mark on their command line. A
-host that a program started for its own lifetime (``--with-parent``) is found by the state folder there.
+Ctrl-C does not reach them; like the servers, they are found by the mark on their command line.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -14,15 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-import psutil
-
 from tabletopic_kernel.local import processes
 from tabletopic_kernel.local.folder import places
 from tabletopic_kernel.local.machine import tail
-from tabletopic_kernel.local.processes import ProcessId
-from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import StackError
 
+_SERVE = (sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet")
 _COMMIT_LIMIT_S = 100  # for the last commits
 
 
@@ -38,25 +33,14 @@ def stop_detached(state_dir: Path, tell: Callable[[str], None] | None = None) ->
     another user.
     """
     at = places(state_dir.resolve())
-    marked = {one for _, one in processes.find({host_mark(place) for place in at})}
-    found = sorted(marked.union(*map(_with_parent, at)), key=lambda one: one.pid)
-    if found and tell is not None:
-        name = "the host" if len(found) == 1 else f"{len(found)} hosts"
+    hosts = sorted(
+        {host for _, host in processes.find({host_mark(place) for place in at})}, key=lambda host: host.pid
+    )
+    if hosts and tell is not None:
+        name = "the host" if len(hosts) == 1 else f"{len(hosts)} hosts"
         tell(f"stopping {name} in the background; staged files are committed first …")
-    processes.stop(found, _COMMIT_LIMIT_S)
-    return [one.pid for one in found]
-
-
-def _with_parent(state_dir: Path) -> set[ProcessId]:
-    found = set()
-    for one in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = one.cmdline()
-            if {"serve", "--with-parent", "--state-dir"} <= set(words):
-                named = words[words.index("--state-dir") + 1 :][:1]
-                if [str(Path(name).resolve()) for name in named] == [str(state_dir)]:
-                    found.add(ProcessId.of(one))
-    return found
+    processes.stop(hosts, _COMMIT_LIMIT_S)
+    return [host.pid for host in hosts]
 
 
 _STOP_LIMIT_S = 30.0
@@ -92,7 +76,6 @@ class HostProcess:
         self,
         folder: Path,
         number: int,
-        watchdog: Watchdog,
         more: Mapping[str, str] = MappingProxyType({}),
         metrics_port: int | None = None,
     ) -> None:
@@ -104,7 +87,7 @@ class HostProcess:
         with self._log.open("wb") as output:
             # A session of its own: Ctrl-C is for the demo, which stops its host itself.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", "--quiet", *options],
+                [*_SERVE, "--mark", host_mark(folder), *options],
                 cwd=folder,
                 env={**environment(folder), **more},
                 stdin=subprocess.DEVNULL,
@@ -112,7 +95,6 @@ class HostProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        watchdog.hold(self.pid)
 
     def __str__(self) -> str:
         return f"host {self.number} (pid {self.pid})"

@@ -157,13 +157,14 @@ def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Pr
     ends_at = time.monotonic() + timeout_s
     while handles and time.monotonic() < ends_at:
         _, handles = psutil.wait_procs(handles, timeout=0.1)
-        handles = [one for one in handles if not _is_zombie(one)]
+        handles = [handle for handle in handles if not _has_ended(handle)]
     return handles
 
 
-def _is_zombie(one: psutil.Process) -> bool:
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether it has ended, waited for or not."""
     try:
-        return one.status() == psutil.STATUS_ZOMBIE
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
@@ -244,16 +245,15 @@ class ProcessTree:
         """The best available figure for the peak memory of all of them together."""
         return self.peak_pss_bytes or self.peak_rss_bytes
 
-    def left(self, besides: frozenset[int] = frozenset()) -> list[psutil.Process]:
+    def left(self) -> list[psutil.Process]:
         """Processes that are or were ours, and still run."""
         self.look()
         with self._lock:
-            seen = [process for process in self._seen if process.pid not in besides]
-        return [process for process in seen if _runs(process)]
+            return [process for process in self._seen if not _has_ended(process)]
 
-    def end_what_is_left(self, timeout_s: float, besides: frozenset[int] = frozenset()) -> list[str]:
+    def end_what_is_left(self, timeout_s: float) -> list[str]:
         """Wait ``timeout_s`` for the rest to end, then kill them; returns the names of those killed."""
-        _, late = psutil.wait_procs(self.left(besides), timeout=timeout_s)
+        _, late = psutil.wait_procs(self.left(), timeout=timeout_s)
         names = []
         for process in late:
             with contextlib.suppress(psutil.Error):
@@ -266,9 +266,3 @@ class ProcessTree:
         while not self._over.wait(_EVERY_S):
             with contextlib.suppress(psutil.Error):
                 self.look()
-
-
-def _runs(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False

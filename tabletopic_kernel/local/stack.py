@@ -1,23 +1,20 @@
 """Broker, registry and catalog of a state folder: one call to start, one to stop.
 
-Longer than other modules, as starting, stopping and the records of the servers guard each other.
-
-The servers outlive the process that starts them. Their records are in ``stack.json`` and, until it is
-written, in the mark on each command line.
+The servers outlive the process that starts them. Their records are in ``stack.json``, and each has a mark on
+its command line.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
-from tabletopic_kernel.local import broker, folder, machine, processes, registry_server, state, watchers
+from tabletopic_kernel.local import broker, folder, machine, processes, registry_server, state, watcher
 from tabletopic_kernel.local.broker import Broker
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.local.machine import (
@@ -29,45 +26,23 @@ from tabletopic_kernel.local.machine import (
     stack_errors,
     tail,
 )
-from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
-from tabletopic_kernel.local.state import ServerRecord
+from tabletopic_kernel.local.state import ServerRecord, StackInfo
 from tabletopic_kernel.model.errors import StackError
+
+__all__ = ["SERVERS", "LocalStack", "StackInfo"]
 
 # The registry takes longer to start, so it goes first.
 SERVERS = (registry_server.NAME, broker.NAME)
 _STEP = "stack"
-# Three seconds on an idle laptop; a machine busy with other things may need far more.
-_READY_LIMIT_S = 120
+_READY_LIMIT_S = 120  # three seconds on an idle laptop
 _STOP_LIMIT_S = 30
 # A broker whose disk is full halts by itself.
 _SPACE_BYTES = 256 * 1024**2
 # These end the path in a database URL or a file URI, begin an escape, or are dropped there; DuckDB reads no
 # table below a double quote.
 _IMPOSSIBLE_IN_PATH = frozenset('?#%"\t\r\n')
-
-
-@dataclass(frozen=True)
-class StackInfo:
-    """A running stack, for clients. All paths are absolute.
-
-    The address of a server that was never started is empty. ``catalog`` has PyIceberg's properties plus
-    ``name``; ``started`` names the servers this call started, ``ended`` those that ended by themselves,
-    ``starting`` those that do not respond yet.
-    """
-
-    bootstrap_servers: str
-    registry_url: str
-    catalog: dict[str, str]
-    state_dir: Path
-    pids: dict[str, int]
-    started: tuple[str, ...] = ()
-    # Needed besides the addresses if the servers require a login; for librdkafka and the registry's client.
-    kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
-    registry_login: dict[str, str] = field(default_factory=dict, repr=False)
-    ended: tuple[str, ...] = ()
-    starting: tuple[str, ...] = ()
 
 
 class LocalStack:
@@ -98,7 +73,7 @@ class LocalStack:
         self._report = report
         self._demanded = {(broker.NAME, "client"): kafka_port, (registry_server.NAME, "http"): registry_port}
         if bad := _IMPOSSIBLE_IN_PATH.intersection(str(self.state_dir)):
-            named = " ".join(one if one.isprintable() else repr(one)[1:-1] for one in sorted(bad))
+            named = repr("".join(sorted(bad)))[1:-1]
             raise StackError(
                 f"The state folder {self.state_dir} has {named} in its path: choose another with {STATE_DIR}."
             )
@@ -112,14 +87,13 @@ class LocalStack:
         began = time.monotonic()
         with self._locked():
             self._settle()
-            records = self._adopt_strays(self._load())
+            records = self._load()
             self._check_demanded_ports(records)
             missing = [name for name in self._servers if not self._is_alive(name, records[name])]
             waiting = [name for name in self._servers if name in missing or not records[name].ready]
             if waiting:
-                records = self._start(records, missing, waiting, die_with_parent)
+                self._start(records, missing, waiting, die_with_parent)
         info = self._info(records, tuple(missing))
-        # Faces show the addresses once, when everything is done.
         text = "ready" if waiting else "already running" if self._servers else "no server to start"
         self._report(Step(_STEP, "done", time.monotonic() - began, text))
         return info
@@ -165,8 +139,7 @@ class LocalStack:
         return replace(self._info(records), ended=tuple(away), starting=late)
 
     def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
-        ids = {name: records[name].process for name in SERVERS}
-        pids = {name: one.pid for name, one in ids.items() if one}
+        pids = {name: process.pid for name in SERVERS if (process := records[name].process)}
         catalog = {
             "name": "lake",
             "type": "sql",
@@ -197,45 +170,27 @@ class LocalStack:
 
     def _settle(self) -> None:
         for before in folder.places(self.state_dir)[1:]:
-            if processes.find(self._marks(SERVERS, before)):
+            if processes.find({processes.mark(name, before) for name in SERVERS}):
                 folder.check_place(self.state_dir)  # moved, with servers that still write
-        folder.settle(
-            self.state_dir,
-            fork=self._fork,
-            on_change=lambda text: self._report(Step(_STEP, "started", detail=text)),
-        )
+
+        def report(text: str) -> None:
+            self._report(Step(_STEP, "started", detail=text))
+
+        folder.settle(self.state_dir, fork=self._fork, on_change=report)
 
     def _load(self) -> dict[str, ServerRecord]:
-        records = {name: ServerRecord() for name in (*SERVERS, watchers.WATCHER)} | state.load(self.state_dir)
+        recorded = state.load(self.state_dir)
+        records = {name: recorded.get(name, ServerRecord()) for name in SERVERS}
         if folder.origin(self.state_dir) is None:
             return records
         # The processes are those of another place, perhaps of another folder.
         return {name: replace(record, process=None, ready=False) for name, record in records.items()}
-
-    def _marks(self, names: Collection[str], state_dir: Path) -> dict[str, str]:
-        return {processes.mark(name, state_dir): name for name in names}
 
     def _is_alive(self, name: str, record: ServerRecord) -> bool:
         return record.process is not None and processes.is_alive(record.process, self._mark(name))
 
     def _mark(self, name: str) -> str:
         return processes.mark(name, self.state_dir)
-
-    def _adopt_strays(self, records: dict[str, ServerRecord]) -> dict[str, ServerRecord]:
-        """Adopt servers whose starter was killed before it recorded their pids."""
-        dead = {self._mark(name): name for name in SERVERS if not self._is_alive(name, records[name])}
-        records = {
-            **records,
-            # Without its process: others then see a stack with one server missing.
-            **{name: replace(records[name], ready=False) for name in dead.values()},
-        }
-        for its_mark, stray in processes.find(dead) if dead else ():
-            name = dead[its_mark]
-            if records[name].ports:
-                records[name] = replace(records[name], process=stray)
-            else:  # stack.json was deleted: nobody knows its ports
-                processes.stop([stray], _STOP_LIMIT_S)
-        return records
 
     def _check_demanded_ports(self, records: dict[str, ServerRecord]) -> None:
         for (name, use), demanded in self._demanded.items():
@@ -245,7 +200,8 @@ class LocalStack:
 
     def _start(
         self, records: dict[str, ServerRecord], missing: list[str], waiting: list[str], die_with_parent: bool
-    ) -> dict[str, ServerRecord]:
+    ) -> None:
+        """Start the ``missing`` servers, and wait for those ``waiting``; changes the records."""
         need_space(self.state_dir, _SPACE_BYTES, "The local stack")
         need_limits()
         installed = jvm.install(self._report)
@@ -255,54 +211,34 @@ class LocalStack:
             one.process and one.process.start_time_s > psutil.boot_time() for one in records.values()
         )
         if self._wants_login is not None and not waited_for:
-            asks = {name: replace(records[name], login=self._wants_login) for name in missing}
-            records = {**records, **asks}
+            records |= {name: replace(records[name], login=self._wants_login) for name in missing}
         if any(record.login for record in records.values()):
             state.make_password(self.state_dir)
         try:
             if die_with_parent and missing:
-                records = self._spawn(
-                    watchers.WATCHER, self._watcher_command(missing), self.state_dir, records
-                )
+                watcher.start_watcher(self.state_dir, missing)
+            # Of a starter that was killed, or whose records were removed: nobody knows their ports.
+            strays = processes.find({self._mark(name) for name in missing})
+            processes.stop((process for _, process in strays), _STOP_LIMIT_S)
             for name in missing:
-                records = self._with_ports(name, records)
-                # Before starting the process: a stray is useless without its ports.
-                state.save(self.state_dir, records)
+                records[name] = replace(records[name], ports=self._choose_ports(name, records))
                 self._report(Step(name, "started"))
                 server = self._server(name, records)
                 server.prepare(installed)
                 command = server.command(installed, self._mark(name))
-                records = self._spawn(name, command, server.folder, records)
-            records = self._wait_until_ready(records, waiting, began)
-            if (
-                die_with_parent
-                and missing
-                and not self._is_alive(watchers.WATCHER, records[watchers.WATCHER])
-            ):
-                raise StackError(self._obituary(watchers.WATCHER, "ended while it started"))
-            return records
+                process = processes.spawn(command, server.folder, self.state_dir / "logs" / f"{name}.out")
+                records[name] = replace(records[name], process=process, ready=False)
+                state.save(self.state_dir, records)
+            self._wait_until_ready(records, waiting, began)
         except BaseException:  # Ctrl-C too
             self._stop(records, waiting)
             self._report(Step(_STEP, "failed", time.monotonic() - began))
             raise
 
-    def _watcher_command(self, missing: list[str]) -> list[str]:
-        parent = ProcessId.of(psutil.Process())
-        return watchers.watcher_command(self._mark(watchers.WATCHER), self.state_dir, parent, missing)
-
-    def _spawn(
-        self, name: str, command: list[str], folder: Path, records: dict[str, ServerRecord]
-    ) -> dict[str, ServerRecord]:
-        started = processes.spawn(command, folder, self.state_dir / "logs" / f"{name}.out")
-        records = {**records, name: replace(records[name], process=started, ready=False)}
-        state.save(self.state_dir, records)
-        return records
-
-    def _with_ports(self, name: str, records: dict[str, ServerRecord]) -> dict[str, ServerRecord]:
-        uses = broker.PORTS if name == broker.NAME else registry_server.PORTS
+    def _choose_ports(self, name: str, records: dict[str, ServerRecord]) -> dict[str, int]:
         taken = {port for record in records.values() for port in record.ports.values()}
         chosen: dict[str, int] = {}
-        for use in uses:
+        for use in broker.PORTS if name == broker.NAME else registry_server.PORTS:
             demanded, kept = self._demanded.get((name, use)), records[name].ports.get(use)
             if demanded and not machine.is_free_port(demanded):
                 raise StackError(
@@ -315,16 +251,14 @@ class LocalStack:
                 self._report(Step(name, "started", detail=f"port {kept} was taken meanwhile, using {port}"))
             chosen[use] = port
             taken.add(port)
-        return {**records, name: replace(records[name], ports=chosen)}
+        return chosen
 
     def _server(self, name: str, records: dict[str, ServerRecord]) -> Broker | RegistryServer:
         kind = Broker if name == broker.NAME else RegistryServer
         password = state.read_password(self.state_dir) if records[name].login else None
         return kind(self.state_dir / name, records[name].ports, password)
 
-    def _wait_until_ready(
-        self, records: dict[str, ServerRecord], names: list[str], began: float
-    ) -> dict[str, ServerRecord]:
+    def _wait_until_ready(self, records: dict[str, ServerRecord], names: list[str], began: float) -> None:
         pending = {name: self._server(name, records) for name in names}
         while pending:
             for name, server in list(pending.items()):
@@ -332,14 +266,13 @@ class LocalStack:
                     raise StackError(self._obituary(name, "ended while it started"))
                 if server.is_ready():
                     del pending[name]
-                    records = {**records, name: replace(records[name], ready=True)}
+                    records[name] = replace(records[name], ready=True)
                     state.save(self.state_dir, records)
                     self._report(Step(name, "done", time.monotonic() - began, "responds"))
             if pending and time.monotonic() - began > _READY_LIMIT_S:
                 late = next(iter(pending))
                 raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))
             time.sleep(0.05)
-        return records
 
     def _obituary(self, name: str, what: str) -> str:
         logs = self.state_dir / "logs"
@@ -351,18 +284,16 @@ class LocalStack:
 
     def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:
         others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
-        # The watcher ends with the last server; it may itself be the one that stops them.
-        names = [*servers, *([] if others else [watchers.WATCHER])]
-        marks = {
-            key: name for at in folder.places(self.state_dir) for key, name in self._marks(names, at).items()
-        }
-        alive = {(marks[its_mark], found) for its_mark, found in processes.find(marks)}
-        for name in names:
+        # Watchers end with the last server; one of them may itself be what stops it.
+        names = [*servers, *([] if others else [watcher.WATCHER])]
+        marks = {processes.mark(name, at): name for at in folder.places(self.state_dir) for name in names}
+        alive = {(marks[its_mark], process) for its_mark, process in processes.find(marks)}
+        for name in servers:
             record = records[name]
-            if record.process and record.process.pid != os.getpid() and self._is_alive(name, record):
+            if record.process and self._is_alive(name, record):
                 alive.add((name, record.process))
-            records = {**records, name: replace(record, process=None, ready=False)}
-        processes.stop({found for _, found in alive}, _STOP_LIMIT_S)
+            records[name] = replace(record, process=None, ready=False)
+        processes.stop({process for _, process in alive}, _STOP_LIMIT_S)
         if self.state_dir.is_dir():
             state.save(self.state_dir, records)
         ran = {name for name, _ in alive}

@@ -71,6 +71,28 @@ class ServerRecord:
     login: bool = False
 
 
+@dataclass(frozen=True)
+class StackInfo:
+    """A running stack, for clients. All paths are absolute.
+
+    The address of a server that was never started is empty. ``catalog`` has PyIceberg's properties plus
+    ``name``; ``started`` names the servers this call started, ``ended`` those that ended by themselves,
+    ``starting`` those that do not respond yet.
+    """
+
+    bootstrap_servers: str
+    registry_url: str
+    catalog: dict[str, str]
+    state_dir: Path
+    pids: dict[str, int]
+    started: tuple[str, ...] = ()
+    # Needed besides the addresses if the servers require a login; for librdkafka and the registry's client.
+    kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
+    registry_login: dict[str, str] = field(default_factory=dict, repr=False)
+    ended: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
+
+
 def load(state_dir: Path) -> dict[str, ServerRecord]:
     """The records by server name; empty before the first start. Raises StackError if unreadable."""
     path = state_dir / _FILE

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import in_section, reachable
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.settings.sections import in_sql
+from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.query.sql import MOST_PARTS, Name
 
 

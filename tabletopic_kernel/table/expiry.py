@@ -29,7 +29,8 @@ from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
 from tabletopic_kernel.clients.storage.storage import list_infos, live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
-from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.pipeline.write import data_root
 from tabletopic_kernel.table.changes.requirements import removal_of
 from tabletopic_kernel.table.sweep import (

@@ -17,7 +17,8 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
-from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.table.compaction.deleted_rows import Head
 from tabletopic_kernel.table.compaction.plan import (
     DELETED_SHARE,

@@ -24,7 +24,8 @@ from tabletopic_kernel.model.columns.sort_orders import check_sort_entry, sort_o
 from tabletopic_kernel.model.columns.table_columns import evolve_key, metadata_columns, table_schema
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier, table_name
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order

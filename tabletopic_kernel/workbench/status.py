@@ -27,7 +27,8 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
-from tabletopic_kernel.model.settings.sections import DesiredTopic, in_sql, table_identifier, table_name
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.table_names import in_sql, table_identifier, table_name
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topics without a host

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.sections import table_identifier, table_name
+from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import (
@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
         OrphansRemoved,
         Replayed,
     )
-    from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+    from tabletopic_kernel.model.settings.desired import DesiredTopic
+    from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.table.topic_table import TopicTable

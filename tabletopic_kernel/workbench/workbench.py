@@ -20,17 +20,10 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import SettingsError, UnknownTopicError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.cluster import out_of_reach
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest, Request
 from tabletopic_kernel.model.settings.options import altered, validated
-from tabletopic_kernel.model.settings.sections import (
-    DesiredTopic,
-    MaintenanceRequest,
-    ReplayRequest,
-    Request,
-    Settings,
-    TopicSettings,
-    table_identifier,
-    table_name,
-)
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import (
     CONTROL_TOPIC,
     check_table_topic,

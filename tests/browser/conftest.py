@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext
 
-from tabletopic_kernel.local.watchers import Watchdog
 from tests.browser.chromium import chromium
 from tests.browser.lab_server import Lab
 from tests.browser.pages import LabPage
@@ -21,12 +20,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterat
     sidebar = Path(sys.prefix, "share/jupyter/labextensions/@tabletopic/lab/package.json")
     assert sidebar.exists(), "the sidebar is not installed here; `make` installs it"
     server = Lab(tmp_path_factory.mktemp("lab"))
-    # Tests that are killed leave nothing behind.
-    watchdog = Watchdog(server.state_dir, temporary=False)
-    watchdog.hold(server.start())
+    server.start()
     yield server
     server.stop()
-    watchdog.release()
 
 
 # For each file: while Playwright runs, no other test can have an event loop.

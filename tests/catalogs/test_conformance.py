@@ -28,7 +28,8 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import LostOwnershipError
 from tabletopic_kernel.model.ledger import TAG, StagedOffsets
 from tabletopic_kernel.model.progress.events import Compacted, Expired
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest, TopicSettings
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.change import appended

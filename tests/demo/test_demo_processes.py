@@ -15,9 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.demo import run
+from tabletopic_kernel.demo.scenario import run
 from tabletopic_kernel.local import hosts
-from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import StackError, UsageError
 
 
@@ -25,16 +24,12 @@ from tabletopic_kernel.model.errors import StackError, UsageError
 def test_a_host_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
     """Without servers a host cannot run: the error has its output and says where the rest is."""
     (tmp_path / "logs").mkdir()
-    watchdog = Watchdog(tmp_path, temporary=False)
-    try:
-        host = hosts.HostProcess(tmp_path, 1, watchdog)
-        _wait_for(lambda: not host.is_alive)
-        with pytest.raises(StackError, match=r"host 1 .* exited unexpectedly") as caught:
-            host.check()
-        assert "no servers" in str(caught.value)
-        assert str(tmp_path / "logs") in str(caught.value)
-    finally:
-        watchdog.release()
+    host = hosts.HostProcess(tmp_path, 1)
+    _wait_for(lambda: not host.is_alive)
+    with pytest.raises(StackError, match=r"host 1 .* exited unexpectedly") as caught:
+        host.check()
+    assert "no servers" in str(caught.value)
+    assert str(tmp_path / "logs") in str(caught.value)
 
 
 _ORPHAN = """
@@ -71,7 +66,7 @@ def test_orphans_are_remembered_and_ended() -> None:
 _PROGRAM = """
 import sys
 from pathlib import Path
-from tabletopic_kernel.demo import run
+from tabletopic_kernel.demo.scenario import run
 sys.exit(run(int(sys.argv[1]), state_dir=Path(sys.argv[2]), as_json=True))
 """
 

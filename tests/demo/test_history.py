@@ -33,16 +33,15 @@ def test_history_is_read_from_the_table_alone(tmp_path: Path) -> None:
     connection = duckdb.connect()
     connection.register("clicks", data)
 
-    commits = proof.commits(table.metadata)
+    commits = proof.commits(lambda sql: connection.execute(sql).fetchall(), "clicks", table.metadata)
     assert [(one.epoch, one.rows, one.next_offsets_sum) for one in commits] == [
         (1, 1, 1),
         (2, 0, 1),
         (2, 1, 2),
     ]
-    timed = proof.with_waits(lambda sql: connection.execute(sql).fetchall(), "clicks", commits)
-    assert [one.oldest_ms for one in timed] == [0, None, 4]
-    assert timed[1].waited_s is None
-    assert timed[2].waited_s == ((commits[2].at_ms - 4) / 1000,) * 2
+    assert [one.oldest_ms for one in commits] == [0, None, 4]
+    assert commits[1].waited_s is None
+    assert commits[2].waited_s == ((commits[2].at_ms - 4) / 1000,) * 2
 
     evolved = SchemaEvolved(topic="clicks", at_ms=1, changes=["widen a"], cause=None, table_schema_id=0)
     [step] = proof.schemas(table.metadata, {5: FittedSchema(5, "clicks-value", 2, 0)}, [evolved])

@@ -11,16 +11,16 @@ from typing import Any
 from tabletopic_kernel._datasets.clickstream.generator import Tallies
 from tabletopic_kernel.demo import proof, report
 from tabletopic_kernel.demo.report import Outcome, Story
-from tabletopic_kernel.demo.screen import Screen, StreamView
+from tabletopic_kernel.demo.screen import Screen
 from tests.demo.made_up import answer, compare, text_of
 
 
 def test_a_wrong_answer_shows_what_it_must_be() -> None:
     """A tick for the right one; for the wrong one a cross and each row that differs."""
-    right = text_of(report.answer_block(answer([("/", 5)], [("/", 5)])))
+    right = text_of(report.answer_table(answer([("/", 5)], [("/", 5)])))
     assert "✓" in right
     assert "✗" not in right
-    wrong = text_of(report.answer_block(answer([("/", 5), ("/a", 1)], [("/", 6)])))
+    wrong = text_of(report.answer_table(answer([("/", 5), ("/a", 1)], [("/", 6)])))
     assert "✗" in wrong
     assert "row 1: /, 5, must be /, 6" in wrong
     assert "row 2: /a, 1, must be no such row" in wrong
@@ -52,7 +52,7 @@ def test_pages_fit_100_columns(sent: tuple[list[dict[str, Any]], Tallies]) -> No
         for page in (
             report.commit_table(outcome.commits),
             report.schema_table(outcome.schemas),
-            *map(report.answer_block, outcome.answers),
+            *map(report.answer_table, outcome.answers),
             report.partition_table(outcome.partitions),
             report.check_table(outcome.checks),
             report.summary(outcome),
@@ -71,9 +71,9 @@ def test_long_news_are_wrapped_under_their_beginning() -> None:
     """A text of several lines keeps its indentation and loses nothing, brackets included."""
     stream = io.StringIO()
     words = "the table's schema follows: add [device] " + "struct<width: int> " * 12
-    Screen(stream).moment(12.3, "✓", words)
+    Screen(stream).moment("✓", words)
     first, *others = stream.getvalue().splitlines()
-    assert first.startswith("   12.3 s  ✓ the table's schema follows: add [device]")
+    assert first.startswith("    0.0 s  ✓ the table's schema follows: add [device]")
     assert others
     assert all(line.startswith(" " * 13) and len(line) <= 100 for line in others)
     assert " ".join(" ".join([first[13:], *others]).split()) == " ".join(words.split())
@@ -82,16 +82,17 @@ def test_long_news_are_wrapped_under_their_beginning() -> None:
 def test_the_stream_gets_a_line_now_and_then() -> None:
     """How far it is takes a line every few seconds, not one for each update."""
     stream = io.StringIO()
-    view = StreamView(Screen(stream))
+    screen = Screen(stream)
+    screen.begin()
     for sent_so_far in range(50):
-        view.update(sent_so_far, None, "host 1 starting")
-    assert len(stream.getvalue().splitlines()) <= 1
+        screen.progress(f"sent {sent_so_far}")
+    assert [line[-6:] for line in stream.getvalue().splitlines()] == ["sent 0"]
 
 
 def test_cells_are_written_for_people() -> None:
     """Times as weekday and hour, money with two digits, counts with commas."""
     row = (datetime(2026, 1, 5, 6), Decimal("1234.5"))
-    told = proof.Answer("revenue", "Sold?", ("hour_utc", "revenue_eur"), [row], [row], 0.0)
-    text = text_of(report.answer_block(told))
+    sold = proof.Answer("revenue", "Sold?", ("hour_utc", "revenue_eur"), [row], [row], 0.0)
+    text = text_of(report.answer_table(sold))
     assert "Mon 06:00" in text
     assert "1,234.50" in text

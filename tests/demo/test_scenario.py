@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.demo import proof, run, scenario
+from tabletopic_kernel.demo import proof, scenario
 from tabletopic_kernel.demo.report import Outcome
+from tabletopic_kernel.demo.scenario import run
 from tabletopic_kernel.demo.script import Script
 from tabletopic_kernel.local import hosts
 from tabletopic_kernel.model.errors import UsageError

@@ -20,13 +20,13 @@ import psutil
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from tabletopic_kernel.local import machine, processes
+from tabletopic_kernel.local import machine, processes, watcher
 from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.local.watchers import Watchdog
-from tabletopic_kernel.model.settings.sections import Settings, TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.drill.foreign import Reached
@@ -92,7 +92,7 @@ class Arena:
         self._rate, self.interval_ms = rate, interval_ms
         self._watched = watched
         self._stack = LocalStack(folder)
-        self._watchdog = Watchdog(folder, temporary=temporary)
+        self._keeper = watcher.start_keeper(folder, remove=temporary)
         self._lock = threading.Lock()  # guards the hosts, and what happened
         self._mending = threading.Lock()  # whoever ends everything waits for servers that are being restarted
         self._closed = False
@@ -191,7 +191,7 @@ class Arena:
                 number = len(self.hosts) + 1
                 more = self.points.environment()
                 port = machine.free_port(set()) if self._watched else None
-                self.hosts.append(HostProcess(self.folder, number, self._watchdog, more, port))
+                self.hosts.append(HostProcess(self.folder, number, more, port))
 
     @property
     def alive(self) -> list[HostProcess]:
@@ -255,7 +255,7 @@ class Arena:
         for host in self.hosts:
             host.wait()
         self._stack.down()
-        self._watchdog.release()
+        processes.stop([self._keeper], 10)
 
 
 def tree(pid: int) -> list[psutil.Process]:

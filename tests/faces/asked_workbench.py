@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.topic import TableTopic
 

@@ -16,7 +16,7 @@ from tabletopic_kernel.host.maintenance import compaction as host_compaction
 from tabletopic_kernel.host.maintenance.allowance import Allowance
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress.events import Compacted
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter

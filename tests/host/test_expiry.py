@@ -17,7 +17,7 @@ from tabletopic_kernel.host.maintenance import expiry
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
 from tabletopic_kernel.model.settings import sections
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.pipeline.write import data_root
 from tests.host.rig import Rig, drain
 from tests.table.histories import place_of

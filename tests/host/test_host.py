@@ -16,13 +16,8 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.settings_topic import parse_desired
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.model.settings.sections import (
-    DesiredTopic,
-    MaintenanceRequest,
-    ReplayRequest,
-    Request,
-    TopicSettings,
-)
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest, Request
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 

@@ -16,7 +16,7 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.progress.events import Compacted
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.replace import compacted

@@ -16,7 +16,7 @@ from tabletopic_kernel.host.replay.replay import dead_letters_where
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import Replayed
-from tabletopic_kernel.model.settings.sections import ReplayRequest
+from tabletopic_kernel.model.settings.desired import ReplayRequest
 from tabletopic_kernel.model.steps import Step
 from tests.drill import foreign
 from tests.host.rig import Rig, drain

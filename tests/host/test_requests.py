@@ -26,7 +26,7 @@ from tabletopic_kernel.model.progress.events import (
     event_json,
     is_outcome,
 )
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest, ReplayRequest, Request
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
 from tests.host.rig import Rig
 from tests.host.test_expiry import Owner
 from tests.host.test_replay import LATE, with_letters

@@ -13,7 +13,8 @@ from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.host.topics.settings_topic import change_desired, parse_desired, read_desired
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
 TOPIC = "clicks"
 

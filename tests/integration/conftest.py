@@ -17,7 +17,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.settings.sections import Settings, table_identifier
+from tabletopic_kernel.model.settings.sections import Settings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
 
 METADATA = "_kafka_metadata"

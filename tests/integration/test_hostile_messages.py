@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from tabletopic_kernel.faces.jupyter_server.overview import rows
 from tabletopic_kernel.host.topics.settings_topic import partition_of
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.settings.sections import table_identifier
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender

@@ -23,7 +23,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.local import machine, processes, watchers
+from tabletopic_kernel.local import machine, processes, watcher
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -58,7 +58,7 @@ def _eventually(condition: Callable[[], object], limit_s: float = 240) -> None:
 
 
 def _processes(local: LocalStack) -> dict[str, int]:
-    marks = {processes.mark(name, local.state_dir): name for name in (*SERVERS, watchers.WATCHER)}
+    marks = {processes.mark(name, local.state_dir): name for name in (*SERVERS, watcher.WATCHER)}
     return {marks[its_mark]: found.pid for its_mark, found in processes.find(marks)}
 
 
@@ -69,7 +69,7 @@ def test_beside_a_kafka_of_ones_own_the_registry_alone_starts(stack: StackInfo, 
     running = local.up(die_with_parent=True)
     try:
         assert running.started == ("registry",)
-        assert set(_processes(local)) == {"registry", watchers.WATCHER}
+        assert set(_processes(local)) == {"registry", watcher.WATCHER}
         bench, topic = Workbench(own), f"t{uuid.uuid4().hex[:8]}"
         bench.broker.ensure_topic(topic, 1, {})
         text = '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}'
@@ -291,7 +291,7 @@ def test_servers_of_a_demo_die_with_it(local: LocalStack) -> None:
     starter = _start(local, "--die")
     assert starter.stdout is not None
     assert starter.stdout.readline() == "up\n"
-    assert set(_processes(local)) == {*SERVERS, watchers.WATCHER}
+    assert set(_processes(local)) == {*SERVERS, watcher.WATCHER}
     starter.kill()
     starter.communicate()
     _eventually(lambda: not _processes(local))

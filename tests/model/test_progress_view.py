@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress
-from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, Commit, Record
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, Record
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 
 T0 = 1_700_000_000_000
 
@@ -69,7 +69,7 @@ def test_order_makes_no_difference(told: list, random: Any) -> None:
     one.fold(told)
     other.fold(shuffled)
     mine, theirs = one.topic("clicks"), other.topic("clicks")
-    for name in ("reported", "owned", "stopped_ms", "last_commit_ms", "commits", "notes", "progress"):
+    for name in ("reported", "owned", "stopped_ms", "last_commit_ms", "notes", "progress"):
         assert getattr(mine, name) == getattr(theirs, name), name
     assert mine.history.tiers == theirs.history.tiers
 
@@ -161,19 +161,6 @@ def test_what_a_table_says_gives_way_to_a_host() -> None:
     assert topic.state(DesiredTopic(topic="clicks"), T0) == NO_HOST
     record.fold([beat(T0, commits=4)])
     assert topic.progress.commits == 4
-
-
-def test_commits_of_the_past_join_the_history() -> None:
-    """What only snapshots tell is in the same buckets as what events tell."""
-    record = Record()
-    record.fold([committed(T0, 2)])
-    record.recall_commits("clicks", [(Commit(T0 - 60_000, 1, 40, 2, 800, 0.0), {0: 40})])
-    topic = record.topic("clicks")
-    assert [one.rows for one in topic.commits] == [40, 10]
-    assert topic.first_commit == 2
-    buckets = topic.history.tiers[0].items()
-    assert sum(one.rows for _, one in buckets) == 50
-    assert [one.next_offsets.tolist() for _, one in buckets if one.next_offsets] == [[40], [20]]
 
 
 def test_hosts_are_the_live_ones() -> None:

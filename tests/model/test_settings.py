@@ -9,18 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.names import flatten_properties
 from tabletopic_kernel.model.settings.options import altered
-from tabletopic_kernel.model.settings.sections import (
-    DesiredTopic,
-    Settings,
-    TopicSettings,
-    default_table_name,
-    flatten_properties,
-    parse_duration_ms,
-    parse_size_bytes,
-    parse_start,
-    table_identifier,
-)
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
+from tabletopic_kernel.model.settings.table_names import default_table_name, table_identifier
+from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
 
 
 @pytest.mark.parametrize(

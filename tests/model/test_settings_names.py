@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.model.settings.names import (
+    FORMS,
+    PROPERTY,
+    TOPIC,
     Leaf,
-    Value,
     dotted,
     leaves,
-    node_at,
     variable_forms,
     variable_path,
 )
@@ -19,11 +20,9 @@ from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 def test_every_field_has_a_place() -> None:
     """The tree is made from the models."""
     assert {form.split("__")[0].lower() for form in variable_forms()} == set(Settings.model_fields)
-    assert all(node_at(("topics", "any", field)) is not None for field in TopicSettings.model_fields)
-    assert node_at(("topics", "any", "commit_interval_ms")) == Value()
-    assert node_at(("kafka", "any.thing")) == Value()
-    assert node_at(("nothing",)) is None
-    assert node_at(("state_dir", "deeper")) is None
+    fields = {form[2] for form in FORMS if form[:2] == ("topics", TOPIC)}
+    assert fields == set(TopicSettings.model_fields)
+    assert ("kafka", PROPERTY) in FORMS
 
 
 names = st.text("abcxyz0123456789", min_size=1, max_size=5)
@@ -35,41 +34,41 @@ underscored = st.lists(names, min_size=1, max_size=3).map("_".join)
 def test_every_topic_setting_has_a_variable(topic: str, field: str) -> None:
     """The name that the rule makes leads back to the path, unless the topic's first part names a setting."""
     path = ("topics", topic, field)
-    words = "__".join(path).replace(".", "__").upper().split("__")
-    assert variable_path(words) == path
+    assert variable_path("__".join(path).replace(".", "__").upper()) == path
 
 
 @given(st.sampled_from(["kafka", "registry"]), dotted_names)
 def test_every_dotted_property_has_a_variable(section: str, name: str) -> None:
     """Dots are two underscores."""
-    assert variable_path([section.upper(), *name.upper().split(".")]) == (section, name)
+    assert variable_path(f"{section}__{name.replace('.', '__')}".upper()) == (section, name)
 
 
 @given(st.lists(st.lists(names, min_size=1, max_size=3).map("-".join), min_size=1, max_size=3).map(".".join))
 def test_every_catalog_property_has_a_variable(name: str) -> None:
     """Hyphens are one underscore."""
-    words = name.upper().replace("-", "_").split(".")
-    assert variable_path(["CATALOG", *words]) == ("catalog", name)
-    assert variable_path(["CATALOGS", "PROD", *words]) == ("catalogs", "prod", name)
+    words = name.upper().replace("-", "_").replace(".", "__")
+    assert variable_path(f"CATALOG__{words}") == ("catalog", name)
+    assert variable_path(f"CATALOGS__PROD__{words}") == ("catalogs", "prod", name)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "name",
     [
-        [],
-        [""],
-        ["STATE_DIR", "X"],
-        ["KAFKA"],
-        ["KAFKA", ""],
-        ["SPARK"],
-        ["SPARK", "CONF"],
-        ["TOPICS", "A"],
-        ["TOPICS", "START"],
+        "",
+        "STATE_DIR__X",
+        "KAFKA",
+        "KAFKA__",
+        "KAFKA____X",
+        "SPARK",
+        "SPARK__CONF",
+        "TOPICS__A",
+        "TOPICS__START",
+        "TOPICS____A__START",
     ],
 )
-def test_names_that_lead_nowhere(words: list[str]) -> None:
+def test_names_that_lead_nowhere(name: str) -> None:
     """Too short, too long or empty."""
-    assert variable_path(words) is None
+    assert variable_path(name) is None
 
 
 @given(st.dictionaries(dotted_names, st.dictionaries(st.just("namespace"), names), max_size=3))

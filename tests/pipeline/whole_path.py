@@ -20,7 +20,8 @@ from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.ledger import Ledger
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import Stage

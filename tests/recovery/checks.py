@@ -12,7 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from tabletopic_kernel.model.ledger import Ledger
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.drill.foreign import reachable_files
 from tests.integration.conftest import dead_letters_by_offset, rows_by_offset

@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Iterator
 import pytest
 
 from tabletopic_kernel.faces.cli.screen import event_line
+from tabletopic_kernel.local import processes, watcher
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
-from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
@@ -37,11 +37,11 @@ def bench(stack: StackInfo) -> Workbench:
 @pytest.fixture(scope="package")
 def hosts(stack: StackInfo, bench: Workbench) -> Iterator[Hosts]:
     """Starts hosts, and stops them even if the tests are killed."""
-    watchdog = Watchdog(stack.state_dir, temporary=False)
-    started = Hosts(stack.state_dir, bench, watchdog)
+    keeper = watcher.start_keeper(stack.state_dir)
+    started = Hosts(stack.state_dir, bench)
     yield started
     started.end_all()
-    watchdog.release()
+    processes.stop([keeper], 10)
 
 
 @pytest.fixture

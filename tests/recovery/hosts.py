@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 from tabletopic_kernel.host.host import LOST
+from tabletopic_kernel.local.hosts import host_mark
 from tabletopic_kernel.local.processes import send
-from tabletopic_kernel.local.watchers import Watchdog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.environment import without_settings
@@ -28,7 +28,6 @@ class HostProcess:
         self,
         folder: Path,
         number: int,
-        watchdog: Watchdog,
         environment: Mapping[str, str],
         *,
         quiet: bool = True,
@@ -48,6 +47,7 @@ class HostProcess:
                     "tabletopic_kernel.faces.cli",
                     "serve",
                     *["--quiet"] * quiet,
+                    *["--mark", host_mark(folder)],
                     *options,
                 ],
                 cwd=temporary,  # no tabletopic.toml is near
@@ -62,7 +62,6 @@ class HostProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        watchdog.hold(self.pid)
         self._tree: set[psutil.Process] = set()
 
     def __repr__(self) -> str:
@@ -145,16 +144,15 @@ class HostProcess:
 class Hosts:
     """All hosts of these tests: one group, on one set of servers. Tests share them, as a start takes 8 s."""
 
-    def __init__(self, folder: Path, bench: Workbench, watchdog: Watchdog) -> None:
+    def __init__(self, folder: Path, bench: Workbench) -> None:
         self._folder = folder
         self._bench = bench
-        self._watchdog = watchdog
         self.everyone: list[HostProcess] = []
 
     def start(self, *, quiet: bool = True, options: Sequence[str] = (), **environment: str) -> HostProcess:
         """Start another host."""
         number = len(self.everyone) + 1
-        host = HostProcess(self._folder, number, self._watchdog, environment, quiet=quiet, options=options)
+        host = HostProcess(self._folder, number, environment, quiet=quiet, options=options)
         self.everyone.append(host)
         return host
 

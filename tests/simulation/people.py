@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
-from tabletopic_kernel.model.settings.sections import DesiredTopic, MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable

@@ -11,7 +11,7 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance.allowance import Allowance
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.steps import Step
 from tests.simulation.faults import Died, Fault
 from tests.simulation.kafka import TOPIC, ModelBroker, ModelControl

@@ -20,7 +20,8 @@ from pyiceberg.table import Table, snapshots
 from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.host.maintenance import compaction, expiry
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
+from tabletopic_kernel.model.settings.desired import DesiredTopic, ReplayRequest
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.table.compaction import plan as table_compaction

@@ -15,7 +15,8 @@ from pyiceberg.types import BinaryType, MapType, NestedField, StringType
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import ActionNeededError
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.topic_table import TopicTable

@@ -17,8 +17,9 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, HostReport
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.workbench import doctor, status
 from tabletopic_kernel.workbench.config import LoadedSettings, Row, describe
 from tabletopic_kernel.workbench.workbench import Workbench

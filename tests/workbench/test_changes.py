@@ -12,7 +12,8 @@ import pytest
 
 from tabletopic_kernel.host.topics import settings_topic
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.table import health, history
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.workbench import Workbench

@@ -17,7 +17,8 @@ from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError,
 from tabletopic_kernel.model.ledger import NO_TOPIC_ID
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT, HostReport
-from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench import status, topic
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.topic import TableTopic

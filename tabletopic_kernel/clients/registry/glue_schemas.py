@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.cluster import is_loopback
-from tabletopic_kernel.model.settings.sections import GLUE_REGISTRY
+from tabletopic_kernel.model.settings.servers import GLUE_REGISTRY
 
 T = TypeVar("T")
 _SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND, _NO_ANSWER = 40401, 40402, 40403, 50100

@@ -40,7 +40,7 @@ from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
 from tabletopic_kernel.model.redact import mask
-from tabletopic_kernel.model.settings.sections import is_glue
+from tabletopic_kernel.model.settings.servers import is_glue
 
 T = TypeVar("T")
 # Codes for subject, version and schema. A 404 without one comes from something other than a registry, and

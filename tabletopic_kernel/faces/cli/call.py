@@ -177,7 +177,7 @@ def _quiet_libraries(debug: bool) -> None:
 
 def duration_ms(option: str, text: str) -> int:
     """Milliseconds of an option's ``500ms``, ``5s``, ``2m``; a bare number is seconds. Raises UsageError."""
-    from tabletopic_kernel.model.settings.sections import parse_duration_ms
+    from tabletopic_kernel.model.settings.units import parse_duration_ms
 
     try:
         return int(str(parse_duration_ms(text)))

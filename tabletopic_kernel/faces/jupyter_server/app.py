@@ -18,7 +18,7 @@ from tabletopic_kernel.faces.jupyter_server.dashboard import DASHBOARD, PATH, Da
 from tabletopic_kernel.faces.jupyter_server.rest import BACKEND, ROUTES
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local import watchers
+from tabletopic_kernel.local import watcher
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.workbench.config import behind_hub
 from tabletopic_kernel.workbench.logs import without_secrets
@@ -109,7 +109,7 @@ class TableTopicApp(ExtensionApp):
         """If configured, make the stack end with this process, even if it is killed."""
         if behind_hub() if self.stop_stack is None else self.stop_stack:
             try:
-                watchers.start_keeper(Path(self.backend.in_force.settings().state_dir))
+                watcher.start_keeper(Path(self.backend.in_force.settings().state_dir))
             except (OSError, SettingsError) as error:
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 

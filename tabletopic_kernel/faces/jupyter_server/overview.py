@@ -13,7 +13,9 @@ from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT
 from tabletopic_kernel.model.redact import mask, redact
-from tabletopic_kernel.model.settings.sections import DesiredTopic, registry_place, table_name
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.servers import registry_place
+from tabletopic_kernel.model.settings.table_names import table_name
 from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client

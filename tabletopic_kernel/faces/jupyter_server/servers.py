@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
+from tabletopic_kernel.local.hosts import host_mark
 from tabletopic_kernel.local.machine import STATE_DIR, logs_folder, stack_errors
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
@@ -205,6 +206,7 @@ class HeadlessHost:
         with stack_errors(state_dir, STATE_DIR):
             log = logs_folder(state_dir) / "host-of-jupyter.out"
         command = [*self.command, "--quiet", "--with-parent", str(os.getpid()), "--state-dir", str(state_dir)]
+        command += ["--mark", host_mark(Path(state_dir))]
         if self.child.start(command, log, self.in_force.environment()):
             self._started_s = time.monotonic()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import tzinfo
 
+from tabletopic_kernel.faces.live_dashboard.charts import retention_left_s
 from tabletopic_kernel.faces.live_dashboard.html import (
     Cell,
     Html,
@@ -20,7 +21,6 @@ from tabletopic_kernel.faces.live_dashboard.html import (
     table,
 )
 from tabletopic_kernel.faces.live_dashboard.view import Retention, View
-from tabletopic_kernel.model.progress.charts import retention_left_s
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, DeadLetterSample
 from tabletopic_kernel.render import words
 from tabletopic_kernel.render.states import words_of
@@ -203,12 +203,12 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         [
             moment(snapshot.at_ms, zone),
             str(snapshot.snapshot_id),
-            snapshot.operation if snapshot.commit_number is not None else f"{snapshot.operation} (external)",
+            snapshot.operation if snapshot.next_offsets is not None else f"{snapshot.operation} (external)",
             words.number(snapshot.added_rows),
             words.number(snapshot.added_files),
             words.size(snapshot.added_bytes),
-            words.number(snapshot.total_rows),
-            words.number(snapshot.records),
+            words.number(snapshot.rows),
+            words.number(None if snapshot.next_offsets is None else sum(snapshot.next_offsets.values())),
         ]
         for snapshot in facts.snapshots[:_ROWS]
     ]

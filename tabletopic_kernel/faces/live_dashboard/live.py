@@ -150,19 +150,9 @@ class Live:
     @contextmanager
     def look(self) -> Iterator[View]:
         """Everything as of now; nothing changes while the block is open, so keep it short."""
-        known = self.known
-        with known.lock:
-            yield View(
-                record=known.record,
-                now_ms=now_ms(),
-                desired_topics=known.desired_topics,
-                hosts=known.hosts,
-                tables=known.tables,
-                health=known.health,
-                retention=known.retention,
-                troubles=dict(known.troubles),
-                history_read=known.history_read,
-            )
+        with self.known.lock:
+            self.known.now_ms = now_ms()
+            yield self.known
 
     def watch(self, topic: str) -> None:
         """A page of this topic was opened; empty: the overview."""

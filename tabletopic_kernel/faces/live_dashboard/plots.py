@@ -19,8 +19,8 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from tabletopic_kernel.faces.live_dashboard.charts import Columns, Numbers
 from tabletopic_kernel.faces.live_dashboard.theme import DASHES, Palette
-from tabletopic_kernel.model.progress.charts import Columns, Numbers
 
 # Bokeh's own formatters only support UTC; people read their own clock.
 _CLOCK = """

@@ -7,14 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
-from tabletopic_kernel.faces.live_dashboard.view import Known, Retention
+from tabletopic_kernel.faces.live_dashboard.charts import moments_without_ends
+from tabletopic_kernel.faces.live_dashboard.view import Known, Retention, TableFacts
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
-from tabletopic_kernel.model.progress.charts import moments_without_ends
-from tabletopic_kernel.model.settings.sections import DesiredTopic, table_identifier
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.table_names import in_sql, table_identifier
 from tabletopic_kernel.workbench.status import progress_of_table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -27,6 +29,7 @@ _UNHEARD_S = 15.0
 _AGAIN_S = 30.0
 _HEALTH_S = 15.0  # reads all manifests of the head
 _METADATA_S = 1.0  # a table with thousands of snapshots takes a while to read
+_SHOWN = 50  # snapshots
 _SAMPLES = 40  # times per window whose end offsets are looked up by the topic's own timestamps
 
 
@@ -140,7 +143,6 @@ class TablePolls:
         self._every = _Every()
         self._catalogs: dict[str | None, Catalog] = {}
         self._shown: dict[str, int | None] = {}  # topic → the snapshot whose facts are known
-        self._recalled: set[str] = set()
 
     def step(self, now: float, now_ms: int) -> None:
         """Run the queries that are due. Raises the first error after all were tried.
@@ -202,18 +204,15 @@ class TablePolls:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
 
         from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - the same
-        from tabletopic_kernel.faces.live_dashboard.table_facts import commits_of, facts_of  # noqa: PLC0415 - the same
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415 - the same
 
         known = self._known
         with known.lock:
             progress = known.record.topic(topic).progress
             newest = progress.snapshot_id if progress else None
-            recall = known.history_read >= 1.0 and topic not in self._recalled
-            first = known.record.topic(topic).first_commit
         changed = self._shown.get(topic, -1) != newest
         # Others commit too, and no event reports that.
-        if not (changed or recall or self._every.due(f"again {topic}", _AGAIN_S, now)):
+        if not (changed or self._every.due(f"again {topic}", _AGAIN_S, now)):
             return
         if not self._every.due(f"table {topic}", _METADATA_S, now):
             return
@@ -224,7 +223,6 @@ class TablePolls:
         except NoSuchTableError:
             return
         facts = facts_of(table, desired.settings.catalog)
-        past = commits_of(table, first) if recall else []
         self._shown[topic] = newest
         health = known.health.get(topic)
         if self._every.due(f"health {topic}", _HEALTH_S, now):
@@ -234,9 +232,23 @@ class TablePolls:
             known.tables[topic] = facts
             if health is not None:
                 known.health[topic] = health
-            if recall:
-                self._recalled.add(topic)
-                known.record.recall_commits(topic, past)
+
+
+def facts_of(table: Table, catalog: str | None = None) -> TableFacts:
+    """The table's figures and its newest snapshots, from its metadata."""
+    from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415 - PyIceberg costs half a second
+    from tabletopic_kernel.table.topic_table import live_rows, summary  # noqa: PLC0415 - the same
+
+    head = table.metadata.current_snapshot()
+    totals = summary(head) if head else {}
+    return TableFacts(
+        table=in_sql(table.name(), catalog),
+        rows=live_rows(totals),
+        files=int(totals.get("total-data-files", 0)),
+        bytes=int(totals.get("total-files-size", 0)),
+        snapshots_in_all=len(table.metadata.snapshots),
+        snapshots=tuple(snapshots(table.metadata)[:_SHOWN]),
+    )
 
 
 def _number(text: str | None) -> int | None:

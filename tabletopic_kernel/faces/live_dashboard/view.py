@@ -18,27 +18,12 @@ from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.states import UNKNOWN
 
 if TYPE_CHECKING:  # PyIceberg takes half a second
     from tabletopic_kernel.table.health import TableHealth
-
-
-@dataclass(frozen=True)
-class SnapshotFacts:
-    """One snapshot of a table. ``records`` is the ledger's progress, over all partitions."""
-
-    snapshot_id: int
-    at_ms: int
-    operation: str
-    added_rows: int
-    added_files: int
-    added_bytes: int
-    total_rows: int
-    commit_number: int | None  # None: another program's snapshot
-    epoch: int | None
-    records: int | None
+    from tabletopic_kernel.table.history import TableSnapshot
 
 
 @dataclass(frozen=True)
@@ -50,7 +35,7 @@ class TableFacts:
     files: int
     bytes: int
     snapshots_in_all: int
-    snapshots: tuple[SnapshotFacts, ...] = ()
+    snapshots: tuple[TableSnapshot, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,14 +55,14 @@ class View:
     ``history_read``: share of the control topic already read, 0 to 1.
     """
 
-    record: Record
-    now_ms: int
+    record: Record = field(default_factory=Record)
+    now_ms: int = 0
     desired_topics: Mapping[str, DesiredTopic] | None = None
     hosts: tuple[str, ...] = ()
-    tables: Mapping[str, TableFacts] = field(default_factory=dict)
-    health: Mapping[str, TableHealth] = field(default_factory=dict)
-    retention: Mapping[str, Retention] = field(default_factory=dict)
-    troubles: Mapping[str, str] = field(default_factory=dict)
+    tables: dict[str, TableFacts] = field(default_factory=dict)
+    health: dict[str, TableHealth] = field(default_factory=dict)
+    retention: dict[str, Retention] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
     history_read: float = 1.0
 
     def desired_topic(self, topic: str) -> DesiredTopic | None:
@@ -108,18 +93,11 @@ class View:
 
 
 @dataclass
-class Known:
-    """The threads' shared state, guarded by ``lock``."""
+class Known(View):
+    """The view of all pages, which the threads keep up to date; guarded by ``lock``."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    record: Record = field(default_factory=Record)
-    desired_topics: Mapping[str, DesiredTopic] | None = None
-    hosts: tuple[str, ...] = ()
-    tables: dict[str, TableFacts] = field(default_factory=dict)
-    health: dict[str, TableHealth] = field(default_factory=dict)
-    retention: dict[str, Retention] = field(default_factory=dict)
-    troubles: dict[str, str] = field(default_factory=dict)
     history_read: float = 0.0
+    lock: threading.RLock = field(default_factory=threading.RLock)
     watched: Counter[str] = field(default_factory=Counter)  # sessions by topic; "" is the overview
 
     def trouble(self, what: str, error: Exception | None) -> None:

@@ -19,7 +19,7 @@ from tabletopic_kernel.model.settings.options import (
     given_settings,
     setting_options,
 )
-from tabletopic_kernel.model.settings.sections import parse_duration_ms
+from tabletopic_kernel.model.settings.units import parse_duration_ms
 
 
 class Parser(argparse.ArgumentParser):

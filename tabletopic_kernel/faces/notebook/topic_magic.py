@@ -23,7 +23,7 @@ from tabletopic_kernel.model.errors import (
     UsageError,
 )
 from tabletopic_kernel.model.redact import mask
-from tabletopic_kernel.model.settings.sections import registry_place
+from tabletopic_kernel.model.settings.servers import registry_place
 from tabletopic_kernel.render.grid import Grid
 from tabletopic_kernel.render.topics import (
     facts,

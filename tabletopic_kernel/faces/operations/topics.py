@@ -29,7 +29,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 if TYPE_CHECKING:
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import Replayed
-    from tabletopic_kernel.model.settings.sections import DesiredTopic
+    from tabletopic_kernel.model.settings.desired import DesiredTopic
     from tabletopic_kernel.render.grid import Grid
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -57,7 +57,7 @@ def _settings_json(desired: DesiredTopic) -> dict[str, Any]:
 
 def table_of(desired: DesiredTopic) -> str:
     """The dotted table name of a topic that was just enabled."""
-    from tabletopic_kernel.model.settings.sections import table_name
+    from tabletopic_kernel.model.settings.table_names import table_name
 
     return table_name(desired.topic, desired.settings)
 

@@ -36,7 +36,8 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import ActionNeededError, StartOverError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result

@@ -26,7 +26,8 @@ from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.expiry import (
     Retention,
     only_reached_by,

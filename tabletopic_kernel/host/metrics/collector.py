@@ -10,10 +10,9 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client import Histogram, Metric
-from prometheus_client.samples import Sample
 
 from tabletopic_kernel.host.metrics.declared import (
     BUCKETS_S,
@@ -25,10 +24,12 @@ from tabletopic_kernel.host.metrics.declared import (
 )
 from tabletopic_kernel.host.metrics.lags import Lags, whole
 from tabletopic_kernel.host.metrics.questions import Question
-from tabletopic_kernel.host.metrics.text import Labels
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.redact import redact
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.host.host import Host
 
 # With more, a scrape of a hundred topics would exceed 200 KB.
 MOST_PARTITIONS = 300
@@ -37,7 +38,6 @@ _MOST_REASONS = 10
 _REASON_LENGTH = 60
 _REST = "other"
 _FORGET_S = 900.0
-_MOST_LABELS = 20_000
 
 _OF_PROGRESS: Mapping[str, Callable[[Progress], float]] = {
     "tabletopic_commit_interval_seconds": lambda at: at.commit_interval_ms / 1000,
@@ -58,29 +58,6 @@ _OF_COMMITS = (
 )
 
 
-class WatchedHost(Protocol):
-    """The part of a host that metrics need."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-
-    @property
-    def is_in_group(self) -> bool:
-        """Whether it is a member of the group."""
-
-    @property
-    def silence_s(self) -> float:
-        """Seconds since its loop polled."""
-
-    @property
-    def dropped_events(self) -> int:
-        """Events that could not be written."""
-
-    def progress(self) -> list[Progress]:
-        """Progress of every topic that it runs."""
-
-
 class _Counts:
     """What happened to a topic or to the host, by metric and its labels other than the topic."""
 
@@ -94,7 +71,7 @@ class HostMetrics:
 
     def __init__(
         self,
-        host: WatchedHost,
+        host: Host,
         lags: Lags,
         servers: Callable[[], Mapping[tuple[str, str], Question]],
         now_ms: Callable[[], int],
@@ -106,7 +83,6 @@ class HostMetrics:
         self._counts: dict[str, _Counts] = {}
         self._of_host = _Counts()
         self._heartbeat: events.HostHeartbeat | None = None
-        self._labels: dict[tuple[tuple[str, ...], tuple[str, ...]], Labels] = {}
         self._histograms = {
             name: Histogram(name, BY_NAME[name].help, registry=None, buckets=bounds)
             for name, bounds in BUCKETS_S.items()
@@ -138,19 +114,17 @@ class HostMetrics:
     def collect(self) -> Iterable[Metric]:
         """Every metric with its samples, in the order of their declaration."""
         now_ms, progress = self._now_ms(), self._host.progress()
-        samples = _Samples(self._labels)
+        samples = _Samples()
         for record in progress:
             _add_progress(samples, record)
         self._add_lags(samples, progress, now_ms)
         self._add_counts(samples, {record.topic for record in progress})
         self._add_host(samples, len(progress))
-        for one in METRICS:
-            if one.kind == "histogram":
-                yield self._histogram(one.name)
-                continue
-            metric = Metric(one.name, one.help, one.kind)
-            metric.samples = samples.by_metric[one.name]
-            yield metric
+        for declared in METRICS:
+            if declared.kind == "histogram":
+                yield self._histogram(declared.name)
+            else:
+                yield samples.metrics[declared.name]
 
     def _histogram(self, name: str) -> Metric:
         (metric,) = self._histograms[name].collect()
@@ -212,21 +186,16 @@ class HostMetrics:
 
 
 class _Samples:
-    """The samples of a scrape by metric; ``known`` keeps labels from one scrape to the next."""
+    """The samples of a scrape, by metric."""
 
-    def __init__(self, known: dict[tuple[tuple[str, ...], tuple[str, ...]], Labels]) -> None:
-        self.by_metric: dict[str, list[Sample]] = {one.name: [] for one in METRICS}
-        self._known = known
-        if len(known) > _MOST_LABELS:  # topics come and go
-            known.clear()
+    def __init__(self) -> None:
+        self.metrics = {one.name: Metric(one.name, one.help, one.kind) for one in METRICS}
 
     def add(self, name: str, value: float, *values: str) -> None:
         """Add one sample; ``values`` are those of the metric's labels, in their order."""
-        one = BY_NAME[name]
-        labels = self._known.get((one.labels, values))
-        if labels is None:
-            labels = self._known[one.labels, values] = Labels(zip(one.labels, values, strict=True))
-        self.by_metric[name].append(Sample(one.sample, labels, float(value)))
+        declared = BY_NAME[name]
+        labels = dict(zip(declared.labels, values, strict=True))
+        self.metrics[name].add_sample(declared.sample, labels, float(value))
 
 
 def _add_progress(samples: _Samples, record: Progress) -> None:

@@ -11,7 +11,8 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from tabletopic_kernel.host.metrics.text import CONTENT_TYPE
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.redact import redact
 

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
-from tabletopic_kernel.host.metrics.collector import HostMetrics, WatchedHost
+from tabletopic_kernel.host.metrics.collector import HostMetrics
 from tabletopic_kernel.host.metrics.lags import Lags
 from tabletopic_kernel.host.metrics.questions import CatalogQuestions, Question
 from tabletopic_kernel.host.metrics.server import Address, MetricsServer, Pages
-from tabletopic_kernel.host.metrics.text import exposition
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.clients.kafka.broker import Broker
+    from tabletopic_kernel.host.host import Host
 
 _LAG_EVERY_S = 3.0
 _SERVERS_EVERY_S = 20.0
 # Closing topics takes a host's loop up to 90 s; a loop that is silent much longer hangs.
 SILENT_S = 150.0
-
-
-class _Broker(Protocol):
-    def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]: ...
-
-
-class _Host(WatchedHost, Protocol):
-    @property
-    def waits_for(self) -> str | None: ...
-    @property
-    def has_ended(self) -> bool: ...
-    @property
-    def is_leaving(self) -> bool: ...
-    def coordinators(self) -> Iterable[str]: ...
-    def namespaces(self) -> Mapping[str | None, str]: ...
-    def listen(self, hear: Callable[[ControlEvent], None]) -> None: ...
 
 
 class HostWatch:
@@ -53,8 +39,8 @@ class HostWatch:
 
     def __init__(
         self,
-        host: _Host,
-        broker: _Broker,
+        host: Host,
+        broker: Broker,
         registry: Callable[[], object],
         catalog: Callable[[str | None, str], object],
         catalogs: Mapping[str | None, str],
@@ -111,7 +97,7 @@ class HostWatch:
         return "\n".join(reason for reason in reasons if reason) or None
 
     def _text(self) -> bytes:
-        return exposition(self._registry.collect())
+        return generate_latest(self._registry)
 
     def _in_use(self) -> Mapping[str | None, str]:
         # A namespace that the host uses: it may lack the permission to list others.

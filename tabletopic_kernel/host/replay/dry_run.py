@@ -20,7 +20,8 @@ from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, UsageError
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
-from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.dead_letters import DeadLetters

@@ -31,7 +31,7 @@ from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
-from tabletopic_kernel.model.settings.sections import ReplayRequest
+from tabletopic_kernel.model.settings.desired import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch, StagePlan, StageResult

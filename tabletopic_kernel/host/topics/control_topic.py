@@ -20,7 +20,7 @@ from tabletopic_kernel.model.progress.events import (
     is_heartbeat,
     is_outcome,
 )
-from tabletopic_kernel.model.settings.sections import Request
+from tabletopic_kernel.model.settings.desired import Request
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 _LOG = logging.getLogger(__name__)

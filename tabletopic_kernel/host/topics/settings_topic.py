@@ -22,8 +22,8 @@ from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError, UsageError
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import explained
-from tabletopic_kernel.model.settings.sections import DesiredTopic
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC, check_topic_name
 
 # A host is assigned whole partitions, so this is the largest number of hosts.

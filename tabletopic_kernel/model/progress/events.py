@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.sections import Request
+from tabletopic_kernel.model.settings.desired import Request
 
 
 class _Model(BaseModel):

@@ -1,7 +1,5 @@
 """The progress record: a fold of control-topic events, broker offsets and table metadata.
 
-Longer than other modules, as it is one fold, with a case for each event.
-
 Everything here is a pure fold: readings in, a bounded record out. Events may come in any order, each once
 (the newest are read first, so that a page shows something at once).
 """
@@ -19,7 +17,7 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import Delay, delay_of
 from tabletopic_kernel.model.progress.events import ControlEvent, Progress
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 
 # A host without a heartbeat for this long is gone: three heartbeats.
 FRESH_MS = 7_000
@@ -27,18 +25,6 @@ FRESH_MS = 7_000
 NO_HOST = "no_host"
 NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 _KEPT = 100  # of each kind of note: the newest
-
-
-@dataclass(frozen=True, order=True)
-class Commit:
-    """A snapshot with rows. ``seconds`` is the duration of the commit."""
-
-    at_ms: int
-    snapshot_id: int
-    rows: int
-    files: int
-    bytes: int
-    seconds: float
 
 
 @dataclass(frozen=True, order=True)
@@ -67,7 +53,7 @@ class DeadLetterSample:
     message: str
 
 
-T = TypeVar("T", Commit, SchemaChange, ControlEvent, DeadLetterSample)
+T = TypeVar("T", SchemaChange, ControlEvent, DeadLetterSample)
 
 
 @dataclass(frozen=True)
@@ -99,12 +85,9 @@ class TopicRecord:
     end_offsets: dict[int, int] | None = None
     oldest_ms: int | None = None  # timestamp of the oldest record that is not in the table
     history: History = field(default_factory=History)
-    commits: list[Commit] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
     notes: list[ControlEvent] = field(default_factory=list)
     dead_letters: list[DeadLetterSample] = field(default_factory=list)
-    first_commit: int | None = None  # number of the first commit that has an event
-    version: int = 0  # rises with every change
 
     @property
     def progress(self) -> Progress | None:
@@ -184,9 +167,7 @@ class Record:
             if isinstance(event, events.HostHeartbeat):
                 self._fold_host(event)
                 continue
-            topic = self.topic(event.topic)
-            topic.version += 1
-            _fold(topic, event)
+            _fold(self.topic(event.topic), event)
 
     def _fold_host(self, event: events.HostHeartbeat) -> None:
         last = self.hosts.get(event.host)
@@ -203,15 +184,12 @@ class Record:
             topic.reported = report
         if topic.owned is None or topic.owned.progress.commits <= progress.commits:
             topic.owned = report
-        topic.version += 1
 
     def observe_ends(self, at_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
         """Apply current end offsets by topic and partition, from the broker."""
         for name, offsets in ends.items():
             topic = self.topic(name)
-            if topic.end_offsets != offsets:
-                topic.end_offsets = dict(offsets)
-                topic.version += 1
+            topic.end_offsets = dict(offsets)
             topic.history.ends(at_ms, pack(offsets))
             if (progress := topic.progress) is not None:
                 topic.history.ledger(at_ms, pack(progress.next_offsets))
@@ -227,37 +205,18 @@ class Record:
 
     def recall_ends(self, name: str, samples: Mapping[int, Mapping[int, int]]) -> None:
         """Apply past end offsets, by time, from the topic's timestamps."""
-        topic = self.topic(name)
         for at_ms, offsets in samples.items():
-            topic.history.ends(at_ms, pack(offsets))
-        topic.version += 1
-
-    def recall_commits(self, name: str, commits: Iterable[tuple[Commit, Mapping[int, int]]]) -> None:
-        """Apply commits, with the ledger after each, from snapshots whose events have expired."""
-        topic = self.topic(name)
-        for commit, next_offsets in commits:
-            _commit(topic, commit)
-            topic.history.ledger(commit.at_ms, pack(next_offsets))
-        topic.version += 1
-
-    def forget(self, keep: Iterable[str]) -> None:
-        """Drop the records of topics that are not in ``keep``."""
-        for name in set(self.topics) - set(keep):
-            del self.topics[name]
+            self.topic(name).history.ends(at_ms, pack(offsets))
 
 
 def _fold(topic: TopicRecord, event: ControlEvent) -> None:
-    # Longer than other functions, as it has a case for each event.
     match event:
         case events.Heartbeat():
             _heard(topic, event)
         case events.Committed():
             _heard(topic, event)
-            snapshot_id = event.snapshot_id if event.snapshot_id is not None else UNKNOWN
-            figures = (snapshot_id, event.rows, event.files, event.bytes, event.seconds)
-            _commit(topic, Commit(event.at_ms, *figures))
-            number = event.progress.commits
-            topic.first_commit = min(number, topic.first_commit if topic.first_commit else number)
+            topic.last_commit_ms = max(topic.last_commit_ms, event.at_ms)
+            topic.history.commit(event.at_ms, event.rows, event.files, event.bytes)
             topic.history.ledger(event.at_ms, pack(event.progress.next_offsets))
         case events.Enabled():
             topic.history.ledger(event.at_ms, pack(event.next_offsets))
@@ -293,12 +252,6 @@ def _heard(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> No
         topic.reported = reported
     if event.progress.epoch > 0 and reported.is_newer_than(topic.owned):
         topic.owned = reported
-
-
-def _commit(topic: TopicRecord, commit: Commit) -> None:
-    _keep(topic.commits, commit)
-    topic.last_commit_ms = max(topic.last_commit_ms, commit.at_ms)
-    topic.history.commit(commit.at_ms, commit.rows, commit.files, commit.bytes)
 
 
 def _keep(kept: list[T], item: T) -> None:

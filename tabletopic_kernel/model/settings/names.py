@@ -7,84 +7,50 @@ A path is a tuple from the section down: ``("kafka", "bootstrap.servers")``,
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from tabletopic_kernel.model.settings.sections import Settings, flatten_properties
+from tabletopic_kernel.model.settings.sections import Settings
 
 SettingPath = tuple[str, ...]
 
+# In the tree, and in forms of names: any property of another program, and a name that the user chooses.
+PROPERTY, CATALOG, TOPIC = "<PROPERTY>", "<NAME>", "<TOPIC>"
 # Iceberg's property names have hyphens; names of variables cannot, so in these sections _ means -.
 _HYPHENATED = frozenset({"catalog", "catalogs", "table_properties"})
 
-
-@dataclass(frozen=True)
-class Value:
-    """One setting of our own."""
+# The settings below a name; None for a value.
+Tree = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Properties:
-    """Properties of another program: any dotted key."""
-
-    underscore: str  # the meaning of _ in the name of an environment variable
-
-
-@dataclass(frozen=True)
-class Section:
-    """The fields of a model."""
-
-    fields: dict[str, Node]
-
-
-@dataclass(frozen=True)
-class Named:
-    """Sections with user-chosen names: topics, catalogs."""
-
-    item: Section | Properties
-
-
-Node = Value | Properties | Section | Named
-
-
-def _section(model: type[BaseModel]) -> Section:
-    hints = get_type_hints(model)
-    return Section({name: _node(name, hints[name]) for name in model.model_fields})
-
-
-def _node(name: str, hint: Any) -> Node:
+def _tree(hint: Any) -> Tree | None:
     if isinstance(hint, type) and issubclass(hint, BaseModel):
-        return _section(hint)
-    if get_origin(hint) is dict:
-        item = get_args(hint)[1]
-        if isinstance(item, type) and issubclass(item, BaseModel):
-            return Named(_section(item))
-        if get_origin(item) is dict:
-            return Named(Properties("-" if name in _HYPHENATED else "_"))
-        return Properties("-" if name in _HYPHENATED else "_")
-    return Value()
+        hints = get_type_hints(hint)
+        return {name: _tree(hints[name]) for name in hint.model_fields}
+    if get_origin(hint) is not dict:
+        return None
+    below = _tree(get_args(hint)[1])
+    return {PROPERTY if below is None else CATALOG if PROPERTY in below else TOPIC: below}
 
 
-TREE = _section(Settings)
+TREE: Tree = _tree(Settings) or {}
 
 
-def node_at(path: SettingPath) -> Node | None:
-    """The node at a path; None if there is none."""
-    node: Node | None = TREE
-    for part in path:
-        match node:
-            case Section(fields):
-                node = fields.get(part)
-            case Named(item):
-                node = item
-            case Properties():
-                node = Value()
-            case _:
-                return None
-    return node
+def _forms(tree: Tree | None, path: SettingPath = ()) -> Iterator[SettingPath]:
+    if tree is None:
+        yield path
+    else:
+        for name, below in tree.items():
+            yield from _forms(below, (*path, name))
+
+
+# Every path that there can be, with placeholders.
+FORMS = tuple(_forms(TREE))
 
 
 def dotted(path: SettingPath) -> str:
@@ -111,28 +77,30 @@ class Misplaced:
     reason: str
 
 
-def leaves(table: object, node: Node = TREE, path: SettingPath = ()) -> Iterator[Leaf | Misplaced]:
+def leaves(table: object, tree: Tree | None = TREE, path: SettingPath = ()) -> Iterator[Leaf | Misplaced]:
     """Flatten a nested table from TOML; misplaced keys are returned as values too.
 
     None, which TOML does not have, is an option that was not given.
     """
     if table is None:
         return
-    if isinstance(node, Value):
+    if tree is None:
         yield Leaf(path, table)
     elif not isinstance(table, Mapping):
         yield Misplaced(path, f"{dotted(path)} is a section, not a value: write [{dotted(path)}]")
-    elif isinstance(node, Properties):
+    elif PROPERTY in tree:
         yield from _property_leaves(table, path)
-    elif isinstance(node, Named):
-        for name, inner in table.items():
-            yield from _named_leaves(inner, node.item, path, name)
     else:
         for key, inner in table.items():
-            if key in node.fields:
-                yield from leaves(inner, node.fields[key], (*path, key))
+            if TOPIC in tree:
+                yield from _topic_leaves(inner, tree[TOPIC], path, key)
+            elif CATALOG in tree:  # their names contain the dots
+                yield from [Leaf((*path, key), None)] if isinstance(inner, Mapping) else []
+                yield from leaves(inner, tree[CATALOG], (*path, key))
+            elif key in tree:
+                yield from leaves(inner, tree[key], (*path, key))
             else:
-                reason = f"unknown setting {dotted((*path, key))}{nearest(key, node.fields)}"
+                reason = f"unknown setting {dotted((*path, key))}{nearest(key, tree)}"
                 yield Misplaced((*path, key), reason)
 
 
@@ -148,57 +116,80 @@ def _property_leaves(table: Mapping[str, Any], path: SettingPath) -> Iterator[Le
             yield from (Leaf((*path, name), text) for name, text in flat.items())
 
 
-def _named_leaves(
-    table: object, item: Section | Properties, path: SettingPath, name: str
-) -> Iterator[Leaf | Misplaced]:
-    """Flatten a named section. ``[topics.web.clicks]`` is topic web.clicks: TOML nests, we mean a dot."""
+def _topic_leaves(table: object, fields: Tree, path: SettingPath, name: str) -> Iterator[Leaf | Misplaced]:
+    """``[topics.web.clicks]`` is the topic web.clicks: TOML nests, we mean a dot."""
     if not isinstance(table, Mapping):
-        yield from leaves(table, item, (*path, name))
+        yield from leaves(table, fields, (*path, name))
         return
-    if isinstance(item, Properties):  # their names contain the dots
-        yield Leaf((*path, name), None)
-        yield from _property_leaves(table, (*path, name))
-        return
-    deeper = {k: v for k, v in table.items() if k not in item.fields and isinstance(v, Mapping)}
-    own = {k: v for k, v in table.items() if k not in deeper}
+    deeper = {key: inner for key, inner in table.items() if key not in fields and isinstance(inner, Mapping)}
+    own = {key: inner for key, inner in table.items() if key not in deeper}
     if own or not deeper:
         yield Leaf((*path, name), None)
-        yield from leaves(own, item, (*path, name))
+        yield from leaves(own, fields, (*path, name))
     for key, inner in deeper.items():
-        yield from _named_leaves(inner, item, path, f"{name}.{key}")
+        yield from _topic_leaves(inner, fields, path, f"{name}.{key}")
+
+
+def flatten_properties(nested: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Turn nested tables back into dotted keys: TOML nests ``bootstrap.servers = "x"``.
+
+    Raises ValueError for a value that has no text form.
+
+    >>> flatten_properties({"bootstrap": {"servers": ["a:9092", "b:9092"]}, "enable.idempotence": True})
+    {'bootstrap.servers': 'a:9092,b:9092', 'enable.idempotence': 'true'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten_properties(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = _property_text(f"{prefix}{key}", value)
+    return flat
+
+
+def _property_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_property_text(name, item) for item in value)
+    raise ValueError(f"{name} must be text, a number, true, false or a list of these")
 
 
 # --- environment names ------------------------------------------------------------------------------------
 
 
-def variable_path(words: Sequence[str], node: Node = TREE) -> SettingPath | None:
-    """The path for the parts between ``__`` in a variable's name; None if there is none.
+def _pattern(form: SettingPath) -> re.Pattern[str]:
+    groups = {PROPERTY: "(?P<property>.+)", CATALOG: "(?P<name>.+?)", TOPIC: "(?P<name>.+?)"}
+    return re.compile("__".join(groups.get(part, part) for part in form))
+
+
+_PATTERNS = {form: _pattern(form) for form in FORMS}
+
+
+def variable_path(name: str) -> SettingPath | None:
+    """The path for a variable, without the common prefix; None if there is none.
 
     Parts in capitals are lower-cased, others kept as written, to support a topic named ``Orders``.
 
-    >>> variable_path("CATALOG__S3__ACCESS_KEY_ID".split("__"))
+    >>> variable_path("CATALOG__S3__ACCESS_KEY_ID")
     ('catalog', 's3.access-key-id')
-    >>> variable_path("TOPICS__WEB__CLICKS__COMMIT_INTERVAL_MS".split("__"))
+    >>> variable_path("TOPICS__WEB__CLICKS__COMMIT_INTERVAL_MS")
     ('topics', 'web.clicks', 'commit_interval_ms')
     """
-    if not all(words):
+    words = name.split("__")
+    text = "__".join(word.lower() if word.isupper() else word for word in words)
+    matches = [(form, match) for form in FORMS if (match := _PATTERNS[form].fullmatch(text))]
+    if not all(words) or not matches:
         return None
-    parts = [word.lower() if word.isupper() else word for word in words]
-    match node:
-        case Value():
-            return None if parts else ()
-        case Properties(underscore):
-            return (".".join(parts).replace("_", underscore),) if parts else None
-        case Section(fields):
-            head = parts[0] if parts else ""
-            rest = variable_path(words[1:], fields[head]) if head in fields else None
-            return None if rest is None else (head, *rest)
-        case Named(item):
-            # The shortest name that leaves a setting: everything after table_properties belongs to it.
-            for n in range(1, len(parts)):
-                if (rest := variable_path(words[n:], item)) is not None:
-                    return (".".join(parts[:n]), *rest)
-    return None
+    # The shortest name of a topic: everything after table_properties belongs to that.
+    form, match = min(matches, key=lambda made: len(made[1].groupdict().get("name", "")))
+    parts = {key: value.replace("__", ".") for key, value in match.groupdict().items()}
+    if _HYPHENATED.intersection(form) and PROPERTY in form:
+        parts["property"] = parts["property"].replace("_", "-")
+    placed = {PROPERTY: parts.get("property"), CATALOG: parts.get("name"), TOPIC: parts.get("name")}
+    return tuple(placed.get(part) or part for part in form)
 
 
 def variable_name(section: str, key: str) -> str:
@@ -212,64 +203,31 @@ def variable_name(section: str, key: str) -> str:
     return "__".join([*section.split("."), *key.split(".")]).replace("-", "_").upper()
 
 
-def variable_forms(node: Node = TREE) -> list[str]:
-    """All possible names of variables, with the placeholders <PROPERTY>, <TOPIC> and <SETTING>."""
-    match node:
-        case Section(fields):
-            return [
-                f"{name.upper()}__{form}" if form else name.upper()
-                for name, inner in fields.items()
-                for form in variable_forms(inner)
-            ]
-        case Named(Properties()):
-            return ["<NAME>__<PROPERTY>"]
-        case Named():
-            return ["<TOPIC>__<SETTING>"]
-        case Properties():
-            return ["<PROPERTY>"]
-    return [""]
+def variable_forms() -> list[str]:
+    """All possible names of variables, with the placeholders <PROPERTY>, <NAME>, <TOPIC> and <SETTING>."""
+    forms = (form if TOPIC not in form else ("topics", TOPIC, "<SETTING>") for form in FORMS)
+    return list(dict.fromkeys("__".join(form).upper() for form in forms))
 
 
-def nearest_variables(words: Sequence[str], node: Node = TREE) -> list[str]:
+def nearest_variables(name: str) -> list[str]:
     """Names of variables that a misspelt one may mean, best first.
 
-    >>> nearest_variables(["KAFKA_BOOTSTRAP_SERVERS"])
-    ['KAFKA__BOOTSTRAP__SERVERS']
-    >>> nearest_variables(["TOPICS", "CLICKS", "STRAT"])
-    ['TOPICS__CLICKS__START']
+    >>> nearest_variables("KAFKA_BOOTSTRAP_SERVERS"), nearest_variables("TOPICS__CLICKS__STRAT")
+    (['KAFKA__BOOTSTRAP__SERVERS'], ['TOPICS__CLICKS__START'])
     """
-    words = [word for word in words if word]
-    match node:
-        case Section(fields):
-            return _nearest_in_section(words, fields)
-        case Named(Properties() as item):
-            return ["__".join([*(words[:1] or ["<NAME>"]), *nearest_variables(words[1:], item)])]
-        case Named(item):
-            found = nearest_variables(words[-1:], item)
-            names = "__".join(words[:-1] if found else words) or "<TOPIC>"
-            return [f"{names}__{setting}" for setting in found or ["<SETTING>"]]
-        case Properties(underscore) if words:
-            text = "__".join(words)
-            return [text.replace("_", "__").replace("____", "__") if underscore == "_" else text]
-        case Properties():
-            return ["<PROPERTY>"]
-    return [""]
-
-
-def _nearest_in_section(words: Sequence[str], fields: Mapping[str, Node]) -> list[str]:
-    head = words[0].lower() if words else ""
-    # One _ instead of two: KAFKA_SASL_USERNAME.
-    guesses: list[tuple[str, Sequence[str]]] = [
-        (name, [words[0][len(name) + 1 :], *words[1:]])
-        for name, inner in fields.items()
-        if head.startswith(f"{name}_") and not isinstance(inner, Value)
-    ] or [(name, words[1:]) for name in difflib.get_close_matches(head, fields)]
-    found = [
-        f"{name.upper()}__{deeper}" if deeper else name.upper()
-        for name, rest in guesses
-        for deeper in nearest_variables(rest, fields[name])
-    ]
-    return list(dict.fromkeys(found))
+    section, *words = name.split("__")
+    if section == "TOPICS" and words:
+        close = difflib.get_close_matches(words[-1].lower(), TREE["topics"][TOPIC]) if words[1:] else []
+        topic, settings = (words[:-1], close) if close else (words, ["<SETTING>"])
+        return ["__".join((section, *topic, setting.upper())) for setting in settings]
+    for form in FORMS:
+        head = "__".join(takewhile(lambda part: part != PROPERTY, form)).upper()
+        if form[-1] == PROPERTY and re.match(rf"{head}(_|$)", name):  # often one _ instead of two
+            rest = name.removeprefix(head).strip("_")
+            if not _HYPHENATED.intersection(form):
+                rest = re.sub("_+", "__", rest)
+            return [f"{head}__{rest or PROPERTY}"]
+    return difflib.get_close_matches(name, variable_forms(), cutoff=0.75)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

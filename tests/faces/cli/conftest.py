@@ -18,7 +18,8 @@ from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.host.replay.dry_run import ReplayPlan
 from tabletopic_kernel.model.errors import UnknownTopicError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings, TopicSettings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
 from tabletopic_kernel.table.expiry import ExpiryPlan

@@ -395,7 +395,7 @@ def test_demo_hands_its_options_on(
 ) -> None:
     """demo is one call; its result is the exit code. Only a state folder that was given is used."""
     asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("tabletopic_kernel.demo.run", lambda *given: asked.append(given) or 1)
+    monkeypatch.setattr("tabletopic_kernel.demo.scenario.run", lambda *given: asked.append(given) or 1)
     assert run("demo", "--events", "5000", "--keep", "--json").code == 1
     assert run("demo", "--state-dir", str(tmp_path / "d")).code == 1
     assert asked == [(5000, None, True, True), (100_000, tmp_path / "d", False, False)]

@@ -16,13 +16,8 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.host.replay.dry_run import ReplayPlan
 from tabletopic_kernel.model.errors import TableTopicError, UnknownTopicError
 from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Enabled, Progress
-from tabletopic_kernel.model.settings.sections import (
-    DesiredTopic,
-    MaintenanceRequest,
-    ReplayRequest,
-    Settings,
-    TopicSettings,
-)
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
 from tabletopic_kernel.table.expiry import ExpiryPlan

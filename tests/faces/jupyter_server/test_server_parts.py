@@ -34,7 +34,8 @@ from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageError
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.faces.jupyter_server.live_server import until
 from tests.faces.jupyter_server.server_fakes import status

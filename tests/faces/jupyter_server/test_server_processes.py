@@ -20,7 +20,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
-from tabletopic_kernel.local import machine, processes, watchers
+from tabletopic_kernel.local import machine, processes, watcher
 from tabletopic_kernel.local.stack import SERVERS, LocalStack, StackInfo
 from tests.faces.jupyter_server.live_server import private_jupyter, until
 
@@ -190,7 +190,7 @@ def test_the_stack_ends_with_a_killed_server_behind_a_hub(
     try:
         with jupyter_process(info, tmp_path) as jupyter:
             until(lambda: jupyter.api("GET", "overview")["servers"]["state"] == "ready", 240)
-            found = processes.find({processes.mark(watchers.KEEPER, info.state_dir)})
+            found = processes.find({processes.mark(watcher.KEEPER, info.state_dir)})
             keepers = [psutil.Process(one.pid) for _, one in found]
             assert len(keepers) == behind_a_hub
         psutil.wait_procs(keepers, timeout=240)

@@ -22,7 +22,8 @@ from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
 from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.sections import DesiredTopic, TopicSettings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench import status as status_module
 from tests.faces.jupyter_server.live_server import (
     BASE_URL,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.faces.live_dashboard.view import Retention, SnapshotFacts, TableFacts, View
+from tabletopic_kernel.faces.live_dashboard.view import Retention, TableFacts, View
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import Progress, SchemaVersion
 from tabletopic_kernel.model.progress.progress_view import Record
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.table.history import TableSnapshot
 
 NOW = 1_700_000_600_000
 V1 = SchemaVersion(id=1, subject="clicks-value", version=1)
@@ -98,8 +99,9 @@ def record() -> Record:
 @pytest.fixture
 def view(record: Record) -> View:
     """What the pages show."""
-    snapshot = SnapshotFacts(4711, NOW - 1_000, "append", 500, 2, 40_000, 60_000, 120, 3, 60_000)
-    foreign = SnapshotFacts(4710, NOW - 9_000, "replace", 0, 1, 39_000, 59_500, None, None, None)
+    ledger = {0: 36_000, 1: 24_000}
+    snapshot = TableSnapshot(4711, 4710, NOW - 1_000, "append", 500, 2, 40_000, 60_000, 240, 1, ledger, 3)
+    foreign = TableSnapshot(4710, None, NOW - 9_000, "replace", 0, 1, 39_000, 59_500, 238, 1, None, None)
     return View(
         record=record,
         now_ms=NOW,

@@ -26,7 +26,8 @@ from tabletopic_kernel.host.topics.settings_topic import write_desired
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.browser.chromium import ARGUMENTS
 

@@ -15,7 +15,7 @@ from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable, cells_tha
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import Record
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tests.faces.live_dashboard.conftest import NOW, progress, told
 
 

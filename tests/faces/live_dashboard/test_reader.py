@@ -19,7 +19,8 @@ from tabletopic_kernel.faces.live_dashboard import polls
 from tabletopic_kernel.faces.live_dashboard.live import Live
 from tabletopic_kernel.faces.live_dashboard.view import Known
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import Settings
 
 
 def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:

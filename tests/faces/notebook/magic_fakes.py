@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.sections import DesiredTopic, Settings
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
 from tabletopic_kernel.workbench.status import TopicStatus

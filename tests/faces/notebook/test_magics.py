@@ -31,7 +31,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
-from tabletopic_kernel.model.settings.sections import DesiredTopic
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.query.answer import Answer
 from tabletopic_kernel.workbench.status import TopicStatus
 from tests.faces.notebook.magic_fakes import FakeWorkbench, status

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client import CollectorRegistry, generate_latest
+
 from tabletopic_kernel.host.metrics.collector import HostMetrics
 from tabletopic_kernel.host.metrics.lags import Lags
 from tabletopic_kernel.host.metrics.questions import Question
-from tabletopic_kernel.host.metrics.text import exposition
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress.events import Compacted, ControlEvent, HostHeartbeat, Progress
 
@@ -93,7 +94,9 @@ class Rig:
 
     def text(self) -> str:
         """What a scrape reads."""
-        return exposition(self.metrics.collect()).decode()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self.metrics)
+        return generate_latest(registry).decode()
 
     def value(self, line: str) -> float | None:
         """The value of a sample, by its name and labels as written."""

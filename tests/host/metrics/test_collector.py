@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tabletopic_kernel.host.metrics.alerts import ALERTS, alerts_of
 from tabletopic_kernel.host.metrics.collector import MOST_PARTITIONS
 from tabletopic_kernel.host.metrics.declared import BY_NAME, METRICS, SHOWN_STATES, STATES
-from tabletopic_kernel.host.metrics.text import exposition
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
@@ -64,7 +60,7 @@ def full_rig(topics: int, partitions: int = 3) -> Rig:
 
 
 def test_a_scrape_is_what_prometheus_reads() -> None:
-    """Its own parser takes it, every declared metric is there, and the library writes the same text."""
+    """Its own parser takes it, and every declared metric is there."""
     rig = full_rig(3)
     families = {one.name: one for one in text_string_to_metric_families(rig.text())}
     assert list(families) == [one.name for one in METRICS]
@@ -75,28 +71,11 @@ def test_a_scrape_is_what_prometheus_reads() -> None:
         assert family.samples, one.name
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(one.labels), sample
-    registry = CollectorRegistry()
-    registry.register(rig.metrics)
-    assert exposition(registry.collect()) == generate_latest(registry)
 
 
-def test_a_scrape_of_a_hundred_topics_is_small_and_quick() -> None:
-    """200 KB at most, in less CPU time than the client library takes for the same text: 5 ms to its 13."""
-    rig = full_rig(100)
-    assert 100_000 < len(rig.text()) <= 200_000
-    registry = CollectorRegistry()
-    registry.register(rig.metrics)
-    ours, theirs = [], []
-    for _ in range(10):  # in turns
-        ours.append(_cpu_s(rig.text))
-        theirs.append(_cpu_s(lambda: generate_latest(registry)))
-    assert min(ours) < min(theirs)
-
-
-def _cpu_s(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began
+def test_a_scrape_of_a_hundred_topics_is_small() -> None:
+    """200 KB at most."""
+    assert 100_000 < len(full_rig(100).text()) <= 200_000
 
 
 def test_names_follow_prometheus() -> None:

@@ -232,7 +232,7 @@ def _host_list(call: Call, hosts: list[str] | None) -> str:
 
 def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
     from tabletopic_kernel.model.redact import without_login
-    from tabletopic_kernel.model.settings.sections import registry_place
+    from tabletopic_kernel.model.settings.servers import registry_place
 
     servers = call.workbench.servers
     kafka = servers.kafka

@@ -126,7 +126,7 @@ def _retrying(error: RetryableError) -> str:
 
 def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
     from tabletopic_kernel.model.redact import mask
-    from tabletopic_kernel.model.settings.sections import registry_place
+    from tabletopic_kernel.model.settings.servers import registry_place
 
     servers = call.workbench.servers
     footer = Text(

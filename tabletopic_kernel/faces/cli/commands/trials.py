@@ -61,6 +61,6 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
 
 def demo(call: Call, events: int, keep: bool, as_json: bool) -> None:
     """Run the demo."""
-    from tabletopic_kernel import demo as script
+    from tabletopic_kernel.demo.scenario import run
 
-    raise typer.Exit(script.run(events, call.state_dir, keep, as_json))
+    raise typer.Exit(run(events, call.state_dir, keep, as_json))

@@ -135,8 +135,6 @@ def commits(history: History, window_ms: int, now_ms: int) -> Columns:
     made = [(start_ms + step_ms / 2, one) for start_ms, one in items if one.commits]
     return {
         "at": [at for at, _ in made],
-        "commits": [one.commits for _, one in made],
-        "rows": [one.rows / one.commits for _, one in made],
         "files": [one.files / one.commits for _, one in made],
         "file_bytes": [one.bytes / one.files if one.files else None for _, one in made],
     }

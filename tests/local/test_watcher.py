@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,15 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tabletopic_kernel.local import broker, hosts, processes, watchers
+from tabletopic_kernel.local import broker, hosts, processes, watcher
 from tabletopic_kernel.local.processes import ProcessId
 
 _IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
 _JUPYTER = """
 import sys
 from pathlib import Path
-from tabletopic_kernel.local import watchers
-print(watchers.start_keeper(Path(sys.argv[1])).pid, flush=True)
+from tabletopic_kernel.local import watcher
+print(watcher.start_keeper(Path(sys.argv[1])).pid, flush=True)
 sys.stdin.read()
 """
 
@@ -57,29 +56,27 @@ def started(tmp_path: Path) -> Iterator[Processes]:
     made = Processes(tmp_path)
     yield made
     made.close()
-    processes.stop([one for _, one in processes.find({processes.mark(watchers.KEEPER, tmp_path)})], 10)
+    processes.stop([one for _, one in processes.find({processes.mark(watcher.KEEPER, tmp_path)})], 10)
 
 
 def test_a_keeper_that_ends_meanwhile_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel no longer tells the command line of a process that is about to end."""
     monkeypatch.setattr(processes, "find", lambda marks: [("mark", ProcessId.of(psutil.Process()))])
     monkeypatch.setattr(psutil.Process, "cmdline", lambda self: [])
-    assert not watchers._others_live("mark")
+    assert not watcher._others_wait("mark")
 
 
 def test_servers_and_hosts_end_with_a_killed_jupyter_server(started: Processes, tmp_path: Path) -> None:
     """Whoever started them; those of another folder, and a host in a terminal, go on."""
     jupyter, its_keeper = started.jupyter()
-    folder = str(tmp_path)
     ends = [
         started.start(_IDLE, processes.mark(broker.NAME, tmp_path))[0],
         started.start(_IDLE, "serve", hosts.host_mark(tmp_path))[0],
-        started.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", folder)[0],
     ]
     stays = [
         started.start(_IDLE, processes.mark(broker.NAME, tmp_path / "other"))[0],
-        started.start(_IDLE, "serve", "--with-parent", "1", "--state-dir", f"{folder}/other")[0],
-        started.start(_IDLE, "serve", "--state-dir", folder)[0],
+        started.start(_IDLE, "serve", hosts.host_mark(tmp_path / "other"))[0],
+        started.start(_IDLE, "serve", "--state-dir", str(tmp_path))[0],
     ]
     jupyter.kill()
     for one in ends:
@@ -104,12 +101,9 @@ def test_another_jupyter_server_keeps_the_stack(started: Processes, tmp_path: Pa
 
 
 def test_a_host_of_a_program_is_stopped_by_name(started: Processes, tmp_path: Path) -> None:
-    """`tabletopic down` finds it by the state folder on its command line, however that is spelled."""
-    (tmp_path / "state").mkdir()
-    (tmp_path / "link").symlink_to("state")
-    words = ("serve", "--quiet", "--state-dir", str(tmp_path / "link"), "--with-parent", str(os.getpid()))
-    host, _ = started.start(_IDLE, *words)
-    told: list[str] = []
-    assert hosts.stop_detached(tmp_path / "state", told.append) == [host.pid]
-    assert told == ["stopping the host in the background; staged files are committed first …"]
+    """`tabletopic down` finds it by its mark, and says so before it waits."""
+    host, _ = started.start(_IDLE, "serve", "--mark", hosts.host_mark(tmp_path))
+    lines: list[str] = []
+    assert hosts.stop_detached(tmp_path, lines.append) == [host.pid]
+    assert lines == ["stopping the host in the background; staged files are committed first …"]
     assert host.poll() is not None

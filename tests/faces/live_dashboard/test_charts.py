@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.model.progress import charts
+from tabletopic_kernel.faces.live_dashboard import charts
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.progress.time_buckets import History, pack
@@ -94,7 +94,7 @@ def test_files_per_commit_and_their_size() -> None:
     history.commit(T0, 10, 1, 1_000)
     history.commit(T0 + 1, 30, 3, 5_000)
     found = charts.commits(history, MINUTES_10, T0 + 2_000)
-    assert (found["commits"], found["files"], found["file_bytes"], found["rows"]) == ([2], [2], [1_500], [20])
+    assert (found["files"], found["file_bytes"]) == ([2], [1_500])
 
 
 def test_seconds_since_the_last_commit_grow_and_fall() -> None:

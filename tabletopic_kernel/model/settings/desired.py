@@ -1,0 +1,82 @@
+"""The desired state of a topic, as the settings topic has it, and what users ask of its host."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field
+
+from tabletopic_kernel.model.settings.sections import Frozen, TopicSettings
+
+
+class _Request(Frozen):
+    """``asked_ms``: by the clock of whoever asks, for people; no rule reads it."""
+
+    id: str
+    asked_ms: int
+
+    @property
+    def events_from(self) -> int | None:
+        """The control topic's end offset before the request; None if an older command made it.
+
+        It is a part of the id, as older hosts reject messages with unknown fields.
+        """
+        offset = re.search(r"@([0-9]{1,18})$", self.id)
+        return int(offset[1]) if offset else None
+
+
+class ReplayRequest(_Request):
+    """A requested replay of the dead letters that match ``where``."""
+
+    where: str | None = None
+
+
+class MaintenanceRequest(_Request):
+    """A requested maintenance of a table, before it is due.
+
+    ``where`` limits a compaction to the files that may have such rows; ``orphans``: an expiry removes files
+    that no snapshot needs as well.
+    """
+
+    work: Literal["compact", "expire"]
+    where: str | None = None
+    orphans: bool = False
+
+
+Request = ReplayRequest | MaintenanceRequest
+
+
+class DesiredTopic(Frozen):
+    """One message of the settings topic: what should run. Key = topic; a tombstone = disabled."""
+
+    topic: str
+    run: Literal["on", "paused"] = "on"
+    settings: TopicSettings = Field(default_factory=TopicSettings)
+    # Who wrote it and when, for people; no rule reads them.
+    requested_by: str = ""
+    requested_at_ms: int = 0
+    # When a commit was last requested before it was due; a host acts on each other time once.
+    commit_asked_ms: int = 0
+    # Hosts remember it until a later message replaces this one; each acts on it once.
+    replay: ReplayRequest | None = None
+    maintenance: MaintenanceRequest | None = None  # the same
+    # Why a later message does not count; its readers note it, no message has it.
+    refused: str | None = Field(None, exclude=True)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What the message asks for, besides a commit."""
+        return [request for request in (self.replay, self.maintenance) if request is not None]
+
+    def to_json(self) -> bytes:
+        """The message's value.
+
+        Only what was set: an older host refuses a setting that it does not know.
+        """
+        return self.model_dump_json(exclude_none=True, exclude_unset=True).encode()
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> DesiredTopic:
+        """Read a message's value; raises pydantic's ValidationError."""
+        return cls.model_validate_json(raw).model_copy(update={"refused": None})

@@ -1,0 +1,115 @@
+"""Which settings file is used, and what it may run: opening a folder must run nothing.
+
+A file that is named needs no trust, one that was found does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from tabletopic_kernel.local.machine import ROOT, owners, strangers, write_whole
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.code import code_properties
+from tabletopic_kernel.workbench.config.sources import Given, Source, absolute, from_file
+
+FILE_NAME = "tabletopic.toml"
+# The file that a Jupyter server found, for its kernels in other folders: it needs trust, as nobody named it.
+FOUND_VARIABLE = "TABLETOPIC_CONFIG_FOUND"
+# In the user's configuration folder: the digest of the accepted properties, by the file's path.
+_TRUSTED = "tabletopic/trusted.json"
+
+
+def find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The settings file: the one that is named, else the nearest upwards. Raises SettingsError."""
+    if named := environ.get("TABLETOPIC_CONFIG"):
+        return Path(absolute(named, cwd))
+    if found := environ.get(FOUND_VARIABLE):
+        return Path(found) if os.path.isfile(found) and _is_adopted(Path(found)) else None
+    files = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
+    return next(filter(_is_adopted, files), None)
+
+
+def trust_file() -> tuple[Path | None, list[str]]:
+    """Accept the properties that can run code of the settings file found here; the file, and their names.
+
+    Raises:
+        SettingsError: it cannot be read, or others can change it.
+    """
+    cwd = Path(os.path.abspath(working_folder()))
+    file = find_file({}, cwd)
+    code = code_of(from_file(file, cwd))
+    if file is not None and code:
+        _trust(file, code, os.environ)
+    return file, sorted(code)
+
+
+def code_of(source: Source) -> dict[str, str]:
+    """The properties among the settings that decide what code runs."""
+    return code_properties((item.path, item.value) for item in source if isinstance(item, Given))
+
+
+def _is_adopted(file: Path) -> bool:
+    """Whether to use a settings file found in some folder upwards: not another's in a folder for everybody.
+
+    Raises:
+        SettingsError: others can change it.
+    """
+    folder = file.parent
+    is_shared = bool(folder.stat().st_mode & stat.S_ISVTX)  # like /tmp: each removes only their own
+    trusted = {os.geteuid(), ROOT}
+    if is_shared and owners(file) - trusted:
+        return False
+    place, trouble = file, strangers(file, trusted)
+    if trouble is None and not is_shared and folder.stat().st_mode & 0o002:
+        place, trouble = folder, f"others may write to it: `chmod o-w {folder}`"
+    if trouble:
+        raise SettingsError(
+            f"{place} is not used, as {trouble}. To use the file anyway, name it in TABLETOPIC_CONFIG"
+        )
+    return True
+
+
+def check_trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Raise SettingsError unless the user has accepted these properties of ``file``."""
+    if code and _trusted(environ).get(str(file)) != _digest(code):
+        raise SettingsError(
+            f"{file} has properties that can run code: {', '.join(sorted(code))}. If you trust them, run "
+            "`tabletopic trust` in this folder, or name the file in TABLETOPIC_CONFIG"
+        )
+
+
+def _trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    place = _place(environ)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(place, json.dumps({**_trusted(environ), str(file): _digest(code)}, indent=1))
+
+
+def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return dict(json.loads(_place(environ).read_bytes()))
+    except (OSError, ValueError, TypeError, RuntimeError):  # the last: this user has no home
+        return {}
+
+
+def _place(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".config") / _TRUSTED
+
+
+def _digest(code: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(sorted(code.items())).encode()).hexdigest()
+
+
+def working_folder() -> Path:
+    """The current folder; raises SettingsError if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise SettingsError(
+            "the folder in which this program runs was deleted; start it in another one"
+        ) from error
