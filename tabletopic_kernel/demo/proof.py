@@ -22,8 +22,8 @@ from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
+from tabletopic_kernel.table.covered import CoveredSchema
 from tabletopic_kernel.table.history import snapshots
-from tabletopic_kernel.table.schemas.registered import FittedSchema
 
 
 class Ask(Protocol):
@@ -246,7 +246,7 @@ GROUP BY number"""
 
 def schemas(
     metadata: TableMetadata,
-    registered_schemas: Mapping[SchemaKey, FittedSchema],
+    registered_schemas: Mapping[SchemaKey, CoveredSchema],
     events: Iterable[ControlEvent],
 ) -> list[SchemaStep]:
     """Every schema of the table, oldest first. Causes are the table's own note, changes the events'."""

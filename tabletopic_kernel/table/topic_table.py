@@ -74,15 +74,13 @@ from tabletopic_kernel.table.changes.requirements import (
     same_sort_orders,
 )
 from tabletopic_kernel.table.changes.snapshot import snapshot_of
-from tabletopic_kernel.table.lineage import has_newest_rows
-from tabletopic_kernel.table.schemas.registered import (
+from tabletopic_kernel.table.covered import (
     KEY_SCHEMAS_PROPERTY,
-    FittedSchema,
-    former_names_of,
-    former_names_property,
-    registered_schemas_of,
-    registered_schemas_property,
+    CoveredSchema,
+    covered_schemas,
+    former_names,
 )
+from tabletopic_kernel.table.lineage import has_newest_rows
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"
@@ -414,17 +412,8 @@ class TopicTable:
         """Commit a ledger with a higher epoch and no rows: from now on, only its owner commits (I5)."""
         self.commit(planned, appended(ledger, ()))
 
-    def evolve(
-        self,
-        schema: Schema | None,
-        registered_schemas: Mapping[SchemaKey, FittedSchema],
-        epoch: int,
-        former: Mapping[int, tuple[str, ...]] | None = None,
-        batch: Schema | None = None,
-    ) -> None:
-        """Make ``schema`` current (None: columns stay) and record that ``registered_schemas`` fit it.
-
-        ``former``: former names of columns, by field id; ``batch``: see ``batch_columns``. None changes none.
+    def evolve(self, schema: Schema | None, noted: Mapping[str, str], epoch: int) -> None:
+        """Make ``schema`` current (None: columns stay) and note properties, such as the schemas that fit it.
 
         A separate, metadata-only commit, before any row that needs it is staged.
 
@@ -433,16 +422,6 @@ class TopicTable:
             LostOwnershipError: see ``commit``.
             RetryableError: the catalog does not respond.
         """
-        noted = registered_schemas_property(registered_schemas.values()) | former_names_property(former or {})
-        if batch is not None:
-            noted[BATCH_PROPERTY] = batch.model_dump_json()
-        self._change(self._schema_updates(schema, noted), epoch)
-
-    def evolve_key(
-        self, schema: Schema | None, registered_schemas: Mapping[SchemaKey, FittedSchema], epoch: int
-    ) -> None:
-        """Like ``evolve``, for schemas of keys."""
-        noted = registered_schemas_property(registered_schemas.values(), KEY_SCHEMAS_PROPERTY)
         self._change(self._schema_updates(schema, noted), epoch)
 
     def expire(
@@ -569,17 +548,17 @@ class TopicTable:
         """The id of the next version of the table's schema."""
         return 1 + max(schema.schema_id for schema in self.table.metadata.schemas)
 
-    def registered_schemas(self) -> dict[SchemaKey, FittedSchema]:
+    def registered_schemas(self) -> dict[SchemaKey, CoveredSchema]:
         """Registered schemas whose records fit the current table, by id."""
-        return registered_schemas_of(self.table.properties)
+        return covered_schemas(self.table.properties)
 
-    def registered_key_schemas(self) -> dict[SchemaKey, FittedSchema]:
+    def registered_key_schemas(self) -> dict[SchemaKey, CoveredSchema]:
         """Registered schemas whose keys fit the current table, by id."""
-        return registered_schemas_of(self.table.properties, KEY_SCHEMAS_PROPERTY)
+        return covered_schemas(self.table.properties, KEY_SCHEMAS_PROPERTY)
 
     def former_names(self) -> dict[int, tuple[str, ...]]:
         """Former names of columns, by field id."""
-        return former_names_of(self.table.properties)
+        return former_names(self.table.properties)
 
     @property
     def batch_columns(self) -> Schema | None:
@@ -661,6 +640,11 @@ def _identifies(schema: Schema, field_id: int) -> bool:
     except ValueError:
         return False
     return True
+
+
+def batch_property(batch: Schema | None) -> dict[str, str]:
+    """The property that ``TopicTable.batch_columns`` reads; none for None."""
+    return {} if batch is None else {BATCH_PROPERTY: batch.model_dump_json()}
 
 
 def newest_epoch(metadata: TableMetadata) -> int:

@@ -39,7 +39,7 @@ from tabletopic_kernel.table.changes.snapshot import ChangeSnapshot
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
-from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.schema_states import NamedSchemas
 from tabletopic_kernel.table.sweep import Removed, UnreachableFiles, removable
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation import scenes
@@ -182,10 +182,10 @@ def _skips_silently(self: Ledger, missing: Any, commit_id: str) -> Ledger:
     return replace(self, commit_id=commit_id, next_offsets={**self.next_offsets, **firsts})
 
 
-_find = SchemaKeeper._find
+_find = NamedSchemas.find
 
 
-def _takes_outage_for_unknown(self: SchemaKeeper, schema_id: Any) -> Any:
+def _takes_outage_for_unknown(self: NamedSchemas, schema_id: Any) -> Any:
     try:
         return _find(self, schema_id)
     except RetryableError as error:
@@ -328,7 +328,7 @@ MUTANTS: dict[str, Patch] = {
     "a rollback that nobody's snapshots tell of is not noticed": _put(
         topic_table, "has_newest_rows", lambda *_: True
     ),
-    "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
+    "an outage of the registry makes letters": _put(NamedSchemas, "find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
 

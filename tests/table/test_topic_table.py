@@ -30,7 +30,7 @@ from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import topic_table
 from tabletopic_kernel.table.changes.change import appended, rewritten
-from tabletopic_kernel.table.schemas.registered import FittedSchema
+from tabletopic_kernel.table.covered import CoveredSchema, covered_schemas_property
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.histories import place_of
@@ -473,7 +473,8 @@ def test_evolution_is_a_commit_of_its_own(owned: Owned, catalog: Catalog) -> Non
     )
     outcome = evolve(table.table.schema(), wider, table.table.metadata.last_column_id)
     before = len(table.table.metadata.snapshots)
-    table.evolve(outcome.schema, {7: FittedSchema(7, "clicks-value", 2, table.next_schema_id)}, epoch=1)
+    covered = CoveredSchema(7, "clicks-value", 2, table.next_schema_id)
+    table.evolve(outcome.schema, covered_schemas_property([covered]), epoch=1)
     found = fresh(catalog)
     assert found.table.schema().find_field("a").field_type == LongType()
     assert found.registered_schemas()[7].version == 2

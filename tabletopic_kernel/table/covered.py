@@ -1,4 +1,4 @@
-"""A table's record of schemas, in its properties: those it covers, and its columns' former names."""
+"""A table's record of schemas, in its properties: those covered, and columns' former names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FORMER_NAMES_PROPERTY: Final = f"{PREFIX}former-names"
 
 
 @dataclass(frozen=True)
-class FittedSchema:
-    """A registered schema that the table's columns cover.
+class CoveredSchema:
+    """A registered schema whose records fit the table's columns.
 
-    ``table_schema_id`` is Iceberg's id of the first table schema that did; ``renames`` has the fields whose
-    column has another name in it (dotted path, name).
+    ``table_schema_id`` is Iceberg's id of the first table schema that covered it; ``renames`` has the fields
+    whose column has another name in it (dotted path, name).
     """
 
     id: SchemaKey
@@ -30,22 +30,22 @@ class FittedSchema:
     renames: tuple[tuple[str, str], ...] = ()
 
 
-def registered_schemas_of(
+def covered_schemas(
     properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY
-) -> dict[SchemaKey, FittedSchema]:
-    """Registered schemas whose records fit the current table, by id."""
-    by_id: dict[SchemaKey, FittedSchema] = {}
+) -> dict[SchemaKey, CoveredSchema]:
+    """The schemas that the table's columns cover, by id."""
+    by_id: dict[SchemaKey, CoveredSchema] = {}
     for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
         key = int(text) if text.isdecimal() else text
         renames = tuple(more[0].items()) if more else ()
-        by_id[key] = FittedSchema(key, subject, version, table_schema_id, renames)
+        by_id[key] = CoveredSchema(key, subject, version, table_schema_id, renames)
     return by_id
 
 
-def registered_schemas_property(
-    registered_schemas: Iterable[FittedSchema], name: str = SCHEMAS_PROPERTY
+def covered_schemas_property(
+    schemas: Iterable[CoveredSchema], name: str = SCHEMAS_PROPERTY
 ) -> dict[str, str]:
-    """The property that ``registered_schemas_of`` reads."""
+    """The property that ``covered_schemas`` reads."""
     texts = {
         str(schema.id): [
             schema.subject,
@@ -53,21 +53,18 @@ def registered_schemas_property(
             schema.table_schema_id,
             *([dict(schema.renames)] if schema.renames else []),
         ]
-        for schema in registered_schemas
+        for schema in schemas
     }
     return {name: json.dumps(texts)}
 
 
-def former_names_of(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
+def former_names(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
     """Former names of columns, from schemas or aliases, by field id."""
     noted = json.loads(properties.get(FORMER_NAMES_PROPERTY, "{}"))
     return {int(field_id): tuple(names) for field_id, names in noted.items()}
 
 
 def former_names_property(former: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
-    """The property that ``former_names_of`` reads; none if no column had another name."""
-    return (
-        {FORMER_NAMES_PROPERTY: json.dumps({str(field_id): former[field_id] for field_id in sorted(former)})}
-        if former
-        else {}
-    )
+    """The property that ``former_names`` reads; none if no column had another name."""
+    texts = {str(field_id): former[field_id] for field_id in sorted(former)}
+    return {FORMER_NAMES_PROPERTY: json.dumps(texts)} if former else {}
