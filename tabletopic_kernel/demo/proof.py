@@ -22,8 +22,8 @@ from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
-from tabletopic_kernel.table.covered import CoveredSchema
 from tabletopic_kernel.table.history import snapshots
+from tabletopic_kernel.table.schemas.covered import CoveredSchema
 
 
 class Ask(Protocol):

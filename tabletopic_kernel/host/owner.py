@@ -38,7 +38,7 @@ from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch
 from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.schemas import SchemaKeeper
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent, sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 

@@ -74,13 +74,13 @@ from tabletopic_kernel.table.changes.requirements import (
     same_sort_orders,
 )
 from tabletopic_kernel.table.changes.snapshot import snapshot_of
-from tabletopic_kernel.table.covered import (
+from tabletopic_kernel.table.lineage import has_newest_rows
+from tabletopic_kernel.table.schemas.covered import (
     KEY_SCHEMAS_PROPERTY,
     CoveredSchema,
     covered_schemas,
     former_names,
 )
-from tabletopic_kernel.table.lineage import has_newest_rows
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
 BATCH_PROPERTY = f"{PREFIX}batch-columns"

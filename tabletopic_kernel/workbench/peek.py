@@ -43,7 +43,7 @@ from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.stage import SOURCE_HEADERS
 from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write import Refusals
-from tabletopic_kernel.table.registered import (
+from tabletopic_kernel.table.schemas.registered import (
     WITHOUT_SCHEMA,
     key_subject,
     key_writer,

@@ -28,7 +28,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings, table_ident
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
-from tabletopic_kernel.table.registered import (
+from tabletopic_kernel.table.schemas.columns import ValueColumns, newest_key_type, writer_columns
+from tabletopic_kernel.table.schemas.registered import (
     UNREGISTERED,
     WITHOUT_SCHEMA,
     Candidate,
@@ -37,7 +38,6 @@ from tabletopic_kernel.table.registered import (
     value_writer,
     whole_writer,
 )
-from tabletopic_kernel.table.schema_columns import ValueColumns, newest_key_type, writer_columns
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.peek import check_newest
 

@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tabletopic_kernel.demo import proof
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import SchemaEvolved
-from tabletopic_kernel.table.covered import CoveredSchema
+from tabletopic_kernel.table.schemas.covered import CoveredSchema
 from tests.demo.made_up import METADATA, rows_of_events
 
 

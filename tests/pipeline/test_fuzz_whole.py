@@ -33,7 +33,7 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings, table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
-from tabletopic_kernel.table.schemas import SchemaKeeper
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tests.formats import damage
 from tests.formats.protobuf_cases import varint
 from tests.pipeline.source import SOURCE

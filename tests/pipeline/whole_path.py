@@ -24,7 +24,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings, table_ident
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import Stage
-from tabletopic_kernel.table.schemas import SchemaKeeper
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.source import SOURCE
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry

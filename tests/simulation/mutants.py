@@ -39,7 +39,7 @@ from tabletopic_kernel.table.changes.snapshot import ChangeSnapshot
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
-from tabletopic_kernel.table.schema_states import NamedSchemas
+from tabletopic_kernel.table.schemas.states import NamedSchemas
 from tabletopic_kernel.table.sweep import Removed, UnreachableFiles, removable
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation import scenes

@@ -19,8 +19,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.history import topic_schema
-from tabletopic_kernel.table.registered import record_names, why_foreign
-from tabletopic_kernel.table.schema_states import SchemaStates
+from tabletopic_kernel.table.schemas.registered import record_names, why_foreign
+from tabletopic_kernel.table.schemas.states import SchemaStates
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry
@@ -313,7 +313,7 @@ def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: 
     def fail(*_: Any) -> None:
         raise KeyError("odd")
 
-    monkeypatch.setattr("tabletopic_kernel.table.schema_columns.aliases_of", fail)
+    monkeypatch.setattr("tabletopic_kernel.table.schemas.columns.aliases_of", fail)
     values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
     assert [row["id"] for row in topic.send(*values)] == [6]
     assert topic.dead_letters == {1: "bad_schema"}

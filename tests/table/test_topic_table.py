@@ -30,7 +30,7 @@ from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import topic_table
 from tabletopic_kernel.table.changes.change import appended, rewritten
-from tabletopic_kernel.table.covered import CoveredSchema, covered_schemas_property
+from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas_property
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.histories import place_of

@@ -38,7 +38,7 @@ from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.change import appended
-from tabletopic_kernel.table.schemas import SchemaKeeper
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.pipeline.source import SOURCE
 from tests.table.samples import IDENTIFIER, TOPIC, FakeBroker, FakeControl

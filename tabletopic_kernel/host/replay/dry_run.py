@@ -24,8 +24,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings, table_ident
 from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.evolve import EventWriter
-from tabletopic_kernel.table.schemas import SchemaKeeper
+from tabletopic_kernel.table.schemas.evolve import EventWriter
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.topic_table import TopicTable
 
 

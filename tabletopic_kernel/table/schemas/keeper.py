@@ -19,10 +19,10 @@ from tabletopic_kernel.pipeline.transform.columns import (
     inferred_columns,
     value_columns,
 )
-from tabletopic_kernel.table.evolve import EvolvingTable, SchemaServices
-from tabletopic_kernel.table.registered import WITHOUT_SCHEMA, whole_writer
-from tabletopic_kernel.table.schema_columns import ValueColumns, batch_columns
-from tabletopic_kernel.table.schema_states import REASONS, Covered, NamedSchemas, Refused, of_keys, of_values
+from tabletopic_kernel.table.schemas.columns import REASONS, ValueColumns, batch_columns, of_keys, of_values
+from tabletopic_kernel.table.schemas.evolve import EvolvingTable, SchemaServices
+from tabletopic_kernel.table.schemas.registered import WITHOUT_SCHEMA, whole_writer
+from tabletopic_kernel.table.schemas.states import Covered, NamedSchemas, Refused
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _NO_COLUMNS = ValueColumns(Schema())  # of a tombstone: it makes every column of the value optional

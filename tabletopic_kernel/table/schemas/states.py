@@ -8,7 +8,7 @@ the registry. A refused schema stays so, unless the registry may get it, or get 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,28 +16,13 @@ from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Unknow
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
-from tabletopic_kernel.model.columns.table_columns import clashing_names, key_type
-from tabletopic_kernel.model.dead_letter import (
-    BAD_SCHEMA,
-    INCOMPATIBLE_SCHEMA,
-    NOT_AN_ENVELOPE,
-    PROJECTION_FAILED,
-    UNKNOWN_SCHEMA,
-)
-from tabletopic_kernel.model.errors import (
-    ActionNeededError,
-    BadRecordError,
-    ProjectionError,
-    RetryableError,
-    TableTopicError,
-)
-from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
+from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.pipeline.plan import KeyPlan
-from tabletopic_kernel.pipeline.transform.columns import NotAnEnvelopeError
-from tabletopic_kernel.table.covered import KEY_SCHEMAS_PROPERTY, SCHEMAS_PROPERTY, covered_schemas
-from tabletopic_kernel.table.evolve import EvolvingTable
-from tabletopic_kernel.table.registered import key_subject, key_writer, look_up, value_writer, why_foreign
-from tabletopic_kernel.table.schema_columns import Columns, KeyColumn, ValueColumns, writer_columns
+from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
+from tabletopic_kernel.table.schemas.covered import covered_schemas
+from tabletopic_kernel.table.schemas.evolve import EvolvingTable
+from tabletopic_kernel.table.schemas.registered import look_up, why_foreign
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner gets from the registry before records need them.
@@ -46,12 +31,6 @@ _ADOPTED: Final = 8
 _LONGEST_MS: Final = 60_000
 # How many of these are remembered between batches; the oldest beyond are looked up when a record names them.
 _MOST: Final = 10_000
-# Why the records of a schema are refused.
-REASONS: dict[type[TableTopicError], str] = {
-    BadSchemaError: BAD_SCHEMA,
-    NotAnEnvelopeError: NOT_AN_ENVELOPE,
-    ProjectionError: PROJECTION_FAILED,
-}
 # Errors that keep a schema from being taken over; it is looked up again when a record needs it.
 _CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *REASONS)
 
@@ -120,53 +99,6 @@ class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
         """When to ask the registry again, by id."""
         refused = ((key, state) for key, state in self.items() if isinstance(state, Refused))
         return {key: state.again_ms for key, state in refused if state.again_ms is not None}
-
-
-@dataclass(frozen=True)
-class Side:
-    """What differs between the schemas of values and those of keys.
-
-    ``damage``: what a refused schema does, as the beginning of the message of a stop; ``noted_in``: the
-    table's property with the schemas that it covers. ``columns`` raises an error of ``REASONS`` if
-    there can be none.
-    """
-
-    damage: str
-    subject: str
-    noted_in: str
-    writer: Callable[[RegisteredSchema], WriterSchema]
-    columns: Callable[[SchemaKey, WriterSchema], Columns]
-    of_keys: bool = False
-
-
-def of_values(topic: str, settings: TopicSettings) -> Side:
-    """The side of a topic's values."""
-
-    def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
-        columns = writer_columns(schema_id, writer, settings)
-        # A projection's outputs have names of their own.
-        if settings.projection is None and (clash := clashing_names(columns.schema, settings)):
-            raise BadSchemaError(
-                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
-                "metadata column; enable the topic without it in metadata_columns, with another --table"
-            )
-        return columns
-
-    damage = f"a record of {topic} cannot become a row"
-    subject = settings.subject_of(topic)
-    return Side(damage, subject, SCHEMAS_PROPERTY, lambda schema: value_writer(schema, settings), columns)
-
-
-def of_keys(topic: str, settings: TopicSettings) -> Side:
-    """The side of a topic's keys."""
-    return Side(
-        f"a key of {topic} cannot be read",
-        key_subject(topic),
-        KEY_SCHEMAS_PROPERTY,
-        lambda schema: key_writer(schema, settings),
-        lambda schema_id, writer: KeyColumn(key_type(make_decoder(schema_id, writer).iceberg_schema)),
-        of_keys=True,
-    )
 
 
 class NamedSchemas:

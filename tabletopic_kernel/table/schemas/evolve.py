@@ -17,14 +17,14 @@ from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.covered import (
+from tabletopic_kernel.table.layout import lay_out
+from tabletopic_kernel.table.schemas.columns import Columns, ValueColumns, newest_key_type
+from tabletopic_kernel.table.schemas.covered import (
     CoveredSchema,
     covered_schemas,
     covered_schemas_property,
     former_names_property,
 )
-from tabletopic_kernel.table.layout import lay_out
-from tabletopic_kernel.table.schema_columns import Columns, ValueColumns, newest_key_type
 from tabletopic_kernel.table.topic_table import TopicTable, batch_property
 
 _TRIES = 5  # while other writers change the schema at the same time

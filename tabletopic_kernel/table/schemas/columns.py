@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
-from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import aliases_of
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
@@ -31,13 +31,21 @@ from tabletopic_kernel.model.columns.evolution import (
 )
 from tabletopic_kernel.model.columns.table_columns import clashing_names, evolve_key, key_type
 from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
-from tabletopic_kernel.model.errors import ProjectionError
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, NOT_AN_ENVELOPE, PROJECTION_FAILED
+from tabletopic_kernel.model.errors import ProjectionError, TableTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, value_columns
+from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, NotAnEnvelopeError, value_columns
 from tabletopic_kernel.pipeline.transform.projection.child import planned_columns
-from tabletopic_kernel.table.covered import KEY_SCHEMAS_PROPERTY, SCHEMAS_PROPERTY
-from tabletopic_kernel.table.registered import key_subject, key_writer
+from tabletopic_kernel.table.schemas.covered import KEY_SCHEMAS_PROPERTY, SCHEMAS_PROPERTY
+from tabletopic_kernel.table.schemas.registered import key_subject, key_writer, value_writer
 from tabletopic_kernel.table.topic_table import TopicTable
+
+# Why the records of a schema are refused.
+REASONS: dict[type[TableTopicError], str] = {
+    BadSchemaError: BAD_SCHEMA,
+    NotAnEnvelopeError: NOT_AN_ENVELOPE,
+    ProjectionError: PROJECTION_FAILED,
+}
 
 
 class Columns(Protocol):
@@ -199,3 +207,50 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
         return key_type(make_decoder(latest.id, key_writer(latest, settings)).iceberg_schema)
     except BadSchemaError:  # keys of other schemas may follow
         return None
+
+
+@dataclass(frozen=True)
+class Side:
+    """What differs between the schemas of values and those of keys.
+
+    ``damage``: what a refused schema does, as the beginning of the message of a stop; ``noted_in``: the
+    table's property with the schemas that it covers. ``columns`` raises an error of ``REASONS`` if
+    there can be none.
+    """
+
+    damage: str
+    subject: str
+    noted_in: str
+    writer: Callable[[RegisteredSchema], WriterSchema]
+    columns: Callable[[SchemaKey, WriterSchema], Columns]
+    of_keys: bool = False
+
+
+def of_values(topic: str, settings: TopicSettings) -> Side:
+    """The side of a topic's values."""
+
+    def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
+        columns = writer_columns(schema_id, writer, settings)
+        # A projection's outputs have names of their own.
+        if settings.projection is None and (clash := clashing_names(columns.schema, settings)):
+            raise BadSchemaError(
+                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
+                "metadata column; enable the topic without it in metadata_columns, with another --table"
+            )
+        return columns
+
+    damage = f"a record of {topic} cannot become a row"
+    subject = settings.subject_of(topic)
+    return Side(damage, subject, SCHEMAS_PROPERTY, lambda schema: value_writer(schema, settings), columns)
+
+
+def of_keys(topic: str, settings: TopicSettings) -> Side:
+    """The side of a topic's keys."""
+    return Side(
+        f"a key of {topic} cannot be read",
+        key_subject(topic),
+        KEY_SCHEMAS_PROPERTY,
+        lambda schema: key_writer(schema, settings),
+        lambda schema_id, writer: KeyColumn(key_type(make_decoder(schema_id, writer).iceberg_schema)),
+        of_keys=True,
+    )
