@@ -16,9 +16,10 @@ from tabletopic_kernel.model.columns.names import sanitize_names
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, live_rows, summary
 from tabletopic_kernel.table.schemas.columns import ValueColumns, writer_columns
 from tabletopic_kernel.table.schemas.registered import value_writer
-from tabletopic_kernel.table.topic_table import TopicTable, ledger_of, live_rows, summary
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_VERSIONS = 100  # that the table does not cover: each costs a request to the registry
 

@@ -8,8 +8,8 @@ from tabletopic_kernel.faces.live_dashboard.view import SnapshotFacts, TableFact
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.progress_view import Commit
 from tabletopic_kernel.model.settings.sections import in_sql
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, live_rows, summary
 from tabletopic_kernel.table.history import snapshot_of
-from tabletopic_kernel.table.topic_table import ledger_of, live_rows, summary
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

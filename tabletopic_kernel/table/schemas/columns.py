@@ -36,7 +36,12 @@ from tabletopic_kernel.model.errors import ProjectionError, TableTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, NotAnEnvelopeError, value_columns
 from tabletopic_kernel.pipeline.transform.projection.child import planned_columns
-from tabletopic_kernel.table.schemas.covered import KEY_SCHEMAS_PROPERTY, SCHEMAS_PROPERTY
+from tabletopic_kernel.table.schemas.covered import (
+    KEY_SCHEMAS_PROPERTY,
+    SCHEMAS_PROPERTY,
+    former_names,
+    noted_batch,
+)
 from tabletopic_kernel.table.schemas.registered import key_subject, key_writer, value_writer
 from tabletopic_kernel.table.topic_table import TopicTable
 
@@ -84,7 +89,7 @@ class ValueColumns:
                 metadata.last_column_id,
                 new_columns=beside,
                 aliases=self.aliases,
-                former=table.former_names(),
+                former=former_names(table.table.properties),
                 known=None if schema_id is None else _columns_when_covered(table, schema_id),
                 partition_names=sources,
                 by_value=by_value,
@@ -97,10 +102,10 @@ class ValueColumns:
             metadata.schema(),
             _outputs(wider.schema, settings),
             metadata.last_column_id,
-            former=table.former_names(),
+            former=former_names(table.table.properties),
             partition_names=sources,
         )
-        is_new = bool(wider.changes) or table.batch_columns is None
+        is_new = bool(wider.changes) or noted_batch(table.table.properties) is None
         # Rows fit the batch by the writer's names, and the table by the names of the outputs.
         return replace(
             outputs, renames=wider.renames, partly=wider.partly, batch=wider.schema if is_new else None
@@ -150,7 +155,7 @@ def _columns_when_covered(table: TopicTable, schema_id: SchemaKey) -> Callable[[
 
 def batch_columns(table: TopicTable) -> Schema:
     """The columns that a projection reads; for a table's first projection, those of the table."""
-    if (noted := table.batch_columns) is not None:
+    if (noted := noted_batch(table.table.properties)) is not None:
         return noted
     own = (KEY, HEADER, METADATA)
     return Schema(*(column for column in table.table.schema().fields if column.name not in own))

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pyiceberg.schema import Schema
+
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.ledger import PREFIX
 
 SCHEMAS_PROPERTY: Final = f"{PREFIX}schemas"
 KEY_SCHEMAS_PROPERTY: Final = f"{PREFIX}key-schemas"
 FORMER_NAMES_PROPERTY: Final = f"{PREFIX}former-names"
+BATCH_PROPERTY: Final = f"{PREFIX}batch-columns"
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,14 @@ def former_names_property(former: Mapping[int, tuple[str, ...]]) -> dict[str, st
     """The property that ``former_names`` reads; none if no column had another name."""
     texts = {str(field_id): former[field_id] for field_id in sorted(former)}
     return {FORMER_NAMES_PROPERTY: json.dumps(texts)} if former else {}
+
+
+def noted_batch(properties: Mapping[str, str]) -> Schema | None:
+    """The columns that a projection reads; None if there was no projection."""
+    text = properties.get(BATCH_PROPERTY)
+    return Schema.model_validate_json(text) if text is not None else None
+
+
+def batch_property(batch: Schema | None) -> dict[str, str]:
+    """The property that ``noted_batch`` reads; none for None."""
+    return {} if batch is None else {BATCH_PROPERTY: batch.model_dump_json()}

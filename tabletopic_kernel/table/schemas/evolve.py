@@ -21,11 +21,12 @@ from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.schemas.columns import Columns, ValueColumns, newest_key_type
 from tabletopic_kernel.table.schemas.covered import (
     CoveredSchema,
+    batch_property,
     covered_schemas,
     covered_schemas_property,
     former_names_property,
 )
-from tabletopic_kernel.table.topic_table import TopicTable, batch_property
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _TRIES = 5  # while other writers change the schema at the same time
 
