@@ -34,11 +34,12 @@ from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.change import TableChange, appended
+from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction.plan import MIN_FILES, plan_compaction
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.expiry import Retention, only_reached_by, to_expire
 from tabletopic_kernel.table.sweep import remove_expired
-from tabletopic_kernel.table.topic_table import TopicTable, summary
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _RETENTION = Retention.of(TopicSettings())
 _HOUR_MS = 3_600_000  # commits follow at once, but should be as old as those of hours

@@ -21,7 +21,7 @@ from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.ledger import Offsets
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.table.history import snapshots
-from tabletopic_kernel.table.schemas.registered import FittedSchema
+from tabletopic_kernel.table.schemas.covered import CoveredSchema
 
 Ask = Callable[[str], list[Row]]  # SQL in, rows out
 
@@ -226,7 +226,7 @@ GROUP BY snapshot"""
 
 def schemas(
     metadata: TableMetadata,
-    registered_schemas: Mapping[SchemaKey, FittedSchema],
+    registered_schemas: Mapping[SchemaKey, CoveredSchema],
     events: Iterable[ControlEvent],
 ) -> list[SchemaStep]:
     """Every schema of the table, oldest first. Causes are the table's own note, changes the events'."""

@@ -16,9 +16,10 @@ from tabletopic_kernel.model.columns.names import sanitize_names
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.schemas.fitting import WriterColumns, writer_columns
-from tabletopic_kernel.table.schemas.writer_schemas import value_writer
-from tabletopic_kernel.table.topic_table import TopicTable, ledger_of, live_rows, summary
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, live_rows, summary
+from tabletopic_kernel.table.schemas.columns import ValueColumns, writer_columns
+from tabletopic_kernel.table.schemas.registered import value_writer
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_VERSIONS = 100  # that the table does not cover: each costs a request to the registry
 
@@ -192,6 +193,6 @@ def _version(registry: Registry, subject: str, number: int) -> RegisteredSchema:
         raise UsageError(f"{subject} has no version {number}; existing versions: {there}") from None
 
 
-def _columns(registered: RegisteredSchema) -> WriterColumns:
+def _columns(registered: RegisteredSchema) -> ValueColumns:
     settings = TopicSettings()
     return writer_columns(registered.id, value_writer(registered, settings), settings)

@@ -23,7 +23,9 @@ from tabletopic_kernel.model.columns.partitions import (
 from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, sort_order, sort_texts
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.changes.metadata import commit_updates, mend_order
 from tabletopic_kernel.table.changes.requirements import order_updates, same_sort_orders, same_specs
+from tabletopic_kernel.table.schemas.covered import former_names
 from tabletopic_kernel.table.topic_table import TopicTable
 
 
@@ -39,7 +41,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
         HeadMovedError: another writer was first.
         RetryableError: the catalog does not respond.
     """
-    table.mend_order(table.newest_epoch)
+    mend_order(table, table.newest_epoch)
     metadata = table.table.metadata
     updates: list[TableUpdate] = []
     wanted = {TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes)}
@@ -62,7 +64,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
         changes.append(change)
         updates += order_updates(next_order(order, metadata.sort_orders), metadata)
     if updates:
-        table.commit_updates(tuple(updates), (*same_specs(metadata), *same_sort_orders(metadata)))
+        commit_updates(table, tuple(updates), (*same_specs(metadata), *same_sort_orders(metadata)))
     return changes
 
 
@@ -128,7 +130,7 @@ def _can_be_sorted_by(entry: str, schema: Schema) -> bool:
 
 def names_before(table: TopicTable) -> dict[int, tuple[str, ...]]:
     """The former names of columns, by field id, whoever renamed them."""
-    names = {field_id: list(known) for field_id, known in table.former_names().items()}
+    names = {field_id: list(known) for field_id, known in former_names(table.table.properties).items()}
     for schema in table.table.metadata.schemas:
         for field_id in schema.field_ids:
             names.setdefault(field_id, []).append(schema.find_field(field_id).name)

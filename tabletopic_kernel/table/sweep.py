@@ -1,9 +1,7 @@
-"""The only place that removes files, with the proof that nobody needs them (I10).
+"""The only place that removes a table's files, with the proof that nobody needs them (I10).
 
-Longer than other modules, as every deletion should be read in one place: nothing else in this package deletes
-a table's files. ADR 0015 has the proof and its cost. In short: an epoch that has ended commits no more (I5),
-so nobody ever needs a file of it that no snapshot of newer metadata reaches; and nobody can bring back a
-removed snapshot. Locations are compared in a normal form, however tables, catalogs and listings spell them.
+ADR 0015 has the proof and its cost. In short: an epoch that has ended commits no more (I5), so nobody ever
+needs a file of it that no snapshot of newer metadata reaches; and nobody can bring back a removed snapshot.
 
 Entry points: ``sweep`` and ``sweep_finished`` for what finished epochs left, ``remove_expired`` for what
 expired snapshots reached, ``remove_orphans`` for old files that nothing names, ``remove_unsent`` for what its
@@ -12,115 +10,26 @@ own writer gives up. They are stateless, and work for any history of a table.
 
 from __future__ import annotations
 
-import logging
-import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table import Table
 
-from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
 from tabletopic_kernel.clients.storage.claims import claim_folder
-from tabletopic_kernel.clients.storage.storage import (
-    delete_files,
-    list_files,
-    list_infos,
-    live_files,
-    manifests_of,
-)
+from tabletopic_kernel.clients.storage.storage import delete_files, list_files, list_infos
 from tabletopic_kernel.model.errors import RetryableError, StartOverError
-from tabletopic_kernel.pipeline.write import data_root, epochs_root
-from tabletopic_kernel.table.topic_table import ledger_of, newest_epoch, summary
-
-_LOG = logging.getLogger(__name__)
-
-# Schemes of the same kind of storage: a file may be named by any of them.
-_SAME = {
-    "s3a": "s3",
-    "s3n": "s3",
-    "gcs": "gs",
-    "abfss": "abfs",
-    "wasb": "abfs",
-    "wasbs": "abfs",
-    "viewfs": "hdfs",
-}
-_ACCOUNT = re.compile(r"(?:abfs|wasb)s?://[^/@]*@([^/]+)", re.IGNORECASE)
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?!\\)")
-
-
-def normal_location(text: str) -> str:
-    """The normal form of a location, for comparison: scheme, authority, path.
-
-    Spellings that may name the same file become one; that can keep a file too many, never one too few. The
-    path is a key, not a URL: its case and its percent signs stay.
-
-    >>> {normal_location(f"{x}/lake/t/") for x in ("", "file:", "file://", "file:///", "file://localhost")}
-    {'file:///lake/t'}
-    >>> normal_location("s3a://Bucket//A%20b") == normal_location("s3://bucket/A%20b")
-    True
-    >>> normal_location("wasbs://lake@acme.blob.core.windows.net/t") == normal_location("abfss://lake/t")
-    True
-    >>> normal_location("hdfs://nn:8020/x"), normal_location("lake/t")
-    ('hdfs:///x', 'file://lake/t')
-    """
-    match = _SCHEME.match(text)
-    scheme = match[1].lower() if match else "file"
-    scheme = _SAME.get(scheme, scheme)
-    rest = text[match.end() :] if match else text
-    authority = ""
-    if match and rest.startswith("//"):
-        authority, slash, path = rest[2:].partition("/")
-        rest = slash + path
-        authority = authority.lower()
-        if scheme == "abfs":  # a location may leave out the account
-            authority = authority.partition("@")[0]
-    if scheme in ("file", "hdfs"):  # of one machine or cluster: with or without its name
-        authority = ""
-        rest = posixpath.normpath(rest) if rest else rest
-    return f"{scheme}://{authority}{re.sub('/+', '/', rest).rstrip('/')}"
-
-
-def account_of(location: str) -> str:
-    """The account in a location on Azure, with its host; empty if it leaves that to the settings.
-
-    >>> account_of("wasbs://lake@Acme.blob.core.windows.net/t"), account_of("abfss://lake/t")
-    ('acme.dfs.core.windows.net', '')
-    """
-    found = _ACCOUNT.match(location)
-    return found[1].lower().replace(".blob.", ".dfs.") if found else ""
-
-
-def file_name(location: str) -> str:
-    """The last part of a location.
-
-    >>> file_name("s3://b/x/epoch-00000001/4f.parquet")
-    '4f.parquet'
-    """
-    return location.rstrip("/").rpartition("/")[2]
-
+from tabletopic_kernel.pipeline.write import epochs_root
+from tabletopic_kernel.table.changes.ledger_history import newest_epoch
+from tabletopic_kernel.table.files.own import UnreachableFiles, is_collected, metadata_root, own_files
+from tabletopic_kernel.table.files.reached import Candidates
 
 _EPOCH = re.compile(r"/epoch-(\d+)$")
-_OTHERS = re.compile(r"/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/epoch-\d+/")
-_GC = "gc.enabled"
 _CHUNK = 1_000  # files deleted per load of the table's metadata
-_TRIES = 3  # to read metadata while somebody expires its snapshots
-
-
-@dataclass(frozen=True)
-class UnreachableFiles:
-    """What only the snapshots ``ids`` of a table reached, by location: ``data`` has data and delete files.
-
-    ``metadata``: their manifests, manifest lists, and statistics. The values are bytes.
-    """
-
-    ids: frozenset[int]
-    data: Mapping[str, int] = field(default_factory=dict)
-    metadata: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,15 +51,6 @@ class Removed:
         )
 
 
-def is_collected(metadata: TableMetadata) -> bool:
-    """Whether files that no snapshot reaches may be removed: not if others share them (``gc.enabled`` is
-    false), nor if the catalog keeps its own versions (``keeps_versions``).
-    """
-    properties = metadata.properties
-    is_on = properties.get(_GC, "true").lower() == "true"  # as Java reads it
-    return is_on and not keeps_versions(properties)
-
-
 def _collected(table: Table, catalog: Catalog) -> Table:
     """The table's current state in the catalog, if it is the same table and its files may be removed."""
     fresh = load_same(table, catalog)
@@ -160,12 +60,6 @@ def _collected(table: Table, catalog: Catalog) -> Table:
             "tables itself"
         )
     return fresh
-
-
-def metadata_root(metadata: TableMetadata) -> str:
-    """The folder of a table's metadata: manifests, manifest lists, statistics."""
-    path = metadata.properties.get(TableProperties.WRITE_METADATA_PATH)
-    return (path or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
 
 
 def claim_files(table: Table, load: Callable[[], Table]) -> Table:
@@ -221,7 +115,7 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
 
 def _swept(table: Table, after_epoch: int, before_epoch: int, newest: Callable[[], Table]) -> Removed:
     epochs, sizes = _listed(table, after_epoch, before_epoch)
-    candidates = _Candidates(str(table.metadata.table_uuid), epochs)
+    candidates = Candidates(str(table.metadata.table_uuid), epochs)
     if candidates.epochs:
         candidates.keep_reached(newest)
         candidates.keep_doubtful(".".join(table.name()))
@@ -256,7 +150,7 @@ def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog 
         return fresh
 
     own, outside = own_files(table.metadata, expired)
-    candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
+    candidates = Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     return replace(_remove(table, candidates, own, newest), outside=outside)
 
 
@@ -273,7 +167,7 @@ def remove_orphans(table: Table, old: UnreachableFiles, *, catalog: Catalog | No
     """
 
     own, _ = own_files(table.metadata, old)
-    candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
+    candidates = Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     return _remove(table, candidates, own, lambda: _collected(table, catalog or table.catalog))
 
 
@@ -288,7 +182,7 @@ def sweep_finished(table: Table, *, before_epoch: int, catalog: Catalog) -> Remo
 def removable(table: Table, expired: UnreachableFiles) -> Removed:
     """What ``remove_expired`` would remove from a ``table`` without these snapshots; removes nothing."""
     own, outside = own_files(table.metadata, expired)
-    candidates = _Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
+    candidates = Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     candidates.keep_reached(lambda: table)
     left = {path: own[path] for path in sorted(candidates.epochs)}
     return Removed(len(left), sum(left.values()), outside, tuple(left))
@@ -297,7 +191,7 @@ def removable(table: Table, expired: UnreachableFiles) -> Removed:
 def orphans_of(table: Table, old: UnreachableFiles) -> dict[str, int]:
     """What ``sweep_finished`` and ``remove_orphans`` would remove, with bytes; removes nothing."""
     epochs, sizes = _listed(table, 0, newest_epoch(table.metadata))
-    candidates = _Candidates(str(table.metadata.table_uuid), epochs)
+    candidates = Candidates(str(table.metadata.table_uuid), epochs)
     if epochs:
         candidates.keep_reached(lambda: table)
         candidates.keep_doubtful(".".join(table.name()))
@@ -306,41 +200,13 @@ def orphans_of(table: Table, old: UnreachableFiles) -> dict[str, int]:
     return {path: sizes[path] for path in candidates.epochs} | {path: others[path] for path in gone}
 
 
-def own_files(metadata: TableMetadata, expired: UnreachableFiles) -> tuple[dict[str, int], int]:
-    """The files in the table's own folders, with their bytes, and how many are elsewhere.
-
-    Epochs' folders below another uuid belong to another table topic with the same ``write.data.path``. Data
-    files outside epochs' folders are this table's only below its location, where it has its data: a
-    ``write.data.path`` elsewhere, and other folders below its location, may be shared with other tables.
-    """
-    location, folder = normal_location(metadata.location), normal_location(data_root(metadata))
-    accounts = {"", *map(account_of, (metadata.location, data_root(metadata), metadata_root(metadata)))}
-    own_epoch = re.compile(rf"/{re.escape(str(metadata.table_uuid))}/epoch-\d+/")
-    below = tuple(f"{root}/" for root in {f"{location}/data", folder} if root.startswith(f"{location}/"))
-    of_metadata = f"{normal_location(metadata_root(metadata))}/"
-    own = {path: size for path, size in expired.metadata.items() if _lies(path, of_metadata)}
-    for path, size in expired.data.items():
-        if own_epoch.search(normal_location(path)):
-            is_own = _lies(path, f"{location}/", f"{folder}/")
-        else:
-            is_own = _lies(path, *below) and not _OTHERS.search(normal_location(path))
-        if is_own:
-            own[path] = size
-    if accounts != {""}:  # a copied table names its files by their old location
-        own = {path: size for path, size in own.items() if account_of(path) in accounts}
-    return own, len(expired.data) + len(expired.metadata) - len(own)
-
-
-def _lies(path: str, *roots: str) -> bool:
-    return normal_location(path).startswith(roots)
-
-
 def _remove(
-    table: Table, candidates: _Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
+    table: Table, candidates: Candidates, sizes: Mapping[str, int], newest: Callable[[], Table]
 ) -> Removed:
     """Delete candidates that the newest metadata, reloaded before each thousand, does not reach."""
     gone, trouble = Removed(), None
-    for chunk in _chunks(sorted(candidates.epochs)):
+    paths = sorted(candidates.epochs)
+    for chunk in (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)):
         candidates.keep_reached(lambda: claim_files(table, newest))
         try:
             removed = delete_files(table, [path for path in chunk if path in candidates.epochs])
@@ -394,97 +260,3 @@ def load_same(table: Table, catalog: Catalog) -> Table:
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise StartOverError(f"the table {name} was replaced by another one: nothing is removed")
     return fresh
-
-
-class _Candidates:
-    """Files that may be removed; ``epochs`` has the remaining ones, with their epoch.
-
-    A file is known by its normal location and by its name alone, which contains a UUID: however a folder is
-    spelled, moved or mounted, a file reached under this name stays.
-    """
-
-    def __init__(self, table_uuid: str, epochs: dict[str, int]) -> None:
-        self.epochs = epochs
-        self._by_location = {normal_location(path): path for path in epochs}
-        self._by_name: dict[str, list[str]] = {}
-        for path in epochs:
-            self._by_name.setdefault(file_name(path), []).append(path)
-        self._own = re.compile(rf"/{re.escape(table_uuid)}/epoch-(\d+)/")
-        self._snapshots: set[int] = set()  # already read
-        self._manifests: set[str] = set()
-        self._used: set[int] = set()  # epochs with a file in use
-        self._committed: set[int] = set()  # epochs that have committed files, by the snapshots
-
-    def keep_reached(self, load: Callable[[], Table]) -> None:
-        """Drop candidates that the newest metadata's snapshots reach; reads each manifest once.
-
-        Raises:
-            RetryableError: the storage does not respond, or something cannot be read.
-        """
-        for tries_left in reversed(range(_TRIES)):
-            table = load()
-            try:
-                self._read(table)
-                return
-            except FileNotFoundError as error:  # has somebody expired the snapshot meanwhile?
-                if not tries_left:
-                    raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
-            except OSError as error:
-                with reachable("the storage", lent=lends_keys(table)):
-                    raise error
-
-    def _read(self, table: Table) -> None:
-        metadata, io = table.metadata, table.io
-        new = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in self._snapshots]
-        for statistics in (*metadata.statistics, *metadata.partition_statistics):
-            self._keep(statistics.statistics_path)
-        for path in (
-            table.metadata_location,
-            *(entry.metadata_file for entry in metadata.metadata_log),
-        ):
-            self._keep(path)
-        manifests = manifests_of(io, new)
-        for path in (*manifests, *(snapshot.manifest_list for snapshot in new if snapshot.manifest_list)):
-            self._keep(path)
-        unread = [manifest for path, manifest in manifests.items() if path not in self._manifests]
-        for manifest, paths in live_files(io, unread):
-            for path in paths:
-                self._keep(path)
-            self._manifests.add(manifest.manifest_path)
-        for snapshot in new:
-            if (ledger := ledger_of(snapshot)) and int(summary(snapshot).get("added-data-files", 0)):
-                self._committed.add(ledger.epoch)
-            self._snapshots.add(snapshot.snapshot_id)
-
-    def _keep(self, reached: str) -> None:
-        if match := self._own.search(reached):
-            self._committed.add(int(match[1]))
-        named = self._by_name.get(file_name(reached), ())
-        for path in {*named, *filter(None, [self._by_location.get(normal_location(reached))])}:
-            if (epoch := self.epochs.pop(path, None)) is not None:
-                self._used.add(epoch)
-
-    def keep_doubtful(self, name: str) -> None:
-        """Drop all candidates of an epoch that has committed files but none in use: they may be spelled or
-        located differently from the listed ones, so these may be in use, too.
-
-        This includes epochs whose files others have all rewritten or deleted: then some needless files stay.
-        """
-        for epoch in sorted({*self.epochs.values()} & self._committed - self._used):
-            kept = [path for path, of in self.epochs.items() if of == epoch]
-            for path in kept:
-                del self.epochs[path]
-            _LOG.warning(
-                "%s: epoch %d has committed, but the table refers to none of its %d files there, so none "
-                "was removed. Either the table spells their locations differently, or other programs have "
-                "removed them from the table. First: %s",
-                name,
-                epoch,
-                len(kept),
-                min(kept),
-            )
-
-
-def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(paths), _CHUNK):
-        yield paths[start : start + _CHUNK]

@@ -43,9 +43,14 @@ from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.stage import SOURCE_HEADERS
 from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
 from tabletopic_kernel.pipeline.write import Refusals
-from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
-from tabletopic_kernel.table.schemas.lookup import why_foreign
-from tabletopic_kernel.table.schemas.writer_schemas import key_subject, key_writer, value_writer, whole_writer
+from tabletopic_kernel.table.schemas.registered import (
+    WITHOUT_SCHEMA,
+    key_subject,
+    key_writer,
+    value_writer,
+    whole_writer,
+    why_foreign,
+)
 
 # Records read per partition: a delete of Debezium's is followed by a record without a value.
 _RECORDS: Final = 3

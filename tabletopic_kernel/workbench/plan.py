@@ -29,20 +29,13 @@ from tabletopic_kernel.model.settings.table_names import table_identifier, table
 from tabletopic_kernel.model.topic_names import not_a_table_topic
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
-from tabletopic_kernel.table.schemas.fitting import (
-    WriterColumns,
-    first_columns,
-    names_of_before,
-    outcome,
-    writer_columns,
-)
-from tabletopic_kernel.table.schemas.keeper import WITHOUT_SCHEMA
-from tabletopic_kernel.table.schemas.writer_schemas import (
+from tabletopic_kernel.table.schemas.columns import ValueColumns, newest_key_type, writer_columns
+from tabletopic_kernel.table.schemas.registered import (
     UNREGISTERED,
+    WITHOUT_SCHEMA,
     Candidate,
     candidate_writer,
     key_subject,
-    newest_key_type,
     value_writer,
     whole_writer,
 )
@@ -181,7 +174,7 @@ def _check_projection(text: str) -> None:
     statement(text)
 
 
-def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[WriterColumns | None, str]:
+def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[ValueColumns | None, str]:
     """The value's columns as known now, and their origin; None while unknown."""
     kind = WITHOUT_SCHEMA.get(settings.value_format)
     if kind == "INFERRED":
@@ -199,7 +192,7 @@ def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[W
 
 def _plan_new(
     plan: Plan,
-    columns: WriterColumns | None,
+    columns: ValueColumns | None,
     key: IcebergType | None,
     origin: str,
     settings: TopicSettings,
@@ -213,10 +206,10 @@ def _plan_new(
     plan.notes.append(origin if columns is None else f"columns of {origin}")
     if columns is None:
         return
-    value, _ = first_columns(columns, settings)
+    value, _ = columns.first(settings)
     schema = table_schema(value, settings, key)
     plan.columns = [_column(field, "new") for field in schema.fields]
-    former = names_of_before(schema, columns, settings)
+    former = columns.former_names(schema, settings)
     partition_spec(settings.partition_by, schema, former)
     sort_order(settings.sort_by, schema, former)
 
@@ -224,7 +217,7 @@ def _plan_new(
 def _plan_old(
     plan: Plan,
     table: TopicTable,
-    columns: WriterColumns | None,
+    columns: ValueColumns | None,
     origin: str,
     settings: TopicSettings,
     facts: TopicFacts,
@@ -247,7 +240,7 @@ def _plan_old(
     if columns is None:
         return  # new records are checked as they arrive
     _check_columns(table.table, columns.schema, settings)
-    fitted = outcome(table, columns, None, settings)
+    fitted = columns.evolution(table, settings)
     if fitted.refused:
         plan.incompatible = fitted.refused
         _note_incompatible(plan, origin, settings)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
-    from tabletopic_kernel.table.schemas.writer_schemas import Candidate
+    from tabletopic_kernel.table.schemas.registered import Candidate
     from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.plan import Plan
@@ -137,7 +137,7 @@ class Workbench(Clients):
             UsageError: no such topic, an unknown setting, an unreadable file.
             RetryableError: broker, registry or catalog do not respond.
         """
-        from tabletopic_kernel.table.schemas.writer_schemas import read_candidate  # noqa: PLC0415
+        from tabletopic_kernel.table.schemas.registered import read_candidate  # noqa: PLC0415
 
         check_table_topic(topic)
         if schema is None and schema_type is not None:

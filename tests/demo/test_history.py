@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tabletopic_kernel.demo import proof
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import SchemaEvolved
-from tabletopic_kernel.table.schemas.registered import FittedSchema
+from tabletopic_kernel.table.schemas.covered import CoveredSchema
 from tests.demo.made_up import METADATA, rows_of_events
 
 
@@ -44,5 +44,5 @@ def test_history_is_read_from_the_table_alone(tmp_path: Path) -> None:
     assert commits[2].waited_s == ((commits[2].at_ms - 4) / 1000,) * 2
 
     evolved = SchemaEvolved(topic="clicks", at_ms=1, changes=["widen a"], cause=None, table_schema_id=0)
-    [step] = proof.schemas(table.metadata, {5: FittedSchema(5, "clicks-value", 2, 0)}, [evolved])
+    [step] = proof.schemas(table.metadata, {5: CoveredSchema(5, "clicks-value", 2, 0)}, [evolved])
     assert step == proof.SchemaStep(0, 4, ("widen a",), ("clicks-value version 2 (id 5)",))

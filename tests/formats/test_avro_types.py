@@ -34,7 +34,8 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.formats.avro import schema
-from tabletopic_kernel.formats.avro.schema import MAX_DEPTH, AvroSchemaError, parse
+from tabletopic_kernel.formats.avro.definitions import MAX_DEPTH, AvroSchemaError
+from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.types import arrow_schema_of
 from tests.formats.avro_cases import row_schema, rows

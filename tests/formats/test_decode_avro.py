@@ -18,7 +18,7 @@ from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.avro import fast as avro_fast
 from tabletopic_kernel.formats.avro.decoder import AvroDecoder
-from tabletopic_kernel.formats.avro.schema import AvroSchemaError
+from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tests.formats.avro_cases import (

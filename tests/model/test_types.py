@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka.schema_registry.confluent import meta_pb2
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.avro.schema import AvroSchemaError, parse
+from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
+from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.json.schema import parse_json_schema
 from tabletopic_kernel.formats.protobuf.schema import tree

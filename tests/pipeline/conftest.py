@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
-from tabletopic_kernel.table.schemas import fitting
+from tabletopic_kernel.table.schemas import columns
 
 
 @pytest.fixture(autouse=True)
@@ -17,4 +17,4 @@ def projections_are_planned_here(request: pytest.FixtureRequest, monkeypatch: py
         return SqlProjection(text, batch).iceberg_schema
 
     if not request.node.get_closest_marker("integration"):
-        monkeypatch.setattr(fitting, "planned_columns", planned)
+        monkeypatch.setattr(columns, "planned_columns", planned)

@@ -33,14 +33,16 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline import rewrite, write
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import data_root, epochs_root
-from tabletopic_kernel.table import expiry, topic_table
+from tabletopic_kernel.table import expiry
+from tabletopic_kernel.table.changes import commit, ledger_history
 from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.changes.snapshot import ChangeSnapshot
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
-from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import Removed, UnreachableFiles, removable
+from tabletopic_kernel.table.files.own import UnreachableFiles
+from tabletopic_kernel.table.schemas.states import NamedSchemas
+from tabletopic_kernel.table.sweep import Removed, removable
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation import scenes
 from tests.simulation.schedule import Move
@@ -182,10 +184,10 @@ def _skips_silently(self: Ledger, missing: Any, commit_id: str) -> Ledger:
     return replace(self, commit_id=commit_id, next_offsets={**self.next_offsets, **firsts})
 
 
-_find = SchemaKeeper._find
+_find = NamedSchemas.find
 
 
-def _takes_outage_for_unknown(self: SchemaKeeper, schema_id: Any) -> Any:
+def _takes_outage_for_unknown(self: NamedSchemas, schema_id: Any) -> Any:
     try:
         return _find(self, schema_id)
     except RetryableError as error:
@@ -285,8 +287,8 @@ MUTANTS: dict[str, Patch] = {
     "nothing is swept": _put(
         Owner, "sweep", lambda self, _: setattr(self, "swept_epoch", self.ledger.epoch - 1)
     ),
-    "staged files are taken unseen": _put(TopicTable, "_check_readable", _nothing),
-    "a commit does not look at the ledger": _put(TopicTable, "_check_planned_on", _nothing),
+    "staged files are taken unseen": _put(commit, "_check_readable", _nothing),
+    "a commit does not look at the ledger": _put(TopicTable, "check_planned_on", _nothing),
     "no epoch is claimed": _put(TopicTable, "claim", _nothing),
     "the epoch of the next owner is not higher": _put(
         Ledger, "claimed", lambda self, epoch, commit_id: replace(self, commit_id=commit_id)
@@ -298,12 +300,12 @@ MUTANTS: dict[str, Patch] = {
     "the ledger is read from the head alone": _put(TopicTable, "ledger_snapshot", _ledger_of_head),
     "the tag does not move": _put(ManageSnapshots, "create_tag", _moves_no_tag),
     "PyIceberg tries a refused commit again": _all(
-        _put(TopicTable, "_without_retries", _nothing),
+        _put(commit, "_without_retries", _nothing),
         lambda: mock.patch.object(Transaction, "_snapshot_producers", _Kept(), create=True),
         _put(time, "sleep", _nothing),
     ),
-    "a request arrives wherever the head is": _put(TopicTable, "_require_tag", _requires_nothing),
-    "a refusal is a proof that nothing was committed": _put(TopicTable, "_is_refused", lambda *_: True),
+    "a request arrives wherever the head is": _put(commit, "_require_tag", _requires_nothing),
+    "a refusal is a proof that nothing was committed": _put(commit, "_is_refused", lambda *_: True),
     "a second try is another commit": _put(Owner, "plan_commit", _plans_anew),
     "files of an unknown commit are discarded": _all(
         _put(Owner, "drop", _drops_all), _put(Owner, "answer_lost", _nothing)
@@ -322,13 +324,11 @@ MUTANTS: dict[str, Patch] = {
     "letters of a topic that had the name before are taken over": _put(
         DeadLetters, "check_same_topic", _nothing
     ),
-    "a rollback to where the ledger is gone is not noticed": _put(
-        TopicTable, "_check_not_behind_its_ledger", _nothing
-    ),
+    "a rollback to where the ledger is gone is not noticed": _put(TopicTable, "check_not_behind", _nothing),
     "a rollback that nobody's snapshots tell of is not noticed": _put(
-        topic_table, "has_newest_rows", lambda *_: True
+        ledger_history, "has_newest_rows", lambda *_: True
     ),
-    "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
+    "an outage of the registry makes letters": _put(NamedSchemas, "find", _takes_outage_for_unknown),
     "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
 }
 

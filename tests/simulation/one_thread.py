@@ -38,7 +38,7 @@ from tabletopic_kernel.clients.catalog import metadata as catalog_metadata
 from tabletopic_kernel.clients.storage import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.pipeline import conform, write
-from tabletopic_kernel.table.schemas import candidates, fitting
+from tabletopic_kernel.table.schemas import columns, states
 
 
 class _AtOnce(Executor):
@@ -192,8 +192,8 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
             (storage, "ThreadPoolExecutor", _AtOnce),
             (serializers, "TableMetadataUtil", _Parsed),
             (write, "TableMetadataUtil", _Parsed),
-            (candidates, "make_decoder", cached_decoder),
-            (fitting, "make_decoder", cached_decoder),
+            (states, "make_decoder", cached_decoder),
+            (columns, "make_decoder", cached_decoder),
             (TableProperties, "WRITE_AVRO_COMPRESSION_DEFAULT", "null"),
             (ManifestWriter, "_with_partition", _same_entry_schema),
             (avro_file, "AvroSchemaConversion", _Conversion),

@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.errors import StartOverError
-from tabletopic_kernel.table.sweep import UnreachableFiles, claim_files, load_same, remove_expired, sweep
+from tabletopic_kernel.table.files.own import UnreachableFiles
+from tabletopic_kernel.table.sweep import claim_files, load_same, remove_expired, sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.histories import place_of

@@ -43,8 +43,9 @@ from tabletopic_kernel.faces.live_dashboard.table_facts import facts_of
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write import REWRITTEN
+from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.history import snapshots
-from tabletopic_kernel.table.topic_table import TopicTable, summary
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.foreign_deletes import delete_rows
 from tests.table.lake import Lake, Rows, read_file
 

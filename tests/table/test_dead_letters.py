@@ -29,10 +29,9 @@ from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, TablePlan
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tabletopic_kernel.table import topic_table
+from tabletopic_kernel.table.changes.ledger_history import summary
+from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.lineage import has_newest_rows
-from tabletopic_kernel.table.topic_table import summary
 from tests.drill import foreign
 from tests.host.rig import Rig, drain, made_rig
 from tests.table.samples import answer_lost, never_arrived, refused
@@ -499,6 +498,6 @@ def test_letters_of_a_newer_format_version_may_be_set_aside(
     commit(rig, coordinator)
     owner = coordinator._owner
     assert owner is not None
-    monkeypatch.setattr(topic_table, "VERSION", 1)
+    monkeypatch.setattr("tabletopic_kernel.table.changes.commit.VERSION", 1)
     with pytest.raises(ActionNeededError, match="rename that table"):
         owner.dead_letters.check_writable()

@@ -24,10 +24,10 @@ from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.changes.snapshot import DELETES
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
-from tabletopic_kernel.table.topic_table import summary
 from tests.table.foreign_deletes import delete_files, delete_rows, remove_delete_file
 from tests.table.lake import Lake
 from tests.table.samples import FlakyCatalog, refused

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetSnapshotRefUpdate
 
+from tabletopic_kernel.clients.storage.locations import normal_location
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     HeadMovedError,
@@ -32,7 +33,8 @@ from tabletopic_kernel.table.expiry import (
     to_expire,
     without,
 )
-from tabletopic_kernel.table.sweep import Removed, normal_location, remove_expired
+from tabletopic_kernel.table.files.own import UnreachableFiles
+from tabletopic_kernel.table.sweep import Removed, remove_expired
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.histories import place_of
 from tests.table.samples import FlakyCatalog, answer_lost, never_arrived, refused, sent_twice, write_rows
@@ -74,7 +76,7 @@ class Life:
         self.table.expire(self.ledger, lambda _: sorted(found.ids))
         return remove_expired(self.table.table, found)
 
-    def collect(self, retention: Retention = _NONE) -> door.UnreachableFiles:
+    def collect(self, retention: Retention = _NONE) -> UnreachableFiles:
         """What would go."""
         fresh = self.foreign()
         return only_reached_by(fresh, to_expire(fresh.metadata, retention, _LATER))
@@ -595,7 +597,7 @@ def test_a_dry_run_tells_the_same(life: Life) -> None:
 
 def test_a_tag_that_went_with_a_snapshot_keeps_the_files(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """A REST catalog cannot be asked to refuse: what came in between is looked up in the log of metadata."""
-    monkeypatch.setattr("tabletopic_kernel.table.topic_table.RestCatalog", FlakyCatalog)
+    monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.RestCatalog", FlakyCatalog)
     found = life.collect()
 
     def tag_first(commit: Callable[[], Any]) -> Any:
@@ -606,14 +608,14 @@ def test_a_tag_that_went_with_a_snapshot_keeps_the_files(life: Life, monkeypatch
     def lenient(_: TableMetadata, __: Any) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr("tabletopic_kernel.table.topic_table.same_refs", lenient)
+    monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.same_refs", lenient)
     _flaky(life, tag_first)
     assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, False)
 
 
 def test_without_a_race_files_may_go(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a REST catalog too: properties that changed meanwhile are no reason."""
-    monkeypatch.setattr("tabletopic_kernel.table.topic_table.RestCatalog", FlakyCatalog)
+    monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.RestCatalog", FlakyCatalog)
     found = life.collect()
 
     def change_first(commit: Callable[[], Any]) -> Any:

@@ -19,8 +19,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.history import topic_schema
-from tabletopic_kernel.table.schemas.lookup import record_names, why_foreign
-from tabletopic_kernel.table.schemas.refused import UnknownSchemas
+from tabletopic_kernel.table.schemas.registered import record_names, why_foreign
+from tabletopic_kernel.table.schemas.states import SchemaStates
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry
@@ -139,19 +139,19 @@ def test_a_schema_may_become_the_topics_own(topic: Path) -> None:
 
 def test_what_the_registry_does_not_have_is_asked_for_less_and_less_often() -> None:
     """Garbage names many ids: with the next batch, then after 1, 2, 4… seconds, at most each minute."""
-    unknown, now, asked = UnknownSchemas(), 0, []
-    unknown.add(7, "unknown_schema", "no", now)
+    states, now, asked = SchemaStates(), 0, []
+    states.refuse_for_now(7, "unknown_schema", "no", now)
     while now < 400_000:
-        if unknown.due([7], now):
+        if states.due([7], now):
             asked.append(now)
-            unknown.add(7, "unknown_schema", "no", now)
+            states.refuse_for_now(7, "unknown_schema", "no", now)
         now += 500
     assert asked[:5] == [0, 1_000, 3_000, 7_000, 15_000]
     assert asked[-1] - asked[-2] == 60_000
     for key in range(100, 20_000):
-        unknown.add(key, "unknown_schema", "no", now)
-    assert unknown.due([], now) == frozenset()
-    assert len(unknown.refused) == 10_000
+        states.refuse_for_now(key, "unknown_schema", "no", now)
+    assert states.due([], now) == frozenset()
+    assert len(states) == 10_000
 
 
 def test_many_unknown_ids_are_asked_once_each(topic: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_schema_whose_columns_cannot_be_told_is_bad(topic: Path, monkeypatch: 
     def fail(*_: Any) -> None:
         raise KeyError("odd")
 
-    monkeypatch.setattr("tabletopic_kernel.table.schemas.fitting.aliases_of", fail)
+    monkeypatch.setattr("tabletopic_kernel.table.schemas.columns.aliases_of", fail)
     values = avro_values(2, SECOND, {"id": 5, "text": "five"}) + avro_values(1, FIRST, {"id": 6})
     assert [row["id"] for row in topic.send(*values)] == [6]
     assert topic.dead_letters == {1: "bad_schema"}

@@ -22,9 +22,10 @@ from tabletopic_kernel.pipeline.plan import Replaced, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteTask, SmallFile
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
+from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction.plan import plan_compaction
 from tabletopic_kernel.table.compaction.replace import compacted
-from tabletopic_kernel.table.topic_table import TopicTable, summary
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.drill import foreign
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, next_commit
 

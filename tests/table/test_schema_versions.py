@@ -9,7 +9,7 @@ import pytest
 
 from tabletopic_kernel.formats.wire import WriterSchema
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.schemas.fitting import writer_columns
+from tabletopic_kernel.table.schemas.columns import writer_columns
 
 INNER = {"type": "record", "name": "In", "fields": [{"name": "x", "type": "int", "aliases": ["y"]}]}
 DEEP = {"type": "map", "values": {"type": "array", "items": INNER}}

@@ -28,9 +28,9 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table import topic_table
+from tabletopic_kernel.table.changes import commit, ledger_history
 from tabletopic_kernel.table.changes.change import appended, rewritten
-from tabletopic_kernel.table.schemas.registered import FittedSchema
+from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas_property
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.histories import place_of
@@ -92,8 +92,8 @@ def test_a_commit_reads_nothing_of_the_commits_before(
     table, ledger = owned
     staged = [batch(table, number, number + 1) for number in range(4)]
     asked, parsed = list[int](), list[str]()
-    mark, parse = topic_table._mark, TableMetadataUtil.parse_raw
-    monkeypatch.setattr(topic_table, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
+    mark, parse = ledger_history._mark, TableMetadataUtil.parse_raw
+    monkeypatch.setattr(ledger_history, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
     monkeypatch.setattr(TableMetadataUtil, "parse_raw", lambda text: parsed.append(text) or parse(text))
     for one in staged:
         after = next_commit(ledger, one)
@@ -406,7 +406,7 @@ def test_a_newer_format_version_is_no_bug(
     """PyIceberg cannot write it: the topic says so and stops."""
     table, ledger = owned
     staged = batch(table, 0, 3)
-    monkeypatch.setattr(topic_table, "VERSION", 1)
+    monkeypatch.setattr(commit, "VERSION", 1)
     with pytest.raises(ActionNeededError, match=r"format version 2.* another --table"):
         table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
     with pytest.raises(ActionNeededError, match="format version 2"):
@@ -473,7 +473,8 @@ def test_evolution_is_a_commit_of_its_own(owned: Owned, catalog: Catalog) -> Non
     )
     outcome = evolve(table.table.schema(), wider, table.table.metadata.last_column_id)
     before = len(table.table.metadata.snapshots)
-    table.evolve(outcome.schema, {7: FittedSchema(7, "clicks-value", 2, table.next_schema_id)}, epoch=1)
+    covered = CoveredSchema(7, "clicks-value", 2, table.next_schema_id)
+    table.evolve(outcome.schema, covered_schemas_property([covered]), epoch=1)
     found = fresh(catalog)
     assert found.table.schema().find_field("a").field_type == LongType()
     assert found.registered_schemas()[7].version == 2

@@ -1,7 +1,5 @@
 """An Avro schema as a tree of frozen nodes, references resolved.
 
-Longer than other modules, as it is the parser of one specification.
-
 Rules: Avro specification 1.12 (names, logical types; aliases of fields, but not of types). A logical type
 that does not fit its base type, or whose attributes are invalid, is ignored, as the specification demands. A
 record that contains itself is a ``Recursion`` node everywhere except at the root, so every other part of the
@@ -12,21 +10,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tabletopic_kernel.formats.avro.definitions import (
+    MAX_DEPTH,
+    PRIMITIVES,
+    AvroSchemaError,
+    Definitions,
+    collect,
+    cyclic_names,
+    full_name,
+    names_of,
+)
 from tabletopic_kernel.model.columns.types import avro_meaning, doc_with_meaning
-from tabletopic_kernel.model.errors import ActionNeededError
 
-# Deeper types would exhaust Python's stack in PyIceberg's visitors; people write fewer than ten.
-MAX_DEPTH: Final = 64
 # References are expanded at every use, so a short schema can mean an endless tree.
 MAX_NODES: Final = 20_000
 # Python prints integers of up to 4,300 digits. A decimal with more is plain bytes here.
 MAX_DIGITS: Final = 4_000
 
-PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _LOGICAL_OF: Final = {
     "int": {"date", "time-millis"},
     "long": {
@@ -38,10 +42,6 @@ _LOGICAL_OF: Final = {
     },
     "string": {"uuid"},
 }
-
-
-class AvroSchemaError(ActionNeededError):
-    """The registry's schema is not valid Avro, or beyond our limits: register a valid one."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def parse(schema_json: str, references: Mapping[str, str] | None = None) -> Avro
 
     Raises AvroSchemaError.
     """
-    definitions: dict[str, tuple[dict[str, Any], str]] = {}
+    definitions: Definitions = {}
     for name, text in (references or {}).items():
-        _collect(_load(text, f"reference {name}"), "", definitions)
+        collect(_load(text, f"reference {name}"), "", definitions)
     top = _load(schema_json, "schema")
-    _collect(top, "", definitions)
+    collect(top, "", definitions)
     builder = _Builder(definitions)
     root = builder.build(top, "", at_root=True)
     return AvroSchema(root, builder.recursive)
@@ -159,49 +159,14 @@ def _load(text: str, what: str) -> Any:
         raise AvroSchemaError(f"The Avro {what} is not JSON: {error}. Register a valid schema.") from error
 
 
-def _full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
-def _names_of(definition: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """Full name and the namespace inside the definition."""
-    name = definition.get("name")
-    if not isinstance(name, str) or not name:
-        raise AvroSchemaError(f"An Avro {definition.get('type')} has no name. Register a valid schema.")
-    own = definition.get("namespace")
-    full = _full_name(name, own if isinstance(own, str) else namespace)
-    return full, full.rpartition(".")[0]
-
-
-def _collect(node: Any, namespace: str, into: dict[str, tuple[dict[str, Any], str]], depth: int = 0) -> None:
-    """Collect every named type below ``node``, with its enclosing namespace."""
-    if depth > 4 * MAX_DEPTH:
-        raise AvroSchemaError(f"The Avro schema nests more than {MAX_DEPTH} types. Register a flatter one.")
-    if isinstance(node, list):
-        for branch in node:
-            _collect(branch, namespace, into, depth + 1)
-    if not isinstance(node, dict):
-        return
-    kind = node.get("type")
-    if kind in ("record", "error", "enum", "fixed"):
-        full, inner = _names_of(node, namespace)
-        into.setdefault(full, (node, namespace))
-        for child in node.get("fields", ()) if kind in ("record", "error") else ():
-            _collect(child.get("type") if isinstance(child, dict) else None, inner, into, depth + 1)
-        return
-    for key in ("type", "items", "values"):
-        if isinstance(node.get(key), (dict, list)):
-            _collect(node[key], namespace, into, depth + 1)
-
-
 class _Builder:
     """One parse: the expanded tree, records on the path from the root, the number of nodes."""
 
-    def __init__(self, definitions: Mapping[str, tuple[dict[str, Any], str]]) -> None:
+    def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
         self._on_path: list[str] = []
         self._nodes = 0
-        self._cyclic = _cyclic_names(definitions)
+        self._cyclic = cyclic_names(definitions)
         self.recursive: dict[str, Record] = {}
 
     def build(  # noqa: PLR0911 - a return per Avro type
@@ -235,7 +200,7 @@ class _Builder:
     def _named(self, name: str, namespace: str, at_root: bool) -> AvroType:
         # Avro 1.12, "Names": a name without dots is looked up in the enclosing namespace; Java's and
         # Python's parsers also find it without one.
-        for full in (_full_name(name, namespace), name):
+        for full in (full_name(name, namespace), name):
             if full in self._definitions:
                 definition, outer = self._definitions[full]
                 return self._definition(definition, outer, at_root)
@@ -244,7 +209,7 @@ class _Builder:
         )
 
     def _definition(self, node: dict[str, Any], namespace: str, at_root: bool) -> AvroType:
-        full, inner = _names_of(node, namespace)
+        full, inner = names_of(node, namespace)
         match node["type"]:
             case "enum":
                 symbols = node.get("symbols")
@@ -328,64 +293,6 @@ def _doc(child: Mapping[str, Any]) -> str | None:
 def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:
     aliases = child.get("aliases")
     return tuple(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else ()
-
-
-def _cyclic_names(definitions: Mapping[str, tuple[dict[str, Any], str]]) -> frozenset[str]:
-    """Full names of records that contain themselves, directly or through other types."""
-    uses = {
-        full: frozenset(_uses(definition, namespace, definitions))
-        for full, (definition, namespace) in definitions.items()
-    }
-    users: dict[str, list[str]] = {name: [] for name in uses}
-    for name, used in uses.items():
-        for one in used:
-            users[one].append(name)
-    seen: set[str] = set()
-    order = [name for start in uses for name in _reach(start, uses, seen)]
-    cyclic, seen = set(), set()
-    # Kosaraju's algorithm: against the arrows, the last name of the order reaches its own cycles and no more.
-    for start in reversed(order):
-        component = _reach(start, users, seen)
-        if len(component) > 1 or start in uses[start]:
-            cyclic.update(component)
-    return frozenset(cyclic)
-
-
-def _reach(start: str, arrows: Mapping[str, Iterable[str]], seen: set[str]) -> list[str]:
-    """The names reached from ``start`` that are not in ``seen``, each after those that it leads to."""
-    reached: list[str] = []
-    todo = [(start, False)]
-    while todo:
-        name, is_left = todo.pop()
-        if is_left:
-            reached.append(name)
-        elif name not in seen:
-            seen.add(name)
-            todo.append((name, True))
-            todo.extend((one, False) for one in arrows[name])
-    return reached
-
-
-def _uses(
-    definition: dict[str, Any], namespace: str, known: Mapping[str, tuple[dict[str, Any], str]]
-) -> list[str]:
-    """Full names of the named types that a definition uses directly."""
-    found: list[str] = []
-    if definition.get("type") not in ("record", "error"):
-        return found
-    _, inner = _names_of(definition, namespace)
-    todo: list[Any] = [c.get("type") for c in definition.get("fields", ()) if isinstance(c, dict)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, list):
-            todo.extend(node)
-        elif isinstance(node, str) and node not in PRIMITIVES:
-            found.extend(full for full in (_full_name(node, inner), node) if full in known)
-        elif isinstance(node, dict) and node.get("type") in ("record", "error", "enum", "fixed"):
-            found.append(_names_of(node, inner)[0])
-        elif isinstance(node, dict):
-            todo.extend(node[key] for key in ("type", "items", "values") if key in node)
-    return found
 
 
 def _primitive_logical(kind: str, node: Mapping[str, Any]) -> str | Decimal | None:

@@ -53,10 +53,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
 from tabletopic_kernel.formats.avro.schema import (
     Array,
     AvroSchema,
-    AvroSchemaError,
     AvroType,
     Decimal,
     Enum,

@@ -42,10 +42,11 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, StagedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
+from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
 from tabletopic_kernel.table.sweep import remove_unsent
-from tabletopic_kernel.table.topic_table import TopicTable, summary
+from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
 _POOL = "compaction"  # of Spark's scheduler: all topics of a host share it

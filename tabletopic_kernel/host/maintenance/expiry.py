@@ -31,13 +31,13 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.expiry import (
     Retention,
     only_reached_by,
-    orphan_candidates,
     reaches_back_to,
     to_expire,
 )
+from tabletopic_kernel.table.files.orphans import orphan_candidates
+from tabletopic_kernel.table.files.own import UnreachableFiles
 from tabletopic_kernel.table.sweep import (
     Removed,
-    UnreachableFiles,
     load_same,
     remove_expired,
     remove_orphans,

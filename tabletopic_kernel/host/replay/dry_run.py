@@ -25,8 +25,8 @@ from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.plan import Needs
 from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.schemas.evolve import EventWriter
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.schemas.lookup import EventWriter
 from tabletopic_kernel.table.topic_table import TopicTable
 
 

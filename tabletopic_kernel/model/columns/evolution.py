@@ -71,7 +71,8 @@ class Evolution:
 
     ``renames`` maps the writer's fields whose column has another name (dotted path) to that name; ``former``
     has, by field id, all other names that fields of a column ever had; ``partly`` gives the reason for
-    columns that accept only some of the writer's values.
+    columns that accept only some of the writer's values; ``batch`` has a projection's input columns, if these
+    change.
     """
 
     schema: Schema
@@ -80,6 +81,12 @@ class Evolution:
     renames: dict[str, str] = field(default_factory=dict)
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     partly: dict[str, str] = field(default_factory=dict)
+    batch: Schema | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the table must change."""
+        return bool(self.changes) or self.batch is not None
 
 
 @dataclass

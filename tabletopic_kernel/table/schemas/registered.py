@@ -1,73 +1,215 @@
-"""A table's record of schemas, in its properties: those it covers, and its columns' former names."""
+"""A topic's schemas in the registry, or a file: how they decode records, are found, and which are foreign.
+
+A damaged record may name any schema in the registry, and must not turn the table into another topic's: a
+topic's own schemas are those of the subjects that the subject name strategies give it. Garbage records name
+many schemas at once.
+
+Source of the strategies: Confluent Platform documentation, "Subject name strategy".
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal, get_args
 
-from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.ledger import PREFIX
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.avro import schema as avro_schema
+from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
+from tabletopic_kernel.formats.protobuf.schema.tree import load, messages_of
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
 
-SCHEMAS_PROPERTY: Final = f"{PREFIX}schemas"
-KEY_SCHEMAS_PROPERTY: Final = f"{PREFIX}key-schemas"
-FORMER_NAMES_PROPERTY: Final = f"{PREFIX}former-names"
+# Formats whose values name no schema: the kind of their one writer schema, by value_format.
+WITHOUT_SCHEMA: Final = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
+
+_CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # Confluent's schema context, in front of a subject
+_EXAMPLES: Final = 5  # subjects in a message
+# One Protobuf file may have thousands of messages, each with two subjects that may have it.
+_ASKED: Final = 20  # subjects to ask without checking which exist
+_MOST_SUBJECTS: Final = 200  # of the existing ones
+# Registries' ids are signed 32-bit integers; a larger one is not worth a request.
+_MAX_ID: Final = 2**31 - 1
+# More than this are requested by several threads: a request is a few milliseconds of waiting.
+_FEW: Final = 16
+_THREADS: Final = 8
+
+
+def value_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSchema:
+    """The schema of a topic's values."""
+    return WriterSchema(
+        schema.text,
+        schema.references,
+        schema.kind,
+        settings.value_message,
+        framed=settings.value_format != "by_latest_schema",
+        nanos=settings.value_nanos,
+    )
+
+
+def key_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSchema:
+    """The schema of a topic's keys, which always name theirs."""
+    return WriterSchema(schema.text, schema.references, schema.kind, nanos=settings.value_nanos)
+
+
+def whole_writer(kind: str) -> WriterSchema:
+    """The schema that values without one are decoded with: STRING, RAW or INFERRED."""
+    return WriterSchema(kind=kind, framed=False)
+
+
+def key_subject(topic: str) -> str:
+    """The subject where the key schema of a topic is expected before there is one (TopicNameStrategy)."""
+    return f"{topic}-key"
+
+
+def look_up(
+    find: Callable[[SchemaKey], RegisteredSchema], ids: Collection[SchemaKey]
+) -> Iterator[tuple[SchemaKey, RegisteredSchema | UnknownSchemaError]]:
+    """What the registry has for each id, older schemas first; raises as ``find``, except for unknown ids."""
+
+    def ask(key: SchemaKey) -> RegisteredSchema | UnknownSchemaError:
+        if isinstance(key, int) and key > _MAX_ID:
+            return UnknownSchemaError(f"no registry has a schema id as large as {key}")
+        try:
+            return find(key)
+        except UnknownSchemaError as error:
+            return error
+
+    ordered = sorted(ids, key=age)
+    if len(ordered) <= _FEW:
+        yield from ((key, ask(key)) for key in ordered)
+        return
+    with ThreadPoolExecutor(_THREADS, "registry") as pool:
+        try:
+            yield from zip(ordered, pool.map(ask, ordered), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error, nobody waits for the rest
+
+
+def why_foreign(
+    registry: Registry,
+    schema: RegisteredSchema,
+    topic: str,
+    settings: TopicSettings,
+    *,
+    of_keys: bool = False,
+) -> str | None:
+    """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any.
+
+    Raises:
+        RetryableError: the registry does not respond.
+    """
+    if settings.subjects == "any" or schema.subjects is None:
+        return None
+    first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
+    if _has_one(registry, schema, sorted(first)):
+        return None
+    names = record_names(schema)
+    if _has_one(registry, schema, [f"{topic}-{name}" for name in names] + names):
+        return None
+    held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject known to the registry"
+    remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
+    return (
+        f"the schema {schema.id} belongs to {held}, and to no subject of this topic: "
+        f"{', '.join(sorted(first))}, or that of its record. If records are meant to use it, set {remedy}"
+    )
+
+
+def record_names(schema: RegisteredSchema) -> list[str]:
+    """The names that the record-name strategies may use for a schema's records; none if it cannot be read.
+
+    Avro: the full name. JSON Schema: the title. Protobuf: the full name of each message of the file.
+    """
+    try:
+        match schema.kind:
+            case "AVRO":
+                name = getattr(avro_schema.parse(schema.text, dict(schema.references)).root, "name", None)
+                return [name] if isinstance(name, str) else []
+            case "JSON":
+                tree = json.loads(schema.text)
+                title = tree.get("title") if isinstance(tree, dict) else None
+                return [title] if isinstance(title, str) else []
+            case "PROTOBUF":
+                files, file = compile_schema(schema.text, dict(schema.references))
+                return [name for name, _ in messages_of(load(files).FindFileByName(file))]
+    except (ActionNeededError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return []
+
+
+def _has_one(registry: Registry, schema: RegisteredSchema, subjects: Sequence[str]) -> bool:
+    known = {_CONTEXT.sub("", subject) for subject in schema.subjects or ()}
+    if known.intersection(subjects) or (known and isinstance(schema.id, int)):
+        return bool(known.intersection(subjects))
+    # Neither a GUID nor an id whose versions were deleted leads to subjects, so these are asked directly.
+    if len(subjects) > _ASKED:
+        there = {_CONTEXT.sub("", subject) for subject in registry.subjects()}
+        subjects = [subject for subject in subjects if subject in there][:_MOST_SUBJECTS]
+    return any(registry.has(subject, schema) for subject in subjects)
+
+
+SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
+_BY_SUFFIX: Final[dict[str, SchemaType]] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+# The id of an unregistered schema; no registry assigns it.
+UNREGISTERED: Final = 0
 
 
 @dataclass(frozen=True)
-class FittedSchema:
-    """A registered schema that the table's columns cover.
+class Candidate:
+    """A schema's text, its type as registries call it, and the file's name for people."""
 
-    ``table_schema_id`` is Iceberg's id of the first table schema that did; ``renames`` has the fields whose
-    column has another name in it (dotted path, name).
+    name: str
+    kind: SchemaType
+    text: str
+
+
+def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
+    """Read a schema; ``kind`` None: by the file's suffix.
+
+    Raises:
+        UsageError: the file cannot be read, or its type is not known.
     """
-
-    id: SchemaKey
-    subject: str
-    version: int
-    table_schema_id: int
-    renames: tuple[tuple[str, str], ...] = ()
-
-
-def registered_schemas_of(
-    properties: Mapping[str, str], name: str = SCHEMAS_PROPERTY
-) -> dict[SchemaKey, FittedSchema]:
-    """Registered schemas whose records fit the current table, by id."""
-    by_id: dict[SchemaKey, FittedSchema] = {}
-    for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
-        key = int(text) if text.isdecimal() else text
-        renames = tuple(more[0].items()) if more else ()
-        by_id[key] = FittedSchema(key, subject, version, table_schema_id, renames)
-    return by_id
+    file = Path(path).expanduser()
+    chosen = next((one for one in get_args(SchemaType) if one == (kind or "").upper()), None)
+    if kind is not None and chosen is None:
+        raise UsageError(f"{kind!r} is not a schema type; write avro, protobuf or json")
+    chosen = chosen or _BY_SUFFIX.get(file.suffix.lower())
+    if chosen is None:
+        raise UsageError(
+            f"{file.name}: {', '.join(_BY_SUFFIX)} determine the type of a schema; otherwise "
+            "give --schema-type"
+        )
+    try:
+        return Candidate(file.name, chosen, file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the schema {file}: {error}") from error
 
 
-def registered_schemas_property(
-    registered_schemas: Iterable[FittedSchema], name: str = SCHEMAS_PROPERTY
-) -> dict[str, str]:
-    """The property that ``registered_schemas_of`` reads."""
-    texts = {
-        str(schema.id): [
-            schema.subject,
-            schema.version,
-            schema.table_schema_id,
-            *([dict(schema.renames)] if schema.renames else []),
-        ]
-        for schema in registered_schemas
-    }
-    return {name: json.dumps(texts)}
+def candidate_writer(
+    candidate: Candidate, topic: str, settings: TopicSettings, registry: Registry
+) -> tuple[WriterSchema, str]:
+    """The candidate as a writer's schema, and what the registry would say about it.
 
+    The candidate may refer to whatever the subject's newest schema refers to. Does not wait for a registry
+    that does not respond.
 
-def former_names_of(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
-    """Former names of columns, from schemas or aliases, by field id."""
-    noted = json.loads(properties.get(FORMER_NAMES_PROPERTY, "{}"))
-    return {int(field_id): tuple(names) for field_id, names in noted.items()}
-
-
-def former_names_property(former: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
-    """The property that ``former_names_of`` reads; none if no column had another name."""
-    return (
-        {FORMER_NAMES_PROPERTY: json.dumps({str(field_id): former[field_id] for field_id in sorted(former)})}
-        if former
-        else {}
-    )
+    Raises:
+        UsageError: values of the topic have no schema.
+    """
+    if settings.value_format not in ("by_schema_id", "by_latest_schema"):
+        raise UsageError(f"values of {topic} have no schema: value_format is {settings.value_format}")
+    subject = settings.subject_of(topic)
+    references: tuple[tuple[str, str], ...] = ()
+    try:
+        latest = registry.latest(subject)
+        references = latest.references if latest else ()
+        verdict = registry.verdict(subject, candidate.kind, candidate.text)
+    except RetryableError as error:
+        verdict = f"the registry was not consulted: {error}"
+    schema = RegisteredSchema(UNREGISTERED, candidate.kind, candidate.text, references, subject, 0)
+    return value_writer(schema, settings), verdict

@@ -1,7 +1,5 @@
 """A Protobuf message type as a tree of frozen nodes.
 
-Longer than other modules, as it is one recursion over the kinds of fields.
-
 Rules: Protobuf language guides (proto2, proto3, editions) and the pages of the well-known types. Types that
 cannot be a table's columns are ``Json`` nodes: Struct, Value, ListValue and Any; messages without fields;
 messages that contain themselves, everywhere. The root message keeps its columns, and only references back to
@@ -29,42 +27,14 @@ MAX_NODES: Final = 20_000
 
 Presence = Literal["implicit", "optional", "required"]
 
-KINDS: Final[dict[int, str]] = {
-    FieldDescriptor.TYPE_DOUBLE: "double",
-    FieldDescriptor.TYPE_FLOAT: "float",
-    FieldDescriptor.TYPE_INT64: "int64",
-    FieldDescriptor.TYPE_UINT64: "uint64",
-    FieldDescriptor.TYPE_INT32: "int32",
-    FieldDescriptor.TYPE_FIXED64: "fixed64",
-    FieldDescriptor.TYPE_FIXED32: "fixed32",
-    FieldDescriptor.TYPE_BOOL: "bool",
-    FieldDescriptor.TYPE_STRING: "string",
-    FieldDescriptor.TYPE_BYTES: "bytes",
-    FieldDescriptor.TYPE_UINT32: "uint32",
-    FieldDescriptor.TYPE_SFIXED32: "sfixed32",
-    FieldDescriptor.TYPE_SFIXED64: "sfixed64",
-    FieldDescriptor.TYPE_SINT32: "sint32",
-    FieldDescriptor.TYPE_SINT64: "sint64",
-}
-_WRAPPERS: Final = {
-    "google.protobuf.DoubleValue": "double",
-    "google.protobuf.FloatValue": "float",
-    "google.protobuf.Int64Value": "int64",
-    "google.protobuf.UInt64Value": "uint64",
-    "google.protobuf.Int32Value": "int32",
-    "google.protobuf.UInt32Value": "uint32",
-    "google.protobuf.BoolValue": "bool",
-    "google.protobuf.StringValue": "string",
-    "google.protobuf.BytesValue": "bytes",
-}
-_ALWAYS_JSON: Final = frozenset(
-    {
-        "google.protobuf.Any",
-        "google.protobuf.Struct",
-        "google.protobuf.Value",
-        "google.protobuf.ListValue",
-    }
+SCALARS: Final = (
+    *("double", "float", "bool", "string", "bytes", "int32", "int64", "uint32", "uint64"),
+    *("sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"),
 )
+KINDS: Final[dict[int, str]] = {getattr(FieldDescriptor, f"TYPE_{kind.upper()}"): kind for kind in SCALARS}
+_WRAPPED: Final = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+_WRAPPERS: Final = {f"google.protobuf.{kind}Value": kind.lower() for kind in _WRAPPED}
+_ALWAYS_JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "ListValue"))
 
 
 class ProtobufSchemaError(ActionNeededError):

@@ -1,0 +1,204 @@
+"""Commits a change of a table: data files, ledger and tag in one Iceberg transaction (I2).
+
+Why a commit is safe: it first looks for its own id in the newest metadata, so a retry is never a second
+commit (I4). Then it compares epoch and ledger with those it was planned on (I3, I5). The request asserts the
+head and the tag of that metadata, so the catalog refuses it if anything came in between, even a rollback
+after a claim. A failure before the request was sent is retried; after that, the outcome is unknown until the
+history shows whether the commit is there. A refusal counts only after a look at the table, as a proxy may
+have sent the request twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
+from pyiceberg.types import NestedField
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys
+from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
+from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
+from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
+from tabletopic_kernel.clients.storage.storage import unreadable
+from tabletopic_kernel.model.columns.table_columns import missing_columns
+from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    HeadMovedError,
+    OutcomeUnknownError,
+    StartOverError,
+    TableTopicError,
+    UnreadableFilesError,
+)
+from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.model.settings.table_properties import check_compression
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.table.changes.change import TableChange
+from tabletopic_kernel.table.changes.ledger_history import LedgerTable
+from tabletopic_kernel.table.changes.metadata import mend_order
+from tabletopic_kernel.table.changes.snapshot import snapshot_of
+
+VERSION = 2  # PyIceberg reads version 3 but cannot write it
+
+
+def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> None:
+    """See ``TopicTable.commit``."""
+    # Longer than other functions: only in this order do the checks and the request make one safe commit.
+    left = table.table.metadata_location
+    table.reload()
+    table.foreign_changes += table.table.metadata_location != left
+    if table.has_commit(change.ledger.commit_id):
+        return
+    check_version(table)
+    mend_order(table, change.ledger.epoch)
+    table.check_not_behind()
+    table.check_planned_on(planned, change.ledger.epoch)
+    change = change.still_true(table.table, change)
+    _check_partitions(table, change.add)
+    _check_readable(table, change.add)
+    _without_retries(table)
+    try:
+        transaction = QuickTransaction(table.table)
+        producer = snapshot_of(transaction, change)
+        _write(table, producer)
+        reach(Step.MANIFEST)
+        ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
+        _require_tag(table, transaction)
+    except Exception as error:  # manifests could not be written: nothing was sent yet
+        if (trouble := _storage_trouble(table, error)) is None:
+            raise
+        raise trouble.error() from error
+    reach(Step.TAGGED)
+    # PyIceberg takes a refusal as proof that nothing was committed, and deletes manifests. But a proxy
+    # may have sent the request twice, and the second one was refused because of the first.
+    transaction._snapshot_producers = []
+    try:
+        transaction.commit_transaction()
+        reach(Step.SENT)
+    except CommitFailedException as error:
+        if (locked := lock_trouble(error, table.table.catalog, table.table.name())) is not None:
+            producer._clean_all_uncommitted()
+            raise locked from error
+        if _is_refused(table, producer.snapshot_id):
+            producer._clean_all_uncommitted()
+            table.foreign_changes += 1
+            raise HeadMovedError(str(error)) from error
+    except Exception as error:  # whatever it is, the catalog may have taken the commit
+        raise OutcomeUnknownError(_unconfirmed(error)) from error
+
+
+def _storage_trouble(table: LedgerTable, error: Exception) -> Sorted | None:
+    """What kept metadata from being written; None if it was a bug of ours.
+
+    A manifest that stays empty because another one cannot be read hides that error behind its own.
+    """
+    lent = lends_keys(table.table)
+    sorted_errors = (
+        sort_error(raised, STORAGE, lent=lent) for raised in (error, error.__context__) if raised
+    )
+    return next(filter(None, sorted_errors), None)
+
+
+def _write(table: LedgerTable, producer: _SnapshotProducer[Any]) -> None:
+    """Write the manifests of a snapshot."""
+    try:
+        producer.commit()
+    except ValidationException as error:  # a file to remove is no longer in the table
+        producer._clean_all_uncommitted()
+        raise HeadMovedError(
+            f"another program has just rewritten files of {table.identifier}; try again"
+        ) from error
+
+
+def _check_partitions(table: LedgerTable, files: Sequence[DataFile]) -> None:
+    if any(file.spec_id != table.table.metadata.default_spec_id for file in files):
+        raise StartOverError(f"the partition spec of {table.identifier} has changed")
+
+
+def check_writable(table: LedgerTable, wanted: Iterable[NestedField]) -> None:
+    """See ``TopicTable.check_writable``."""
+    check_version(table)
+    properties = table.table.properties
+    try:
+        check_compression(properties)
+        load_location_provider(table.table.location(), properties)
+    except ValueError as error:
+        raise ActionNeededError(
+            f"a property of {table.identifier} prevents writing: {error}. Change it with "
+            "`tabletopic alter` or Spark's ALTER TABLE, then resume the topic"
+        ) from error
+    if missing := missing_columns(table.table.schema(), wanted):
+        raise ActionNeededError(
+            f"another program has renamed or dropped {', '.join(missing)} of {table.identifier}: rename "
+            "it back, or add it again with the type that it had, then resume the topic"
+        )
+
+
+def check_version(table: LedgerTable) -> None:
+    """Raise ActionNeededError if the table has a newer format version than this program writes."""
+    if (version := table.table.metadata.format_version) <= VERSION:
+        return
+    way = "enable the topic with another --table, which is filled from `start`"
+    if DEAD_LETTERS_OF_PROPERTY in table.table.properties:
+        way = "rename that table, then resume the topic to begin a new one"
+    raise ActionNeededError(
+        f"another program has upgraded {table.identifier} to format version {version}, which this program "
+        f"reads but cannot write, and Iceberg has no way back: {way}"
+    )
+
+
+def _check_readable(table: LedgerTable, files: Sequence[DataFile]) -> None:
+    """Check that the snapshot's files can be read (I1): an executor may have written elsewhere."""
+    faults = unreadable(table.table.io, files, lent=lends_keys(table.table))
+    if faults:
+        raise UnreadableFilesError(
+            f"{len(faults)} of {len(files)} staged files of {table.identifier} are not in the storage as "
+            f"they were written ({faults[0]}); they were not committed, and their records are read "
+            "again. If this persists, Spark's executors do not write where this host reads: the "
+            "warehouse must be storage that all of them share"
+        )
+
+
+def _is_refused(table: LedgerTable, snapshot_id: int) -> bool:
+    """Whether the snapshot of a refused commit is really not in the table (I4).
+
+    Raises:
+        OutcomeUnknownError: the catalog does not say so.
+    """
+    try:
+        table.reload()
+    except TableTopicError as error:
+        raise OutcomeUnknownError(
+            f"the catalog refused the commit without a reason; asking again: {error}"
+        ) from error
+    return table.table.metadata.snapshot_by_id(snapshot_id) is None
+
+
+def _require_tag(table: LedgerTable, transaction: Transaction) -> None:
+    """Add the tag to the request's requirements, as PyIceberg's cover only the head.
+
+    After a claim and a rollback the head is the same again, but the tag is not (I5).
+    """
+    if tag := table.table.metadata.refs.get(TAG):
+        transaction._requirements += (AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id),)
+
+
+def _without_retries(table: LedgerTable) -> None:
+    """Turn off PyIceberg's retry, which would append again without a check (I3), in this copy only."""
+    table._loaded = table.table.metadata
+    properties = {**table.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.table.metadata = table.table.metadata.model_copy(update={"properties": properties})
+
+
+def _unconfirmed(error: Exception) -> str:
+    """The message for a commit that failed after it was sent."""
+    sorted_error = sort_error(error, CATALOG)
+    why = sorted_error.reason if sorted_error else f"{type(error).__name__}: {plain(error)}"
+    return f"the catalog did not confirm the commit; looking it up in the table's history: {why}"

@@ -1,0 +1,199 @@
+"""A loaded table with the history of its ledger: which is the newest, who owns it, was it rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from tabletopic_kernel.clients.catalog.catalog import reachable
+from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
+from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, LostOwnershipError
+from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
+from tabletopic_kernel.table.changes.lineage import has_newest_rows
+
+_Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 if another writer made it
+
+
+class LedgerTable:
+    """A table as it was last read. Not thread-safe: only for the coordinator's thread."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._loaded = table.metadata  # while it is held, the catalog's own load does not parse it again
+        self._marks: dict[int, _Mark] = {}
+        self._marked: TableMetadata | None = None  # the metadata with these snapshots; it never changes
+        self.foreign_changes = 0  # found by commits; the owner reads its own changes again
+
+    @property
+    def identifier(self) -> str:
+        """Namespace and name, dotted."""
+        return ".".join(self.table.name())
+
+    def reload(self) -> None:
+        """Read the table's current metadata.
+
+        Raises:
+            ActionNeededError: the table was dropped or replaced (I8).
+            RetryableError: the catalog does not respond.
+        """
+        uuid = self.table.metadata.table_uuid
+        try:
+            with reachable("the catalog"):
+                fresh = self.table.catalog.load_table(self.table.name())
+        except NoSuchTableError as error:
+            raise self.gone() from error
+        if fresh.metadata.table_uuid != uuid:
+            raise ActionNeededError(
+                f"the table {self.identifier} was replaced by another one; resume to adopt it"
+            )
+        self.table = fresh
+
+    def ledger_snapshot(self) -> tuple[Ledger, Snapshot] | None:
+        """The newest ledger among the ancestors of the head; foreign snapshots in between are skipped."""
+        metadata = self.table.metadata
+        head = metadata.current_snapshot()
+        for snapshot in ancestors_of(head, metadata) if head else ():
+            if ledger := ledger_of(snapshot):
+                return ledger, snapshot
+        # The ancestors up to a foreign head have expired: the tag kept the ledger's snapshot.
+        tag = metadata.refs.get(TAG)
+        kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
+        ledger = ledger_of(kept) if kept else None
+        return (ledger, kept) if ledger and kept else None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """See ``ledger_snapshot``."""
+        newest = self.ledger_snapshot()
+        return newest[0] if newest else None
+
+    def ledger_of_rows(self) -> Ledger | None:
+        """The newest ledger; None only if the table has no rows.
+
+        Raises:
+            ActionNeededError: others have expired it and removed its tag, and from `start` each record would
+                become a row again (I8).
+        """
+        head = self.table.metadata.current_snapshot()
+        ledger = self.ledger
+        if head is None or ledger is not None or summary(head).get("total-records") == "0":
+            return ledger
+        raise ActionNeededError(
+            f"{self.identifier} has rows but no ledger: another program has left no snapshot with one, nor "
+            f"the tag {TAG}, so where to resume is unknown. Enable the topic with another --table, which is "
+            "filled from `start`, or drop this one and resume the topic"
+        )
+
+    @property
+    def newest_epoch(self) -> int:
+        """See ``newest_epoch``."""
+        return max((epoch for _, epoch in self._marks_of_all()), default=0)
+
+    def has_commit(self, commit_id: str) -> bool:
+        """Whether a snapshot of the history carries this commit id (I4)."""
+        return any(known_id == commit_id for known_id, _ in self._marks_of_all())
+
+    def _marks_of_all(self) -> Collection[_Mark]:
+        """Commit id and epoch of every snapshot; snapshots never change, so each summary is read once."""
+        metadata, known = self.table.metadata, self._marks
+        if metadata is not self._marked:
+            self._marks = {
+                snapshot.snapshot_id: known.get(snapshot.snapshot_id) or _mark(snapshot)
+                for snapshot in metadata.snapshots
+            }
+            self._marked = metadata
+        return self._marks.values()
+
+    def gone(self) -> ActionNeededError:
+        """The error of a table that is no longer in the catalog."""
+        has_letters = DEAD_LETTERS_OF_PROPERTY in self.table.properties
+        new = (
+            "begin a new one, without the lost dead letters" if has_letters else "fill a new one from `start`"
+        )
+        return ActionNeededError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
+
+    def check_not_over(self, epoch: int) -> None:
+        """Raise LostOwnershipError if a higher epoch is in the table (I5)."""
+        if self.newest_epoch > epoch:
+            raise LostOwnershipError(f"{self.identifier} has epoch {self.newest_epoch}, ours is {epoch}")
+
+    def check_planned_on(self, planned: Ledger | None, epoch: int) -> None:
+        """Check that the ledger is ``planned``, and that no higher epoch is in the table (I3, I5)."""
+        ledger, newest = self.ledger_of_rows(), self.newest_epoch
+        if newest > epoch or (ledger and ledger.epoch > (planned.epoch if planned else 0)):
+            raise LostOwnershipError(f"{self.identifier} has epoch {newest}, ours is {epoch}")
+        if (ledger and ledger.commit_id) != (planned and planned.commit_id):
+            if planned and planned.epoch < epoch:  # until a claim goes through, the previous owner commits
+                raise HeadMovedError(f"the ledger of {self.identifier} advanced during the takeover")
+            raise ActionNeededError(
+                f"the ledger of {self.identifier} has moved: expected "
+                f"{dict(planned.next_offsets) if planned else 'none'}, found "
+                f"{dict(ledger.next_offsets) if ledger else 'none'}; was the table rolled back? "
+                "Resume the topic to continue from the table's ledger"
+            )
+
+    def check_not_behind(self) -> None:
+        """Check that the rows of the ledger that the tag kept were not rolled back (I8).
+
+        After others have expired the ledger's ancestors, a rollback to one of their snapshots leaves a head
+        without a ledger; the tag's ledger is newer, and its rows are no longer in the table. Newer than the
+        oldest remaining ancestor, not than the head: somebody may have appended to the table since. If the
+        snapshot that it was rolled back to has expired too, only rows tell (``lineage``).
+        """
+        metadata = self.table.metadata
+        newest, oldest = self.ledger_snapshot(), None
+        for oldest in ancestors_of(metadata.current_snapshot(), metadata) if newest else ():
+            if ledger_of(oldest):
+                return
+        if not newest or not oldest:
+            return
+        is_behind = (newest[1].sequence_number or 0) > (oldest.sequence_number or 0)
+        if is_behind or not has_newest_rows(self.table, newest[1]):
+            why = (
+                "was rolled back to a snapshot whose ledger others have expired"
+                if is_behind
+                else "lacks rows of its newest commit, and others have expired the snapshots that would show "
+                "whether it was rolled back"
+            )
+            raise ActionNeededError(
+                f"{self.identifier} {why}: where to resume is unknown. Roll it forward to snapshot "
+                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, and delete again what others "
+                "deleted on purpose, or enable the topic with another --table"
+            )
+
+
+def newest_epoch(metadata: TableMetadata) -> int:
+    """The highest epoch in any snapshot, 0 if there is none: all lower ones are over (I5).
+
+    In any, not only in the head's ancestors: a rollback removes the newest owner's claim from these, and that
+    owner's files, or its predecessor's, may be gone by then. Expiry keeps the snapshot that the tag names.
+    """
+    return max((_mark(snapshot)[1] for snapshot in metadata.snapshots), default=0)
+
+
+def _mark(snapshot: Snapshot) -> _Mark:
+    properties = summary(snapshot)
+    return properties.get(f"{PREFIX}commit-id"), int(properties.get(f"{PREFIX}epoch", 0))
+
+
+def summary(snapshot: Snapshot) -> Mapping[str, str]:
+    """A snapshot's summary; empty if it has none."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def live_rows(totals: Mapping[str, str]) -> int:
+    """The number of rows that a reader gets, by a snapshot's summary.
+
+    A lower bound where a position is in two delete files. Includes rows deleted by value.
+    """
+    records, positions = (int(totals.get(f"total-{name}", 0)) for name in ("records", "position-deletes"))
+    return max(records - positions, 0)
+
+
+def ledger_of(snapshot: Snapshot) -> Ledger | None:
+    """The ledger in a snapshot; None if another writer made it."""
+    return Ledger.from_summary(summary(snapshot))

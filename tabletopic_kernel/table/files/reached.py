@@ -1,0 +1,105 @@
+"""Keeps the files that a table's metadata reaches: what is left of the candidates, nobody needs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from pyiceberg.table import Table
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.storage.locations import file_name
+from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, summary
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 3  # to read metadata while somebody expires its snapshots
+
+
+class Candidates:
+    """Files that may be removed; ``epochs`` has the remaining ones, with their epoch.
+
+    A file is known by its name alone, which contains a UUID: however a folder is spelled, moved or mounted, a
+    file reached under this name stays.
+    """
+
+    def __init__(self, table_uuid: str, epochs: dict[str, int]) -> None:
+        self.epochs = epochs
+        self._by_name: dict[str, list[str]] = {}
+        for path in epochs:
+            self._by_name.setdefault(file_name(path), []).append(path)
+        self._own = re.compile(rf"/{re.escape(table_uuid)}/epoch-(\d+)/")
+        self._snapshots: set[int] = set()  # already read
+        self._manifests: set[str] = set()
+        self._used: set[int] = set()  # epochs with a file in use
+        self._committed: set[int] = set()  # epochs that have committed files, by the snapshots
+
+    def keep_reached(self, load: Callable[[], Table]) -> None:
+        """Drop candidates that the newest metadata's snapshots reach; reads each manifest once.
+
+        Raises:
+            RetryableError: the storage does not respond, or something cannot be read.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            table = load()
+            try:
+                self._read(table)
+                return
+            except FileNotFoundError as error:  # has somebody expired the snapshot meanwhile?
+                if not tries_left:
+                    raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
+            except OSError as error:
+                with reachable("the storage", lent=lends_keys(table)):
+                    raise error
+
+    def _read(self, table: Table) -> None:
+        metadata, io = table.metadata, table.io
+        new = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in self._snapshots]
+        for statistics in (*metadata.statistics, *metadata.partition_statistics):
+            self._keep(statistics.statistics_path)
+        for path in (
+            table.metadata_location,
+            *(entry.metadata_file for entry in metadata.metadata_log),
+        ):
+            self._keep(path)
+        manifests = manifests_of(io, new)
+        for path in (*manifests, *(snapshot.manifest_list for snapshot in new if snapshot.manifest_list)):
+            self._keep(path)
+        unread = [manifest for path, manifest in manifests.items() if path not in self._manifests]
+        for manifest, paths in live_files(io, unread):
+            for path in paths:
+                self._keep(path)
+            self._manifests.add(manifest.manifest_path)
+        for snapshot in new:
+            if (ledger := ledger_of(snapshot)) and int(summary(snapshot).get("added-data-files", 0)):
+                self._committed.add(ledger.epoch)
+            self._snapshots.add(snapshot.snapshot_id)
+
+    def _keep(self, reached: str) -> None:
+        if match := self._own.search(reached):
+            self._committed.add(int(match[1]))
+        for path in self._by_name.get(file_name(reached), ()):
+            if (epoch := self.epochs.pop(path, None)) is not None:
+                self._used.add(epoch)
+
+    def keep_doubtful(self, name: str) -> None:
+        """Drop all candidates of an epoch that has committed files but none in use: they may be spelled or
+        located differently from the listed ones, so these may be in use, too.
+
+        This includes epochs whose files others have all rewritten or deleted: then some needless files stay.
+        """
+        for epoch in sorted({*self.epochs.values()} & self._committed - self._used):
+            kept = [path for path, of in self.epochs.items() if of == epoch]
+            for path in kept:
+                del self.epochs[path]
+            _LOG.warning(
+                "%s: epoch %d has committed, but the table refers to none of its %d files there, so none "
+                "was removed. Either the table spells their locations differently, or other programs have "
+                "removed them from the table. First: %s",
+                name,
+                epoch,
+                len(kept),
+                min(kept),
+            )

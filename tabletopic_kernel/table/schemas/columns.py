@@ -1,0 +1,261 @@
+"""What a schema needs of a table: columns, their former names, and what covering them changes.
+
+A projection reads the ``batch``: the columns of all schemas so far, evolved by the same rules as a table's,
+except for aliases: a statement names columns, so they keep their names. So it is one statement over one set
+of columns, whatever a record's schema. The table keeps them as a property, as a new host must know them (I6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
+from tabletopic_kernel.formats.avro.schema import parse
+from tabletopic_kernel.formats.avro.types import aliases_of
+from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.rejection import is_trouble, last_line
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.columns.evolution import (
+    HEADER,
+    KEY,
+    METADATA,
+    VALUE,
+    Evolution,
+    evolve,
+    known_by,
+)
+from tabletopic_kernel.model.columns.table_columns import clashing_names, evolve_key, key_type
+from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, NOT_AN_ENVELOPE, PROJECTION_FAILED
+from tabletopic_kernel.model.errors import ProjectionError, TableTopicError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, NotAnEnvelopeError, value_columns
+from tabletopic_kernel.pipeline.transform.projection.child import planned_columns
+from tabletopic_kernel.table.schemas.covered import (
+    KEY_SCHEMAS_PROPERTY,
+    SCHEMAS_PROPERTY,
+    former_names,
+    noted_batch,
+)
+from tabletopic_kernel.table.schemas.registered import key_subject, key_writer, value_writer
+from tabletopic_kernel.table.topic_table import TopicTable
+
+# Why the records of a schema are refused.
+REASONS: dict[type[TableTopicError], str] = {
+    BadSchemaError: BAD_SCHEMA,
+    NotAnEnvelopeError: NOT_AN_ENVELOPE,
+    ProjectionError: PROJECTION_FAILED,
+}
+
+
+class Columns(Protocol):
+    """What a schema of values or keys needs of a table; ``noted_in``: the property with those covered."""
+
+    noted_in: ClassVar[str]
+
+    def evolution(self, table: TopicTable, settings: TopicSettings, schema_id: SchemaKey | None) -> Evolution:
+        """What covering them would do; ``schema_id``: of the registered schema, if it is one."""
+
+
+@dataclass(frozen=True)
+class ValueColumns:
+    """Columns as from ``value_columns``; ``aliases`` of their fields by dotted path.
+
+    ``by_value``: JSON numbers, each of which fits a column or not by itself.
+    """
+
+    schema: Schema
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_value: bool = False
+    noted_in: ClassVar[str] = SCHEMAS_PROPERTY
+
+    def evolution(
+        self, table: TopicTable, settings: TopicSettings, schema_id: SchemaKey | None = None
+    ) -> Evolution:
+        """As ``Columns``. Raises ProjectionError if the projection does not work with the columns."""
+        beside = settings.on_incompatible == "new_column"
+        by_value = self.by_value and settings.on_incompatible == "dead_letter"
+        metadata = table.table.metadata
+        sources = {one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields}
+        if settings.projection is None:
+            return evolve(
+                metadata.schema(),
+                self.schema,
+                metadata.last_column_id,
+                new_columns=beside,
+                aliases=self.aliases,
+                former=former_names(table.table.properties),
+                known=None if schema_id is None else _columns_when_covered(table, schema_id),
+                partition_names=sources,
+                by_value=by_value,
+            )
+        batch = batch_columns(table)
+        wider = evolve(batch, self.schema, batch.highest_field_id, new_columns=beside, by_value=by_value)
+        if wider.refused:
+            return wider
+        outputs = evolve(
+            metadata.schema(),
+            _outputs(wider.schema, settings),
+            metadata.last_column_id,
+            former=former_names(table.table.properties),
+            partition_names=sources,
+        )
+        is_new = bool(wider.changes) or noted_batch(table.table.properties) is None
+        # Rows fit the batch by the writer's names, and the table by the names of the outputs.
+        return replace(
+            outputs, renames=wider.renames, partly=wider.partly, batch=wider.schema if is_new else None
+        )
+
+    def first(self, settings: TopicSettings) -> tuple[Schema, Schema | None]:
+        """The value's columns of a new table, and those that its projection reads; None without one.
+
+        Raises ProjectionError if the projection does not work with the columns.
+        """
+        if settings.projection is None:
+            return self.schema, None
+        batch = evolve(Schema(), self.schema, 0).schema
+        return _outputs(batch, settings), batch
+
+    def former_names(self, schema: Schema, settings: TopicSettings) -> Mapping[int, tuple[str, ...]]:
+        """The names that aliases give to the columns of a new table's ``schema``, by field id."""
+        if settings.projection is not None:  # it names its columns itself
+            return {}
+        return evolve(schema, self.schema, schema.highest_field_id, aliases=self.aliases).former
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """The type of ``_kafka_key``."""
+
+    kind: IcebergType
+    noted_in: ClassVar[str] = KEY_SCHEMAS_PROPERTY
+
+    def evolution(
+        self, table: TopicTable, settings: TopicSettings, schema_id: SchemaKey | None = None
+    ) -> Evolution:
+        """As ``Columns``."""
+        metadata, beside = table.table.metadata, settings.on_incompatible == "new_column"
+        return evolve_key(metadata.schema(), self.kind, metadata.last_column_id, new_columns=beside)
+
+
+def _columns_when_covered(table: TopicTable, schema_id: SchemaKey) -> Callable[[str], int | None] | None:
+    """The columns of a covered schema's fields by path, from the version of the table that first had them."""
+    covered = table.registered_schemas().get(schema_id)
+    schemas = (
+        one for one in table.table.metadata.schemas if covered and one.schema_id == covered.table_schema_id
+    )
+    schema = next(schemas, None)
+    return known_by(schema, dict(covered.renames)) if covered and schema else None
+
+
+def batch_columns(table: TopicTable) -> Schema:
+    """The columns that a projection reads; for a table's first projection, those of the table."""
+    if (noted := noted_batch(table.table.properties)) is not None:
+        return noted
+    own = (KEY, HEADER, METADATA)
+    return Schema(*(column for column in table.table.schema().fields if column.name not in own))
+
+
+def _outputs(batch: Schema, settings: TopicSettings) -> Schema:
+    columns = planned_columns(settings.projection or "", batch)
+    if (count := levels(columns.as_struct())) > MAX_LEVELS:
+        raise ProjectionError(f"its columns have {count} levels in Parquet, and readers take {MAX_LEVELS}")
+    if clash := clashing_names(columns, settings):
+        raise ProjectionError(
+            f"{clash[0]} is the name of a metadata column; give the output another, with AS"
+        )
+    return columns
+
+
+def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> ValueColumns:
+    """The columns that records of a writer's schema need.
+
+    Raises:
+        BadSchemaError: the schema cannot be read, or has no columns because of a bug of ours.
+        NotAnEnvelopeError: change events are expected, and these are not.
+        RetryableError: the program that builds its decoder cannot run now.
+    """
+    try:
+        return _columns(schema_id, writer, settings)
+    except Exception as error:
+        if is_trouble(error):
+            raise
+        raise BadSchemaError(f"this schema cannot become columns: {last_line(error)}") from error
+
+
+def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> ValueColumns:
+    decoded = make_decoder(schema_id, writer).iceberg_schema
+    columns = value_columns(decoded, settings.transform)
+    if writer.kind != "AVRO":
+        return ValueColumns(columns, by_value=writer.kind == "JSON")
+    aliases = aliases_of(parse(writer.text, dict(writer.references)))
+    if settings.transform == "flatten_debezium":
+        rows = (AFTER, BEFORE)
+        parts = {path: path.partition(".") for path in aliases}
+        aliases = {rest: aliases[path] for path, (top, _, rest) in parts.items() if rest and top in rows}
+    elif columns is not decoded:
+        aliases = {f"{VALUE}.{path}": names for path, names in aliases.items()}
+    return ValueColumns(columns, aliases)
+
+
+def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
+    """The type of ``_kafka_key`` in a new table; None: it depends on the first key, or does not matter."""
+    latest = registry.latest(key_subject(topic)) if settings.has_typed_keys else None
+    if latest is None:
+        return None
+    try:
+        return key_type(make_decoder(latest.id, key_writer(latest, settings)).iceberg_schema)
+    except BadSchemaError:  # keys of other schemas may follow
+        return None
+
+
+@dataclass(frozen=True)
+class Side:
+    """What differs between the schemas of values and those of keys.
+
+    ``damage``: what a refused schema does, as the beginning of the message of a stop; ``noted_in``: the
+    table's property with the schemas that it covers. ``columns`` raises an error of ``REASONS`` if
+    there can be none.
+    """
+
+    damage: str
+    subject: str
+    noted_in: str
+    writer: Callable[[RegisteredSchema], WriterSchema]
+    columns: Callable[[SchemaKey, WriterSchema], Columns]
+    of_keys: bool = False
+
+
+def of_values(topic: str, settings: TopicSettings) -> Side:
+    """The side of a topic's values."""
+
+    def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
+        columns = writer_columns(schema_id, writer, settings)
+        # A projection's outputs have names of their own.
+        if settings.projection is None and (clash := clashing_names(columns.schema, settings)):
+            raise BadSchemaError(
+                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
+                "metadata column; enable the topic without it in metadata_columns, with another --table"
+            )
+        return columns
+
+    damage = f"a record of {topic} cannot become a row"
+    subject = settings.subject_of(topic)
+    return Side(damage, subject, SCHEMAS_PROPERTY, lambda schema: value_writer(schema, settings), columns)
+
+
+def of_keys(topic: str, settings: TopicSettings) -> Side:
+    """The side of a topic's keys."""
+    return Side(
+        f"a key of {topic} cannot be read",
+        key_subject(topic),
+        KEY_SCHEMAS_PROPERTY,
+        lambda schema: key_writer(schema, settings),
+        lambda schema_id, writer: KeyColumn(key_type(make_decoder(schema_id, writer).iceberg_schema)),
+        of_keys=True,
+    )

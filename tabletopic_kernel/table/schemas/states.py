@@ -1,0 +1,228 @@
+"""The schemas that a topic's records name, and the state of each.
+
+A schema that a record names is unknown; then a candidate; and once a record was decoded with it, covered by
+the table, or refused. Why a candidate does not change the table yet: a damaged record may name any schema of
+the registry. A refused schema stays so, unless the registry may get it, or get it for the topic, at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError, find_schema
+from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
+from tabletopic_kernel.model.columns.evolution import Evolution
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
+from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
+from tabletopic_kernel.pipeline.plan import KeyPlan
+from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
+from tabletopic_kernel.table.schemas.covered import covered_schemas
+from tabletopic_kernel.table.schemas.evolve import EvolvingTable
+from tabletopic_kernel.table.schemas.registered import look_up, why_foreign
+
+_LOG = logging.getLogger(__name__)
+# Schemas that a new owner gets from the registry before records need them.
+_ADOPTED: Final = 8
+# Looked up again with the next batch, then after a second, and so on up to this; garbage names many ids.
+_LONGEST_MS: Final = 60_000
+# How many of these are remembered between batches; the oldest beyond are looked up when a record names them.
+_MOST: Final = 10_000
+# Errors that keep a schema from being taken over; it is looked up again when a record needs it.
+_CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *REASONS)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The table does not cover it, as no record was decoded with it yet."""
+
+    registered: RegisteredSchema
+    writer: WriterSchema
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The table has the columns that it needs; ``writer`` knows those with another name."""
+
+    writer: WriterSchema
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Its records are refused; ``again_ms``: when to ask the registry again, None for never."""
+
+    reason: str
+    message: str
+    again_ms: int | None = None
+    wait_ms: int = 0  # after that
+
+
+class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
+    """The state of each schema by id; one without is unknown."""
+
+    def plan(self, noted: Collection[SchemaKey]) -> KeyPlan:
+        """What tasks need; ``noted``: the schemas that the table covers, as its properties say."""
+        plan = KeyPlan({}, {}, frozenset(self._waiting()), {})
+        for schema_id, state in self.items():
+            match state:
+                case Candidate(writer=writer):
+                    plan.candidates[schema_id] = writer
+                case Covered(writer=writer) if schema_id in noted:
+                    plan.schemas[schema_id] = writer
+                case Refused(reason=reason, message=message):
+                    plan.refused_schemas[schema_id] = (reason, message)
+        return plan
+
+    def refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str, now_ms: int) -> None:
+        """Refuse a schema until its next lookup."""
+        before = self.get(schema_id)
+        wait = before.wait_ms if isinstance(before, Refused) else 0
+        self[schema_id] = Refused(reason, message, now_ms + wait, min(_LONGEST_MS, max(1_000, 2 * wait)))
+
+    def due(self, named: Collection[SchemaKey], now_ms: int) -> frozenset[SchemaKey]:
+        """Those of ``named`` to look up now, as a batch begins. Forgets the oldest beyond the limit."""
+        waiting = self._waiting()
+        for schema_id in list(waiting)[: max(0, len(waiting) - _MOST)]:
+            del self[schema_id]
+        return frozenset(key for key in named if key not in self or waiting.get(key, 0) <= now_ms)
+
+    def forget_unknown(self) -> None:
+        """Make those unknown that the registry may have by now."""
+        for schema_id in self._waiting():
+            del self[schema_id]
+
+    def _waiting(self) -> dict[SchemaKey, int]:
+        """When to ask the registry again, by id."""
+        refused = ((key, state) for key, state in self.items() if isinstance(state, Refused))
+        return {key: state.again_ms for key, state in refused if state.again_ms is not None}
+
+
+class NamedSchemas:
+    """The schemas that a topic's values name, or its keys."""
+
+    def __init__(self, table: EvolvingTable, side: Side) -> None:
+        self._table = table
+        self._side = side
+        self._topic, self._settings = table.topic, table.settings
+        self.states = SchemaStates()
+
+    def find(self, schema_id: SchemaKey) -> RegisteredSchema:
+        """Get a schema from the registry."""
+        return find_schema(self._table.services.registry, schema_id, self._side.subject)
+
+    def _noted(self) -> Collection[SchemaKey]:
+        """The schemas that the table covers, as its properties say."""
+        table = self._table.table
+        return covered_schemas(table.table.properties, self._side.noted_in) if table else ()
+
+    def adopt(self) -> None:
+        """Take over the newest schemas that the table covers, as far as the registry answers."""
+        for schema_id in sorted(self._noted(), key=age)[-_ADOPTED:]:
+            try:
+                writer = self._side.writer(self.find(schema_id))
+                columns = self._side.columns(schema_id, writer)
+                change = self._table.evolution(columns, schema_id)
+            except _CANNOT as error:
+                # Nothing is lost yet: the first record that needs it asks again, and reports the error.
+                _LOG.info("%s: %s", self._topic, error)
+                continue
+            if not (change.is_needed or change.refused):
+                self._remember(schema_id, writer, columns, change)
+
+    def plan(self) -> KeyPlan:
+        """What tasks need to decode values, or keys, of the schemas known so far."""
+        return self.states.plan(self._noted())
+
+    def meet(self, named: Collection[SchemaKey], *, recheck: bool = False) -> None:
+        """Look up the schemas that records name: each becomes a candidate, is covered again, or is refused.
+
+        ``recheck``: a batch begins, so only those that are due.
+        """
+        if recheck:
+            named = self.states.due(named, self._table.services.now_ms())
+        noted = self._noted() if named else ()
+        for schema_id, answer in look_up(self.find, named):
+            if isinstance(answer, UnknownSchemaError):
+                self._refuse(schema_id, UNKNOWN_SCHEMA, str(answer), for_now=True)
+            elif schema_id in noted:
+                self.cover(answer)
+            elif why := why_foreign(
+                self._table.services.registry, answer, self._topic, self._settings, of_keys=self._side.of_keys
+            ):
+                self._refuse(schema_id, BAD_SCHEMA, why, for_now=True)
+            else:
+                self._try(answer)
+
+    def prove(self, proved: Collection[SchemaKey]) -> None:
+        """Cover the schemas that records were decoded with, older ones first."""
+        for schema_id in sorted(proved, key=age):
+            state = self.states.get(schema_id)
+            self.cover(state.registered if isinstance(state, Candidate) else self.find(schema_id))
+
+    def cover(self, registered: RegisteredSchema) -> None:
+        """Make the table cover a schema, or refuse it."""
+        writer = self._side.writer(registered)
+        try:
+            columns = self._side.columns(registered.id, writer)
+            change = self._table.cover(columns, registered)
+        except tuple(REASONS) as error:
+            self._refuse(registered.id, REASONS[type(error)], str(error))
+            return
+        if change.refused:
+            self._refuse_columns(change, registered)
+            return
+        self._remember(registered.id, writer, columns, change)
+        if any(one.kind == "rename" for one in change.changes):
+            self._follow_renames()
+
+    def _try(self, registered: RegisteredSchema) -> None:
+        writer = self._side.writer(registered)
+        try:
+            make_decoder(registered.id, writer)
+        except BadSchemaError as error:
+            if self.find(registered.id).text != registered.text:
+                raise RetryableError(
+                    f"the registry gave two different schemas for {registered.id}; are there two behind "
+                    "[registry] url?"
+                ) from error
+            self._refuse(registered.id, BAD_SCHEMA, str(error))
+        else:
+            self.states[registered.id] = Candidate(registered, writer)
+
+    def _remember(
+        self, schema_id: SchemaKey, writer: WriterSchema, columns: Columns, change: Evolution
+    ) -> None:
+        renames = tuple(sorted(change.renames.items()))
+        self.states[schema_id] = Covered(replace(writer, renames=renames), columns)
+
+    def _follow_renames(self) -> None:
+        """Update schemas that know columns by old names: columns were renamed."""
+        for schema_id, state in list(self.states.items()):
+            if isinstance(state, Covered):
+                change = self._table.evolution(state.columns, schema_id)
+                self._remember(schema_id, state.writer, state.columns, change)
+
+    def _refuse(self, schema_id: SchemaKey, reason: str, message: str, *, for_now: bool = False) -> None:
+        if self._settings.errors == "stop":
+            raise BadRecordError(f"{self._side.damage}: {reason}: {message}")
+        if for_now:
+            self.states.refuse_for_now(schema_id, reason, message, self._table.services.now_ms())
+        else:
+            self.states[schema_id] = Refused(reason, message)
+
+    def _refuse_columns(self, change: Evolution, registered: RegisteredSchema) -> None:
+        self._table.report_refused(change.refused, registered)
+        reasons = "; ".join(f"{column} {why}" for column, why in change.refused.items())
+        which = f"version {registered.version} of {registered.subject} (id {registered.id})"
+        which = f"the key's schema {registered.id}" if self._side.of_keys else which
+        message = f"{which} cannot be fitted to the table without loss: {reasons}"
+        if "stop" in (self._settings.on_incompatible, self._settings.errors):
+            raise ActionNeededError(
+                f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
+                "--table, or register a compatible schema"
+            )
+        self.states[registered.id] = Refused(INCOMPATIBLE_SCHEMA, message)
