@@ -65,6 +65,7 @@ from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
+from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.changes.requirements import (
     lost_a_ref,
     order_updates,
@@ -74,7 +75,6 @@ from tabletopic_kernel.table.changes.requirements import (
     same_sort_orders,
 )
 from tabletopic_kernel.table.changes.snapshot import snapshot_of
-from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
     FittedSchema,

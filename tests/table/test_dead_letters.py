@@ -30,8 +30,8 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Needs, RefusedRecord, StagedBatch, TablePlan
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table import topic_table
+from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.topic_table import summary
 from tests.drill import foreign
 from tests.host.rig import Rig, drain, made_rig

@@ -30,7 +30,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, Projection, StagePlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, Projection, SchemaPlan, StagePlan
 from tabletopic_kernel.pipeline.transform.columns import (
     NotAnEnvelopeError,
     decoded_columns,
@@ -198,10 +198,7 @@ class SchemaKeeper:
             table=table.plan() if table else None,
             dead_letters=None,
             epoch=ledger.epoch if ledger else 1,
-            schemas=known,
-            refused_schemas=self._refused.reasons,
-            unknown_schemas=self._refused.unknown,
-            candidates=self._candidates.writers,
+            values=SchemaPlan(known, self._refused.reasons, self._refused.unknown, self._candidates.writers),
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
             projection=self._projection(),

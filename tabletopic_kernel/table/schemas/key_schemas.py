@@ -13,7 +13,7 @@ from tabletopic_kernel.model.columns.table_columns import key_type
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.plan import KeyPlan
+from tabletopic_kernel.pipeline.plan import SchemaPlan
 from tabletopic_kernel.table.columns import TableColumns
 from tabletopic_kernel.table.schemas.candidates import Candidates
 from tabletopic_kernel.table.schemas.lookup import SchemaServices, why_foreign
@@ -62,14 +62,14 @@ class KeySchemas:
             if not (outcome.is_needed or outcome.refused):
                 self._remember(schema_id, writer, outcome)
 
-    def plan(self) -> KeyPlan | None:
+    def plan(self) -> SchemaPlan | None:
         """What tasks need to read keys; None without a key column."""
         if not self._settings.has_typed_keys:
             return None
         table = self._columns.table
         registered_schemas = table.registered_key_schemas() if table else {}
         known = {one: writer for one, writer in self._known.items() if one in registered_schemas}
-        return KeyPlan(known, self._refused.reasons, self._refused.unknown, self._candidates.writers)
+        return SchemaPlan(known, self._refused.reasons, self._refused.unknown, self._candidates.writers)
 
     def cover(self, needed: frozenset[SchemaKey], proved: frozenset[SchemaKey], *, recheck: bool) -> None:
         """Look up ``needed`` schemas, fit the column to ``proved`` ones; as ``SchemaKeeper.cover``."""
