@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions
-from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused, UnsupportedError
+from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused, UnsupportedError, halves, narrowed
 from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
@@ -39,6 +39,7 @@ FEWER_GROUPS: Final = 4
 EXACT_BATCH_BYTES: Final = 256 * 1024
 
 R = TypeVar("R")
+_Group = tuple[Bodies, bool]  # and whether suspects were already taken out of it
 
 
 class Decoded(NamedTuple):
@@ -144,37 +145,35 @@ class _Run:
             positions = bodies.positions[short].tolist()
             self._refused += [Refused(position, NO_SCHEMA_ID, message) for position in positions]
             bodies = bodies.take(np.flatnonzero(~short))
-        size = fast.max_records if fast else max(1, len(bodies))
-        todo = [(part, False) for part in reversed(bodies.parts(size))]
-        while todo:
-            group, is_filtered = todo.pop()
-            if fast is None or self._refusals_left <= 0 or len(group) < fast.min_records:
-                self._judge(group, range(len(group)))
-                continue
-            try:
-                rows = fast.rows(group)
-            except NotRows as refusal:
-                self._refusals_left -= 1
-                if refusal.row is not None and refusal.row < len(group):
-                    todo += [(part, is_filtered) for part in self._around(group, refusal.row)]
-                else:
-                    todo += [(part, True) for part in self._parts(fast, group, is_filtered)]
-            else:
-                self._add(group, rows)
+        if fast is None:
+            self._judge(bodies, range(len(bodies)))
+            return
+        for part in bodies.parts(fast.max_records):
+            narrowed(
+                lambda group: self._try(fast, *group), (part, False), lambda g, e: self._smaller(fast, g, e)
+            )
 
-    def _around(self, group: Bodies, index: int) -> list[Bodies]:
-        """Judge the record that is to blame; returns the records after and before it."""
-        self._judge(group, (index,))
-        return [group.part(index + 1, len(group)), group.part(0, index)]
+    def _try(self, fast: FastEngine, group: Bodies, _is_filtered: bool) -> None:
+        if self._refusals_left <= 0 or len(group) < fast.min_records:
+            self._judge(group, range(len(group)))
+        else:
+            self._add(group, fast.rows(group))
 
-    def _parts(self, fast: FastEngine, group: Bodies, is_filtered: bool) -> list[Bodies]:
-        """The parts of a refused group to try next, last part first."""
+    def _smaller(self, fast: FastEngine, refused: _Group, refusal: BaseException) -> list[_Group]:
+        """What to try instead of a refused group, which loses the records that are to blame, if known."""
+        if not isinstance(refusal, NotRows):
+            raise refusal
+        group, is_filtered = refused
+        self._refusals_left -= 1
+        if refusal.row is not None and refusal.row < len(group):
+            self._judge(group, (refusal.row,))
+            rest = group.part(0, refusal.row), group.part(refusal.row + 1, len(group))
+            return [(part, is_filtered) for part in rest]
         suspects = None if is_filtered else fast.suspects(group)
         if suspects is not None and suspects.any():
             self._judge(group, np.flatnonzero(suspects).tolist())
-            return [group.take(np.flatnonzero(~suspects))]
-        middle = len(group) // 2
-        return [group.part(middle, len(group)), group.part(0, middle)]
+            return [(group.take(np.flatnonzero(~suspects)), True)]
+        return [(group.part(half.start, half.stop), True) for half in halves(range(len(group)))]
 
     def _add(self, group: Bodies, rows: FastRows) -> None:
         suspects = rows.suspects

@@ -1,9 +1,9 @@
 """Rejected records: the engines' reasons, and what an exception is due to.
 
 Whatever a record or a schema contains ends as a row or a dead letter, so an unexpected exception is due to
-the record, unless it shows that a resource or a dependency is failing: that is waited out (I9). A step works
-on a range of records; if it raises such an exception, the range is halved until the records that cause it are
-isolated, for all formats and steps alike. Without exceptions, this costs nothing.
+the record, unless it shows that a resource or a dependency is failing: that is waited out (I9). ``narrowed``
+repeats a step with smaller and smaller parts of its records until those that cause an exception are alone,
+for all formats and steps alike. Without exceptions, this costs nothing.
 
 *Why this is safe.* The list of such failures is closed, and an error that is not on it costs only its own
 record, which is kept whole as a dead letter; if all records fail alike, the topic stops. So a failure missing
@@ -13,7 +13,7 @@ from the list loses nothing either.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final, Generic, TypeVar
@@ -92,7 +92,35 @@ def trace_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error, limit=-30)).rstrip()
 
 
+P = TypeVar("P")
 R = TypeVar("R")
+
+
+def narrowed(work: Callable[[P], R], whole: P, cut: Callable[[P, BaseException], Sequence[P]]) -> list[R]:
+    """The results of ``work``, in order, for ``whole`` or for the parts that its exceptions lead to.
+
+    Args:
+        work: must not keep anything of a part before it returns.
+        whole: some records.
+        cut: the smaller parts, in order, to do instead of one for which ``work`` raised: none if each of its
+            records has been dealt with. Raises the exception again if it is not due to records.
+    """
+    results, todo = [], [whole]
+    while todo:
+        part = todo.pop()
+        try:
+            results.append(work(part))
+        except BaseException as error:  # panics of native code are not Exceptions
+            todo += reversed(cut(part, error))
+    return results
+
+
+def halves(part: range) -> tuple[range, range]:
+    """Both halves of a range of records."""
+    middle = len(part) // 2
+    return part[:middle], part[middle:]
+
+
 # If this many isolated records fail alike before any other one succeeds, all may do so.
 MIN_ALIKE: Final = 20
 # Then this many others, from anywhere, are tried before the rest is given up.
@@ -110,81 +138,67 @@ class Failure:
 
 
 @dataclass
-class Narrowed(Generic[R]):
+class Isolated(Generic[R]):
     """The outcome of a range: results of its parts in order, and the records that failed alone.
 
     ``alike``: every record that was tried fails alike, and the others were not tried.
     """
 
-    made: list[R] = field(default_factory=list)
+    results: list[R] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     alike: Failure | None = None
 
 
-def narrowed(work: Callable[[int, int], R], count: int, *, patient: bool = False) -> Narrowed[R]:
-    """Do ``work`` (start, stop) for the records 0 to ``count``, in as few parts as its exceptions allow.
+class _AlikeError(Exception):
+    """All records seem to fail alike."""
+
+
+def isolated(work: Callable[[range], R], count: int, *, patient: bool = False) -> Isolated[R]:
+    """Do ``work`` for the records 0 to ``count``, in as few parts as its exceptions allow.
 
     Args:
         work: must not keep anything of a part before it returns.
+        count: of records.
         patient: try every record, even if all of them may fail alike.
 
     Raises:
-        Whatever ``is_trouble``.
+        Whatever ``is_trouble``, except for more records than fit into memory at once.
     """
-    found: Narrowed[R] = Narrowed()
-    todo = [(0, count)]
-    while todo:
-        start, stop = todo.pop()
-        try:
-            found.made.append(work(start, stop))
-            continue
-        except BaseException as error:  # panics of native code are not Exceptions
-            if is_trouble(error):
-                raise
-            failure = None if stop - start > 1 else _failure(start, error)
-        if failure is None:
-            middle = (start + stop) // 2
-            todo += [(middle, stop), (start, middle)]
-            continue
-        found.failures.append(failure)
-        if not patient and len(found.failures) == MIN_ALIKE and not found.made:
-            if _all_alike(work, found.failures, stop, count):
-                found.alike = found.failures[0]
-                found.failures = []
-                return found
-            patient = True
-    return found
+    outcome: Isolated[R] = Isolated()
+    failures, judges = outcome.failures, not patient
+
+    def keep(part: range) -> None:
+        outcome.results.append(work(part))
+
+    def cut(part: range, error: BaseException) -> Sequence[range]:
+        nonlocal judges
+        is_divisible = len(part) > 1
+        if is_trouble(error) and not (is_divisible and isinstance(error, TooMuchAtOnceError)):
+            raise error
+        if is_divisible:
+            return halves(part)
+        failures.append(Failure(part.start, type(error).__name__, last_line(error), trace_of(error)))
+        if judges and len(failures) == MIN_ALIKE and not outcome.results:
+            judges = False
+            if _all_alike(work, failures, range(part.stop, count)):
+                raise _AlikeError
+        return ()
+
+    try:
+        narrowed(keep, range(count), cut)
+    except _AlikeError:
+        outcome.alike, outcome.failures = failures[0], []
+    return outcome
 
 
-def in_parts(work: Callable[[int, int], R], count: int) -> list[R]:
-    """Do ``work`` (start, stop) for the records 0 to ``count``, in as few parts as fit into memory.
-
-    Args:
-        work: must not keep anything of a part that has too much.
-    """
-    todo, made = [(0, count)], []
-    while todo:
-        start, stop = todo.pop()
-        try:
-            made.append(work(start, stop))
-        except TooMuchAtOnceError:
-            middle = (start + stop) // 2
-            todo += [(middle, stop), (start, middle)]
-    return made
-
-
-def _failure(index: int, error: BaseException) -> Failure:
-    return Failure(index, type(error).__name__, last_line(error), trace_of(error))
-
-
-def _all_alike(work: Callable[[int, int], object], failures: list[Failure], start: int, count: int) -> bool:
-    """Whether the failures have one class, and those of records between ``start`` and ``count`` do, too."""
+def _all_alike(work: Callable[[range], object], failures: Sequence[Failure], others: range) -> bool:
+    """Whether the failures have one class, and those of some of the others do, too."""
     kinds = {failure.kind for failure in failures}
-    for at in range(start, count, max(1, (count - start) // _PROBES)):
+    for at in others[:: max(1, len(others) // _PROBES)]:
         if len(kinds) > 1:
             return False
         try:
-            work(at, at + 1)
+            work(range(at, at + 1))
         except BaseException as error:
             if is_trouble(error):
                 raise

@@ -4,8 +4,7 @@ Fields take the names of their columns, missing columns become nulls, narrower t
 casts. ``model/columns/evolution.py`` has ensured that nothing else is needed.
 
 *Why this is safe.* Columns match by name, never by position, and each cast is Arrow's checked one: a value
-that the target cannot hold raises ArrowInvalid instead of being truncated, and the caller halves the rows
-until it is alone.
+that the target cannot hold raises ArrowInvalid instead of being truncated, and is refused alone.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.formats.rejection import Refused, halves, narrowed
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA
 from tabletopic_kernel.model.columns.names import step
+from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT
 
 
 def file_schema(schema: Schema) -> pa.Schema:
@@ -46,10 +47,27 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def part(columns: Mapping[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
-    """Some rows of columns that did not fit as a whole; a slice would keep other rows' list items."""
-    chosen = pa.array(range(start, stop))
-    return {name: array.take(chosen) for name, array in columns.items()}
+def fitted(
+    columns: Mapping[str, pa.Array], count: int, target: pa.Schema
+) -> tuple[list[tuple[range, pa.RecordBatch]], list[Refused]]:
+    """``conform`` for the rows that fit, and which of them each batch has; each other one is refused."""
+    refused: list[Refused] = []
+
+    def work(part: range) -> tuple[range, pa.RecordBatch]:
+        if len(part) == count:
+            return part, conform(columns, count, target)
+        chosen = pa.array(part)  # a slice would keep other rows' list items, which may be what does not fit
+        return part, conform({name: array.take(chosen) for name, array in columns.items()}, len(part), target)
+
+    def cut(part: range, error: BaseException) -> Sequence[range]:
+        if not isinstance(error, pa.ArrowInvalid):
+            raise error
+        if len(part) > 1:
+            return halves(part)
+        refused.append(Refused(part.start, DOES_NOT_FIT, str(error)))
+        return ()
+
+    return narrowed(work, range(count), cut), refused
 
 
 def fit(array: pa.Array, target: pa.DataType) -> pa.Array:

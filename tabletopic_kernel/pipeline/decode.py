@@ -2,6 +2,10 @@
 
 A task keeps what it builds from its plan (writers, decoders, transforms) for the next task. It keeps nothing
 of records, so the same ones can be retried in smaller parts (``formats/rejection.py``).
+
+Keys that name their schema are split and decoded like values. They become one column (``_kafka_key``), or
+another one next to it if a schema does not fit that; a record whose key cannot be read is refused with its
+value.
 """
 
 from __future__ import annotations
@@ -9,16 +13,16 @@ from __future__ import annotations
 import hashlib
 import pickle
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.arrays import Positions, not_text
 from tabletopic_kernel.formats.decoder import (
     BadSchemaError,
     Decoder,
@@ -26,18 +30,18 @@ from tabletopic_kernel.formats.decoder import (
     cached_decoder,
     inferring_decoder,
 )
-from tabletopic_kernel.formats.rejection import Refused
-from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
 from tabletopic_kernel.model import dead_letter
+from tabletopic_kernel.model.columns.evolution import KEY, VALUE
 from tabletopic_kernel.model.ledger import added
-from tabletopic_kernel.pipeline.conform import conform, file_schema, kafka_columns, part, rename
-from tabletopic_kernel.pipeline.keys import KeyColumns, KeyReader
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, TablePlan
-from tabletopic_kernel.pipeline.split_by_schema import Group
+from tabletopic_kernel.pipeline.conform import fitted, headers_of, kafka_columns, rename
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan, StagePlan, TablePlan
+from tabletopic_kernel.pipeline.sinks import Rejections, StagedRows
+from tabletopic_kernel.pipeline.split_by_schema import Group, split
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.transform import Step, make_projection, make_step
-from tabletopic_kernel.pipeline.write import DataFileWriter, Refusals
+from tabletopic_kernel.pipeline.write import DataFileWriter
 
 if TYPE_CHECKING:
     from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
@@ -60,15 +64,14 @@ class LoadedPlan:
         self._is_worker = is_worker
         self.writer = _writer(plan.table, plan.epoch)
         self.dead_letter_writer = _writer(plan.dead_letters, plan.epoch)
-        self.target = file_schema(self.writer.schema) if self.writer else None
-        self.dead_letter_target = (
-            file_schema(self.dead_letter_writer.schema) if self.dead_letter_writer else None
-        )
-        whole = plan.schemas.get(WHOLE_TOPIC)
+        whole = plan.values.schemas.get(WHOLE_TOPIC)
         self.infers = whole is not None and whole.kind == "INFERRED"
-        self._inferring: Decoder | None = None
         self._steps: dict[SchemaKey, Step] = {}
-        self.keys = KeyReader(plan, self.target)
+
+    @property
+    def target(self) -> pa.Schema | None:
+        """The columns of the table's files; None without a table."""
+        return self.writer.target if self.writer else None
 
     @cached_property
     def projection(self) -> SqlProjection | ChildProjection | None:
@@ -76,20 +79,16 @@ class LoadedPlan:
         plan = self.plan.projection
         return make_projection(plan, is_worker=self._is_worker) if plan else None
 
-    def decoder(self, schema_id: SchemaKey) -> Decoder:
-        """The decoder for a schema id that the plan covers."""
-        if not self.infers:
-            return cached_decoder(schema_id, self.schema(schema_id))
-        if self._inferring is None:
-            self._inferring = inferring_decoder(
-                self.plan.inferred or Schema(), reserved_in_rows(self.plan.settings.transform)
-            )
-        return self._inferring
+    @cached_property
+    def _inferring(self) -> Decoder:
+        reserved = reserved_in_rows(self.plan.settings.transform)
+        return inferring_decoder(self.plan.inferred or Schema(), reserved)
 
-    def schema(self, schema_id: SchemaKey) -> WriterSchema:
-        """The schema for an id that the plan covers, or may cover."""
-        found = self.plan.schemas.get(schema_id)
-        return self.plan.candidates[schema_id] if found is None else found
+    def decoder(self, schema_id: SchemaKey) -> Decoder:
+        """The decoder for values of a schema; raises BadSchemaError."""
+        return (
+            self._inferring if self.infers else cached_decoder(schema_id, self.plan.values.schema(schema_id))
+        )
 
     def step(self, schema_id: SchemaKey) -> Step:
         """The transform for rows of this schema's ``decoder``."""
@@ -125,122 +124,186 @@ def load_plan(topic: str, pickled: bytes) -> LoadedPlan:
 
 
 @dataclass
-class Made:
+class DecodedGroup:
     """What became of some records: each is in ``rows``, refused, or passed over.
 
     ``needed_columns``: columns that inferred records need first; then there are no rows. ``proved``: a record
     was decoded with a schema that the table does not cover yet, and nothing more was done.
     """
 
-    rows: list[pa.RecordBatch] = field(default_factory=list)
-    refused: list[Refusals] = field(default_factory=list)
+    rows: list[StagedRows] = field(default_factory=list)
+    rejections: list[Rejections] = field(default_factory=list)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     needed_columns: Schema | None = None
     proved: bool = False
 
-
-class GroupRows:
-    """Makes rows according to a plan."""
-
-    def __init__(self, loaded: LoadedPlan) -> None:
-        self._loaded = loaded
-        self._plan = loaded.plan
-
-    def of(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> Made:
-        """The result for a group of ``batch``, whose keys are ``keys``."""
-        made = Made()
-        group = self._without_bad_keys(group, keys, made)
-        positions, columns = group.positions, dict[str, pa.Array]()
-        if group.schema_id is not None:
-            try:
-                decoder = self._loaded.decoder(group.schema_id)
-            except BadSchemaError as error:  # although the decoder could be built during planning
-                made.refused.append(Refusals(positions, group.schema_id, dead_letter.BAD_SCHEMA, str(error)))
-                return made
-            rows, positions = self._decoded(decoder, group, made)
-            if group.schema_id in self._plan.candidates:
-                made.proved = len(rows) > 0
-                return made
-            if made.needed_columns is not None:
-                return made
-            columns, positions = self._transformed(batch, rows, positions, group.schema_id, made)
-        if self._plan.projection is not None:
-            assert self._loaded.projection is not None
-            found = self._loaded.projection.rows(columns, len(positions))
-            columns, positions = self._taken(found, positions, group.schema_id, made)
-        if self._loaded.target is None or not len(positions):  # no table: they imply no column
-            return made
-        source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
-        settings = self._plan.settings
-        columns.update(kafka_columns(source, settings.metadata_columns, settings.key_format))
-        columns.update(keys.at(positions, len(batch)))
-        self._conform(columns, positions, group.schema_id, self._loaded.target, made)
-        return made
-
-    def _without_bad_keys(self, group: Group, keys: KeyColumns, made: Made) -> Group:
-        if not len(keys.refused):
-            return group
-        bad = np.isin(group.positions, keys.refused.positions)
-        if not bad.any():
-            return group
-        made.refused.append(keys.refused.among(group.positions, group.schema_id))
-        return group.only(~bad)
-
-    def _decoded(self, decoder: Decoder, group: Group, made: Made) -> tuple[pa.RecordBatch, Positions]:
-        rows, refused = decoder.decode(group.values)
-        if isinstance(decoder, InferringDecoder):
-            made.needed_columns = decoder.needed
-        self._refuse(group.positions, group.schema_id, refused, made)
-        positions = group.positions
-        return rows, np.delete(positions, [bad.index for bad in refused]) if refused else positions
-
-    def _transformed(
-        self,
-        batch: pa.RecordBatch,
-        rows: pa.RecordBatch,
-        positions: Positions,
-        schema_id: SchemaKey,
-        made: Made,
+    def take(
+        self, outcome: Rows, positions: Positions, schema_id: SchemaKey | None
     ) -> tuple[dict[str, pa.Array], Positions]:
-        """Transform decoded rows, of the records at ``positions``; returns columns and their positions."""
+        """Take what a transform did not keep of the records at ``positions``; returns what it kept."""
+        if outcome.refused:
+            self.rejections.append(Rejections.of(outcome.refused, positions, schema_id))
+        self.passed_over = added(self.passed_over, outcome.passed_over)
+        kept = positions if len(outcome.kept) == len(positions) else positions[outcome.kept]
+        return outcome.columns, kept
+
+
+def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> DecodedGroup:
+    """Decode a group of ``batch``, whose keys are ``keys``."""
+    result, plan = DecodedGroup(), loaded.plan
+    if len(keys.rejections) and (bad := np.isin(group.positions, keys.rejections.positions)).any():
+        result.rejections.append(keys.rejections.among(group.positions, group.schema_id))
+        group = group.only(~bad)
+    schema_id, positions, columns = group.schema_id, group.positions, dict[str, pa.Array]()
+    if schema_id is not None:
+        rows, positions = _decode(group, schema_id, plan.values, loaded.decoder, result.rejections)
+        if rows is None:
+            return result
+        if loaded.infers and isinstance(decoder := loaded.decoder(schema_id), InferringDecoder):
+            result.needed_columns = decoder.needed
+        if schema_id in plan.values.candidates:
+            result.proved = len(rows) > 0
+            return result
+        if result.needed_columns is not None:
+            return result
         offsets = batch.column("offset")
-        if len(positions) < len(batch):
-            offsets = offsets.take(pa.array(positions))
-        found = self._loaded.step(schema_id).rows(rows, offsets)
-        columns, positions = self._taken(found, positions, schema_id, made)
-        renames = self._plan.schemas[schema_id].renames
-        return rename(columns, dict(renames)) if renames else columns, positions
+        offsets = offsets if len(positions) == len(batch) else offsets.take(pa.array(positions))
+        transformed = loaded.step(schema_id).rows(rows, offsets)
+        columns, positions = result.take(transformed, positions, schema_id)
+        if renames := plan.values.schemas[schema_id].renames:
+            columns = rename(columns, dict(renames))
+    if loaded.projection is not None:
+        projected = loaded.projection.rows(columns, len(positions))
+        columns, positions = result.take(projected, positions, schema_id)
+    if not len(positions):
+        return result
+    if loaded.target is None:
+        if schema_id is not None:  # a record without a value implies no column
+            result.rows.append(StagedRows(positions, schema_id, _as_batch(columns, len(positions))))
+        return result
+    source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
+    columns.update(kafka_columns(source, plan.settings.metadata_columns, plan.settings.key_format))
+    columns.update(keys.at(positions, len(batch)))
+    parts, refused = fitted(columns, len(positions), loaded.target)
+    result.rows += [StagedRows(positions[part.start : part.stop], schema_id, rows) for part, rows in parts]
+    if refused:
+        result.rejections.append(Rejections.of(refused, positions, schema_id))
+    return result
 
-    def _taken(
-        self, found: Rows, positions: Positions, schema_id: SchemaKey | None, made: Made
-    ) -> tuple[dict[str, pa.Array], Positions]:
-        """Take a transform's result for the records at ``positions``; returns those it kept."""
-        self._refuse(positions, schema_id, found.refused, made)
-        made.passed_over = added(made.passed_over, found.passed_over)
-        return found.columns, positions if len(found.kept) == len(positions) else positions[found.kept]
 
-    def _conform(
-        self,
-        columns: Mapping[str, pa.Array],
-        at: Positions,
-        schema_id: SchemaKey | None,
-        target: pa.Schema,
-        made: Made,
-    ) -> None:
-        """Fit ``columns``, of the records at ``at``, to the table; refuse records that do not fit."""
-        try:
-            made.rows.append(conform(columns, len(at), target))
-        except pa.ArrowInvalid as error:
-            if len(at) == 1:
-                made.refused.append(Refusals(at, schema_id, dead_letter.DOES_NOT_FIT, str(error)))
-                return
-            middle = len(at) // 2
-            for start, stop in ((0, middle), (middle, len(at))):
-                self._conform(part(columns, start, stop), at[start:stop], schema_id, target, made)
+def _as_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    fields = [pa.field(name, array.type) for name, array in columns.items()]
+    if not fields:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
-    def _refuse(
-        self, positions: Positions, schema_id: SchemaKey | None, refused: list[Refused], made: Made
-    ) -> None:
+
+def _decode(
+    group: Group,
+    schema_id: SchemaKey,
+    plan: SchemaPlan,
+    decoder_of: Callable[[SchemaKey], Decoder],
+    rejections: list[Rejections],
+) -> tuple[pa.RecordBatch | None, Positions]:
+    """The rows of a group's values, or keys, and their positions; None if their schema cannot be used."""
+    positions = group.positions
+    if schema_id in plan.refused:
+        rejections.append(Rejections(positions, schema_id, *plan.refused[schema_id]))
+        return None, positions
+    if fault := group.header_fault(plan.schema(schema_id).kind):
+        rejections.append(Rejections(positions, schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
+        return None, positions
+    try:
+        decoder = decoder_of(schema_id)
+    except BadSchemaError as error:  # although the decoder could be built during planning
+        rejections.append(Rejections(positions, schema_id, dead_letter.BAD_SCHEMA, str(error)))
+        return None, positions
+    rows, refused = decoder.decode(group.values)
+    if refused:
+        rejections.append(Rejections.of(refused, positions, schema_id))
+        positions = np.delete(positions, [bad.index for bad in refused])
+    return rows, positions
+
+
+_NOT_TEXT_MESSAGE: Final = (
+    "the key is not UTF-8; enable the topic with the key format raw and another --table"
+)
+_NO_REJECTIONS: Final = Rejections(np.empty(0, np.int64), None, "", "")
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """Columns of a batch's keys by name, as long as the batch, and the records whose key is refused.
+
+    ``needed``: schemas not looked up yet; then there are no columns. ``proved``: candidates with which a key
+    was decoded; then the columns are incomplete.
+    """
+
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    rejections: Rejections = _NO_REJECTIONS
+    needed: frozenset[SchemaKey] = frozenset()
+    proved: frozenset[SchemaKey] = frozenset()
+
+    def at(self, positions: Positions, count: int) -> Mapping[str, pa.Array]:
+        """The columns of the records at ``positions``, in this order, of the batch's ``count``."""
+        if len(positions) == count:
+            return self.columns
+        return {name: array.take(pa.array(positions)) for name, array in self.columns.items()}
+
+
+def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
+    """The decoded keys of a batch with the source's columns, according to ``key_format``."""
+    keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
+    if loaded.plan.settings.key_format == "string":
+        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT_MESSAGE)
+        return KeyColumns(rejections=bad)
+    if plan is None or target is None or keys.null_count == len(keys):
+        return KeyColumns()
+    groups, unframed = split(keys, headers_of(batch), KEY_HEADER)
+    named = [(group.schema_id, group) for group in groups if group.schema_id is not None]
+    if needed := frozenset(schema_id for schema_id, _ in named if not plan.knows(schema_id)):
+        return KeyColumns(needed=needed)
+    rejections, proved = [unframed], set[SchemaKey]()
+    parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
+    for schema_id, group in named:
+        rows, positions = _decode(
+            group, schema_id, plan, lambda key: cached_decoder(key, plan.schema(key)), rejections
+        )
+        if rows is None or not len(rows):
+            continue
+        if schema_id in plan.candidates:
+            proved.add(schema_id)
+            continue
+        alone = rows.schema.names == [VALUE]  # a key that is not a record
+        column = {KEY: rows.column(0) if alone else rows.to_struct_array()}
+        column = rename(column, dict(plan.schemas[schema_id].renames))
+        (name,) = column
+        fit, refused = fitted(column, len(positions), pa.schema([target.field(name)]))
+        parts.setdefault(name, []).extend((positions[at.start : at.stop], keys.column(0)) for at, keys in fit)
         if refused:
-            why = [bad.reason for bad in refused], [bad.message for bad in refused]
-            made.refused.append(Refusals(positions[[bad.index for bad in refused]], schema_id, *why))
+            rejections.append(Rejections.of(refused, positions, schema_id))
+    columns = {name: _in_order(arrays, len(batch)) for name, arrays in parts.items() if arrays}
+    return KeyColumns(columns, _of_keys(rejections), proved=frozenset(proved))
+
+
+def _of_keys(rejections: list[Rejections]) -> Rejections:
+    """All rejections as one, in the order of the batch, in words that name the key."""
+    bad = sorted(
+        (position, f"key_{one.reason(at)}", f"of the key: {one.message(at)}")
+        for one in rejections
+        for at, position in enumerate(one.positions.tolist())
+    )
+    if not bad:
+        return _NO_REJECTIONS
+    positions, reasons, messages = zip(*bad, strict=True)
+    return Rejections(np.array(positions, np.int64), None, reasons, messages)
+
+
+def _in_order(parts: list[tuple[Positions, pa.Array]], count: int) -> pa.Array:
+    """The parts in the order of the batch of ``count`` records, with null for records in none."""
+    positions = np.concatenate([at for at, _ in parts])
+    if len(parts) == 1 and len(positions) == count:
+        return parts[0][1]
+    indices = np.full(count, -1, np.int64)
+    indices[positions] = np.arange(len(positions))
+    return pa.concat_arrays([array for _, array in parts]).take(pa.array(indices, mask=indices < 0))

@@ -1,12 +1,8 @@
-"""The values passed around: the coordinator's plan for a task, its result, and a worker's staged batches.
-
-Longer than other modules, as these values name each other.
-"""
+"""The values passed around: the coordinator's plan for a task, its result, and a worker's staged batches."""
 
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -23,7 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
 _MAX_TRACES = 5
-_MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
+MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
 
 
 @dataclass(frozen=True)
@@ -35,13 +31,29 @@ class TablePlan:
 
 
 @dataclass(frozen=True)
-class KeyPlan:
-    """Schemas of keys, like those of values in ``StagePlan``."""
+class SchemaPlan:
+    """The schemas of values, or of keys, by id.
 
-    schemas: dict[SchemaKey, WriterSchema]
-    refused_schemas: dict[SchemaKey, tuple[str, str]]
-    unknown_schemas: frozenset[SchemaKey]
-    candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
+    ``schemas`` are those that the table covers. Records of ``refused`` ones are refused, with reason and
+    message; ``unknown`` are those of them that the registry did not know when last asked, and may know by
+    now. ``candidates`` are not covered: the table changes for one once a record was decoded with it, and
+    until then its records can only be refused. Records of other ids are not written: their
+    ids come back as needs.
+    """
+
+    schemas: Mapping[SchemaKey, WriterSchema] = field(default_factory=dict)
+    refused: Mapping[SchemaKey, tuple[str, str]] = field(default_factory=dict)
+    unknown: frozenset[SchemaKey] = frozenset()
+    candidates: Mapping[SchemaKey, WriterSchema] = field(default_factory=dict)
+
+    def schema(self, schema_id: SchemaKey) -> WriterSchema:
+        """The schema that records of this id are decoded with."""
+        covered = self.schemas.get(schema_id)
+        return self.candidates[schema_id] if covered is None else covered
+
+    def knows(self, schema_id: SchemaKey) -> bool:
+        """Whether it is clear what to do with records of this id."""
+        return schema_id in self.schemas or schema_id in self.refused or schema_id in self.candidates
 
 
 @dataclass(frozen=True)
@@ -56,30 +68,22 @@ class Projection:
 class StagePlan:
     """Everything a task needs, sent with it.
 
-    ``table`` and ``dead_letters`` are None while there is no such table. ``schemas`` has the writer schemas
-    that the table covers, by id; ``refused_schemas`` those whose records are refused, with reason and
-    message; ``covers_tombstones``: every value column is optional. Records of other ids are not written:
-    their ids come back as needs. ``candidates`` are schemas that the table does not cover: it changes for one
-    once a record was decoded with it, and until then its records can only be refused. ``patient``: no batch
-    is given up because its first records all fail alike.
+    ``table`` and ``dead_letters`` are None while there is no such table. ``covers_tombstones``: every value
+    column is optional. ``inferred``: what JSON without a schema is decoded to; missing columns come back as
+    needs. ``keys``: None if keys name no schema, or no column has them. ``patient``: no batch is given up
+    because its first records all fail alike.
     """
 
     topic: str
     table: TablePlan | None
     dead_letters: TablePlan | None
     epoch: int
-    schemas: dict[SchemaKey, WriterSchema]
-    refused_schemas: dict[SchemaKey, tuple[str, str]]
+    values: SchemaPlan
     covers_tombstones: bool
     settings: TopicSettings
-    # Refused schemas that the registry did not know when last asked, and may know by now.
-    unknown_schemas: frozenset[SchemaKey] = frozenset()
-    # The columns that JSON without a schema is decoded to; missing ones come back as needs.
     inferred: Schema | None = None
     projection: Projection | None = None
-    # For keys that name their schema; None: they do not, or no column has keys.
-    keys: KeyPlan | None = None
-    candidates: dict[SchemaKey, WriterSchema] = field(default_factory=dict)
+    keys: SchemaPlan | None = None
     patient: bool = False
 
     def with_settings(self, **changes: object) -> StagePlan:
@@ -92,11 +96,6 @@ class StagePlan:
         return self.settings.value_format == "by_schema_id"
 
     @property
-    def follows_latest(self) -> bool:
-        """Whether the schema is the newest of a subject, so each batch looks it up."""
-        return self.settings.value_format == "by_latest_schema"
-
-    @property
     def passes_over_tombstones(self) -> bool:
         """Whether records without a value are passed over: they follow deletes, for log compaction."""
         return self.settings.transform == "flatten_debezium"
@@ -104,10 +103,11 @@ class StagePlan:
     @property
     def to_ask_again(self) -> Needs | None:
         """What to look up in the registry again; None: nothing."""
-        of_keys = self.keys.unknown_schemas if self.keys else frozenset()
-        if not (self.unknown_schemas or of_keys or self.follows_latest):
+        of_keys = self.keys.unknown if self.keys else frozenset()
+        follows_latest = self.settings.value_format == "by_latest_schema"  # so each batch looks it up
+        if not (self.values.unknown or of_keys or follows_latest):
             return None
-        return Needs(frozenset[SchemaKey | None](self.unknown_schemas), key_ids=of_keys)
+        return Needs(frozenset[SchemaKey | None](self.values.unknown), key_ids=of_keys)
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,16 @@ class Needs:
     def __bool__(self) -> bool:
         return self.of_table or self.dead_letters
 
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            self.schema_ids | other.schema_ids,
+            self.columns + other.columns,
+            self.dead_letters or other.dead_letters,
+            self.key_ids | other.key_ids,
+            self.proved | other.proved,
+            self.proved_keys | other.proved_keys,
+        )
+
 
 @dataclass(frozen=True)
 class RefusedRecord:
@@ -148,69 +158,54 @@ class RefusedRecord:
 
 @dataclass
 class StageResult:
-    """The result of one task, or of a whole batch. Rows and dead letters count only those in files.
+    """The result of one task, or of a whole batch. ``rows`` and ``files`` are those that were kept.
 
-    ``failed`` counts records that caused an unexpected exception, by its class; ``traces`` has a few of
-    these, by their last lines. ``alike``: a group was given up because all of its records seemed to fail
-    alike, so this result is incomplete. ``decoded``: records that became rows, or describe none.
+    ``decoded``: records that became rows, or describe none. ``failed`` counts records that caused an
+    unexpected exception, by its class; ``traces`` has a few of these, by their last lines. ``alike``: a group
+    was given up because all of its records seemed to fail alike, so this result is incomplete. ``stopped``:
+    why the topic cannot continue with these settings.
     """
 
-    files: list[DataFile] = field(default_factory=list)
-    spec_id: int = 0
-    rows: int = 0
-    dead_letters: list[DataFile] = field(default_factory=list)
-    dead_letters_spec_id: int = 0
     records: int = 0
     value_bytes: int = 0
-    newest_ms: dict[int, int] = field(default_factory=dict)
-    needed: set[SchemaKey | None] = field(default_factory=set)
-    needed_columns: list[Schema] = field(default_factory=list)
-    needed_keys: set[SchemaKey] = field(default_factory=set)
-    proved: set[SchemaKey] = field(default_factory=set)
-    proved_keys: set[SchemaKey] = field(default_factory=set)
+    newest_ms: dict[int, int] = field(default_factory=dict)  # of records, by partition
+    files: list[DataFile] = field(default_factory=list)
+    rows: int = 0
+    dead_letters: list[DataFile] = field(default_factory=list)
+    decoded: int = 0
+    needs: Needs = Needs()
+    refused: dict[str, int] = field(default_factory=dict)
+    samples: list[RefusedRecord] = field(default_factory=list)
+    passed_over: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
     alike: bool = False
-    decoded: int = 0
-    needs_dead_letters: bool = False
-    refused: dict[str, int] = field(default_factory=Counter)
-    samples: list[RefusedRecord] = field(default_factory=list)
-    passed_over: dict[str, int] = field(default_factory=dict)
-    stopped: str | None = None  # why the topic cannot continue with these settings
+    stopped: str | None = None
 
     def add(self, pickled: bytes) -> None:
         """Add a task's result."""
         other: StageResult = pickle.loads(pickled)
-        for file in other.files:
-            file.spec_id = other.spec_id  # PyIceberg keeps it outside the pickled fields
-        for file in other.dead_letters:
-            file.spec_id = other.dead_letters_spec_id
-        self.files += other.files
-        self.rows += other.rows
-        self.dead_letters += other.dead_letters
         self.records += other.records
         self.value_bytes += other.value_bytes
         for partition, newest in other.newest_ms.items():
             self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
-        self.needed |= other.needed
-        self.needed_columns += other.needed_columns
-        self.needed_keys |= other.needed_keys
-        self.proved |= other.proved
-        self.proved_keys |= other.proved_keys
+        self.files += other.files
+        self.rows += other.rows
+        self.dead_letters += other.dead_letters
+        self.decoded += other.decoded
+        self.needs |= other.needs
+        self.refused = added(self.refused, other.refused)
+        self.samples = (self.samples + other.samples)[:MAX_SAMPLES]
+        self.passed_over = added(self.passed_over, other.passed_over)
         self.failed = added(self.failed, other.failed)
         for line, trace in other.traces.items():
             self.trace(line, trace)
         self.alike |= other.alike
-        self.decoded += other.decoded
-        self.needs_dead_letters |= other.needs_dead_letters
-        self.refused = added(self.refused, other.refused)
-        self.passed_over = added(self.passed_over, other.passed_over)
         self.stopped = self.stopped or other.stopped
-        self.samples = (self.samples + other.samples)[:_MAX_SAMPLES]
 
     def sample(self, record: RefusedRecord) -> None:
         """Keep a record as a sample, while they are few."""
-        if len(self.samples) < _MAX_SAMPLES:
+        if self.wants_samples:
             self.samples.append(record)
 
     def trace(self, line: str, trace: str) -> None:
@@ -225,20 +220,26 @@ class StageResult:
 
     @property
     def wants_samples(self) -> bool:
-        """Whether ``sample`` still keeps records."""
-        return len(self.samples) < _MAX_SAMPLES
+        """Whether more samples are wanted."""
+        return len(self.samples) < MAX_SAMPLES
+
+    def ends(self, settings: TopicSettings) -> bool:
+        """Whether further records do not matter, except for needs and reasons.
+
+        If only the dead-letter table is missing, they still count: whether it is created depends on the share
+        of those that are refused.
+        """
+        stops = settings.errors == "stop" and bool(self.refused)
+        return self.needs.of_table or self.stopped is not None or self.alike or stops
+
+    def is_void(self, settings: TopicSettings) -> bool:
+        """Whether its files, if any, are to be discarded."""
+        return self.needs.dead_letters or self.ends(settings)
 
     @property
     def refused_count(self) -> int:
         """The number of records that cannot become rows."""
         return sum(self.refused.values())
-
-    @property
-    def needs(self) -> Needs:
-        """What is required before the batch can be staged."""
-        columns, key_ids = tuple(self.needed_columns), frozenset(self.needed_keys)
-        proved = frozenset(self.proved), frozenset(self.proved_keys)
-        return Needs(frozenset(self.needed), columns, self.needs_dead_letters, key_ids, *proved)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,122 @@
-"""Spark's Kafka source: options, start offsets, batch size."""
+"""Where records come from: Kafka, by Spark or by librdkafka; ``table/replay_source.py`` has dead letters.
+
+Spark's streaming query says when a batch begins and how far it goes; a batch is read where it is staged.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
 
+import pyarrow as pa
+from confluent_kafka import Message
+
+from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.model.errors import InternalError
-from tabletopic_kernel.model.ledger import Offsets
+from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
+
+SOURCE_SCHEMA: Final = pa.schema(
+    [
+        ("value", pa.binary()),
+        ("key", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+_LONGEST_MS: Final = (2**63 - 1) // 1000
+Position_contra = TypeVar("Position_contra", contravariant=True)
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where a batch ends: before the offsets ``end``, and after about this many records."""
+
+    end: Offsets
+    records: int | None = None
+
+
+class Source(Protocol[Position_contra, Batch]):
+    """Records of a topic, batch by batch."""
+
+    def next(self, position: Position_contra, limits: Limits) -> Batch | None:
+        """The batch that begins at the position; None: there is nothing to read up to the limits."""
+
+    def read(self, batch: Batch) -> Iterator[pa.RecordBatch]:
+        """Its records, of ``SOURCE_SCHEMA``, without ``headers`` if nobody needs them."""
+
+
+def next_offsets(position: Offsets, limits: Limits) -> StagedOffsets | None:
+    """The offsets of the next batch of a topic: equal shares of the records of each partition.
+
+    >>> next_offsets({0: 5}, Limits({0: 9, 1: 1}))
+    StagedOffsets(start={0: 5, 1: 0}, end={0: 9, 1: 1}, newest_ms={})
+    >>> next_offsets({0: 9, 1: 1}, Limits({0: 9, 1: 1}))
+    """
+    start = {partition: position.get(partition, 0) for partition in limits.end}
+    end = dict(limits.end)
+    if limits.records is not None:
+        share = max(1, limits.records // max(1, len(start)))
+        end = {partition: min(offset, start[partition] + share) for partition, offset in end.items()}
+    offsets = StagedOffsets(start, end)
+    return offsets if offsets.records else None
+
+
+@dataclass(frozen=True)
+class KafkaRanges:
+    """Ranges of a topic's offsets, read by librdkafka."""
+
+    topic: str
+    properties: Mapping[str, str] = field(repr=False)  # librdkafka's, with the login
+    headers: bool
+    group: str = ""
+
+    def next(self, position: Offsets, limits: Limits) -> StagedOffsets | None:
+        """See ``Source``."""
+        return next_offsets(position, limits)
+
+    def read(self, batch: StagedOffsets) -> Iterator[pa.RecordBatch]:
+        """See ``Source``."""
+        group = self.group or f"tabletopic-{self.topic}"
+        # Missing offsets are an error, and never skipped silently (I8).
+        with Reader(self.properties, group, auto_offset_reset="error") as reader:
+            for messages in reader.read_range(self.topic, batch.start, batch.end):
+                yield batch_of(messages, headers=self.headers)
+
+
+def batch_of(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
+    """Records as Spark's source has them, without the column of headers if it is not needed.
+
+    A timestamp that Arrow cannot hold is null.
+    """
+    columns: dict[str, list[Any]] = {
+        "value": [message.value() for message in messages],
+        "key": [message.key() for message in messages],
+        "headers": [_headers(message) for message in messages] if headers else [],
+        "partition": [message.partition() for message in messages],
+        "offset": [message.offset() for message in messages],
+        "timestamp": [_micros(message.timestamp()[1]) for message in messages],
+    }
+    schema = SOURCE_SCHEMA if headers else SOURCE_SCHEMA.remove(SOURCE_SCHEMA.get_field_index("headers"))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[column.name], column.type) for column in schema], schema=schema
+    )
+
+
+def _headers(message: Message) -> list[dict[str, Any]] | None:
+    pairs: Any = message.headers() or ()  # the stubs say a dict, too
+    return [{"key": key, "value": value} for key, value in pairs] or None
+
+
+def _micros(milliseconds: int) -> int | None:
+    return milliseconds * 1000 if abs(milliseconds) <= _LONGEST_MS else None
+
 
 _CONSUMER = {
     "fetch.max.bytes": str(64 * 1024**2),
@@ -83,7 +190,9 @@ def warm_up_options(java: Mapping[str, str], topic: str) -> dict[str, str]:
     """Options for a warm-up query that reads a few records of ``topic`` and ends."""
     options = reader_options(SourceSpec(topic, java, {}, TopicSettings(), max_records=_WARM_UP_RECORDS))
     later = ("minOffsetsPerTrigger", "maxTriggerDelay")
-    return {key: one for key, one in options.items() if key not in later} | {"startingOffsets": "earliest"}
+    return {key: value for key, value in options.items() if key not in later} | {
+        "startingOffsets": "earliest"
+    }
 
 
 def poll_interval_ms(commit_interval_ms: int) -> int:

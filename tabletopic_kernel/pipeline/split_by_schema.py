@@ -20,7 +20,7 @@ from tabletopic_kernel.formats.glue_frames import split_glue
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
-from tabletopic_kernel.pipeline.write import Refusals
+from tabletopic_kernel.pipeline.sinks import Rejections
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Group:
 
 def split(
     values: pa.Array, headers: pa.Array | None = None, header: str = wire.VALUE_HEADER
-) -> tuple[list[Group], Refusals]:
+) -> tuple[list[Group], Rejections]:
     """Group the values of a batch by schema.
 
     Args:
@@ -111,10 +111,10 @@ def split(
     before = [unframed.reason(at) for at in range(len(unframed))]
     reasons = before + [BAD_SCHEMA_HEADER] * len(messages)
     messages = [*unframed.messages, *messages]
-    return groups, Refusals(np.concatenate([unframed.positions, *bad]), None, reasons, messages)
+    return groups, Rejections(np.concatenate([unframed.positions, *bad]), None, reasons, messages)
 
 
-def unsplit(values: pa.Array) -> tuple[list[Group], Refusals]:
+def unsplit(values: pa.Array) -> tuple[list[Group], Rejections]:
     """The values of a topic whose records name no schema: all non-null ones are one group."""
     positions = np.arange(len(values), dtype=np.int64)
     present = values.is_valid().to_numpy(zero_copy_only=False)
@@ -128,7 +128,7 @@ def unsplit(values: pa.Array) -> tuple[list[Group], Refusals]:
     return groups, nobody
 
 
-def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], Refusals]:
+def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], Rejections]:
     """Group values by the schema id in front; ``positions`` are the values' in the batch."""
     count = len(values)
     if count == 0:
@@ -162,7 +162,7 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
     if not glue.damaged:
         return groups, unframed
     broken, messages = zip(*glue.damaged, strict=True)
-    return groups, Refusals(
+    return groups, Rejections(
         np.concatenate([unframed.positions, positions[list(broken)]]),
         None,
         [NO_SCHEMA_ID] * len(unframed) + [BAD_SCHEMA_HEADER] * len(broken),
@@ -204,10 +204,10 @@ def _runs(codes: np.ndarray) -> Iterator[tuple[Positions, int]]:
         yield chosen, int(chosen[0])
 
 
-def _unframed(values: pa.Array, at: Positions, positions: Positions) -> Refusals:
+def _unframed(values: pa.Array, at: Positions, positions: Positions) -> Rejections:
     """Refuse the values at ``at``, at ``positions`` in the batch: they do not begin with a schema id."""
     messages = [_explain(values[one].as_py()) for one in at.tolist()]
-    return Refusals(positions, None, NO_SCHEMA_ID, messages)
+    return Rejections(positions, None, NO_SCHEMA_ID, messages)
 
 
 def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

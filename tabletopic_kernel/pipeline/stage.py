@@ -1,49 +1,78 @@
-"""A Spark task's work on its records: split, decode, transform, conform, write data files.
+"""A task's work on its records: split, decode, transform, conform, and hand over to a sink.
 
-Runs on the executors. A task returns one ``StageResult``; the bytes never pass through the driver.
+Runs on the executors. A Spark task returns one ``StageResult``; the bytes never pass through the driver.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from tabletopic_kernel.formats.arrays import Positions
-from tabletopic_kernel.formats.rejection import Narrowed, in_parts, narrowed
+from tabletopic_kernel.formats.rejection import Isolated, isolated
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
-from tabletopic_kernel.pipeline.decode import GroupRows, LoadedPlan, Made, load_plan
-from tabletopic_kernel.pipeline.keys import KeyColumns
-from tabletopic_kernel.pipeline.plan import RefusedRecord, StagePlan, StageResult
+from tabletopic_kernel.pipeline.decode import KeyColumns, LoadedPlan, decode_group, decode_keys, load_plan
+from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
+from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, places_of
 from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
 from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
-from tabletopic_kernel.pipeline.transform.projection.child import has_to_end
-from tabletopic_kernel.pipeline.write import Held, Refusals, dead_letters_of
 
+R = TypeVar("R")
 RESULT_SCHEMA = "result binary"
-SOURCE_COLUMNS = ("value", "key", "headers", "partition", "offset", "timestamp")
-SOURCE_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 # Records decoded together: enough to make the fast engine's fixed cost per call (about 2 ms) small, few
 # enough that a group of long records fits into memory.
 _GROUP_RECORDS = 65_536
 _GROUP_BYTES = 32 * 1024**2
 
-_PLACE = ("partition", "offset")
-_HANDED_OVER_S = 5.0  # by then, a result has reached Spark
-OnRefused = Callable[[pa.RecordBatch, Refusals], None]
+
+class StageTask:
+    """The function for ``mapInArrow``: batches of ``SOURCE_SCHEMA`` in, one pickled result out."""
+
+    def __init__(self, plan: StagePlan) -> None:
+        self._topic, self._plan = plan.topic, pickle.dumps(plan)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Stage all records of the task."""
+        loaded = load_plan(self._topic, self._plan)
+        reach(Step.STAGE)
+        result = pickle.dumps(stage_files(loaded, _merged(batches)))
+        reach(Step.STAGED)
+        yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
+
+
+def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageResult:
+    """Stage records into files of the table and its dead-letter table."""
+    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer)
+    result = stage(loaded, records, files)
+    files.close(result, is_void=result.is_void(loaded.plan.settings))
+    return result
+
+
+def stage(loaded: LoadedPlan, records: Iterable[pa.RecordBatch], sink: Sink) -> StageResult:
+    """Hand over to the sink what becomes of the records.
+
+    If the plan lacks something, the result says what, and the sink has only some of the records.
+
+    Args:
+        loaded: the plan.
+        records: batches of ``SOURCE_SCHEMA``; ``headers`` may be missing.
+        sink: see there.
+    """
+    staging = _Staging(loaded, sink)
+    for batch in records:
+        staging.take(batch)
+    return staging.result
 
 
 @dataclass(frozen=True)
@@ -52,217 +81,124 @@ class _Part:
 
     batch: pa.RecordBatch
     groups: list[Group]
-    unframed: Refusals
+    unframed: Rejections
     keys: KeyColumns
 
 
-class StageTask:
-    """The function for ``mapInArrow``: batches of ``SOURCE_COLUMNS`` in, one pickled result out."""
+class _Staging:
+    """One call of ``stage``."""
 
-    def __init__(self, plan: StagePlan) -> None:
-        self._topic, self._plan = plan.topic, pickle.dumps(plan)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage all records of the task."""
-        if has_to_end():
-            os._exit(1)  # another task's statement still runs here; Spark starts another worker
-        stage = Stage(load_plan(self._topic, self._plan))
-        reach(Step.STAGE)
-        for batch in _merged(batches):
-            stage.take(batch)
-        result = pickle.dumps(stage.finish())
-        reach(Step.STAGED)
-        yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
-        if has_to_end():
-            threading.Timer(_HANDED_OVER_S, os._exit, (1,)).start()
-
-
-class Stage:
-    """One task's state; ``on_refused`` gets rejected records.
-
-    Without ``writes``, rows are counted and no file is written, for a plan.
-    """
-
-    def __init__(
-        self, loaded: LoadedPlan, on_refused: OnRefused | None = None, *, writes: bool = True
-    ) -> None:
-        self._on_refused = on_refused
-        self._writes = writes
+    def __init__(self, loaded: LoadedPlan, sink: Sink) -> None:
         self._loaded = loaded
         self._plan = loaded.plan
-        self._made = GroupRows(loaded)
-        self._result = StageResult()
-        self._rows = Held(loaded.writer)
-        self._letters = Held(loaded.dead_letter_writer)
-        self._refused: list[Refusals] = []  # of the batch under way
+        self._sink = sink
+        self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Decode a batch and buffer its rows and dead letters for the next file."""
-        batch, result = with_dated_records(with_null_headers(batch)), self._result
+        """Stage a batch."""
+        batch, result = with_dated_records(with_null_headers(batch)), self.result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
         result.value_bytes += batch.column("value").nbytes
-        in_parts(lambda start, stop: self._take(batch.slice(start, stop - start)), len(batch))
-
-    def _take(self, batch: pa.RecordBatch) -> None:
-        found = narrowed(
-            lambda start, stop: self._split(batch.slice(start, stop - start)),
-            len(batch),
-            patient=self._plan.patient,
-        )
-        for part in found.made:
+        split_parts = self._isolated(lambda part: self._split(batch.slice(part.start, len(part))), len(batch))
+        for part in split_parts.results:
             self._take_part(part)
-        self._failed(batch, None, np.arange(len(batch)), found)
-        self._keep_dead_letters(batch)
+        self._failed(batch, None, np.arange(len(batch)), split_parts)
+
+    def _isolated(self, work: Callable[[range], R], count: int) -> Isolated[R]:
+        return isolated(work, count, patient=self._plan.patient)
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
         values = batch.column("value")
         groups, unframed = split(values, headers_of(batch)) if self._plan.names_schemas else unsplit(values)
-        return _Part(batch, groups, unframed, self._loaded.keys.read(batch))
+        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch))
 
     def _take_part(self, part: _Part) -> None:
-        result, keys = self._result, part.keys
-        result.needed |= {group.schema_id for group in part.groups if not self._known(group.schema_id)}
-        result.needed_keys |= keys.needed
-        result.proved_keys |= keys.proved
-        if not self._ends:
+        needed = frozenset(group.schema_id for group in part.groups if not self._knows(group.schema_id))
+        self.result.needs |= Needs(needed, key_ids=part.keys.needed, proved_keys=part.keys.proved)
+        if not self.result.ends(self._plan.settings):
             self._refuse(part.batch, part.unframed)
         for group in part.groups:
-            if not self._ends or group.schema_id in self._plan.candidates:
-                self._take_group(part.batch, group, keys)
-        self._keep_dead_letters(part.batch)
+            if not self.result.ends(self._plan.settings) or group.schema_id in self._plan.values.candidates:
+                self._take_group(part.batch, group, part.keys)
 
-    @property
-    def _ends(self) -> bool:
-        """Whether the rest of this round's records do not matter, except for needs and reasons."""
-        result = self._result
-        stops = self._plan.settings.errors == "stop" and bool(result.refused)
-        return bool(result.needs.of_table or result.stopped) or stops or result.alike
-
-    @property
-    def _void(self) -> bool:
-        """Whether this round's files will be discarded.
-
-        If only the dead-letter table is missing, records still count: whether it is created depends on the
-        share of those that are refused.
-        """
-        return self._ends or self._result.needs_dead_letters
-
-    def _known(self, schema_id: SchemaKey | None) -> bool:
-        if schema_id is None and self._plan.passes_over_tombstones:
-            return True
-        if schema_id is not None and (
-            schema_id in self._plan.refused_schemas or schema_id in self._plan.candidates
-        ):
-            return True
-        if self._loaded.writer is None:  # inferred columns come from the records themselves
-            return self._loaded.infers
-        return self._plan.covers_tombstones if schema_id is None else schema_id in self._plan.schemas
+    def _knows(self, schema_id: SchemaKey | None) -> bool:
+        if schema_id is None:
+            if self._plan.passes_over_tombstones:
+                return True
+            return self._loaded.infers if self._loaded.writer is None else self._plan.covers_tombstones
+        return self._plan.values.knows(schema_id)
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
-        schema_id = group.schema_id
+        result, schema_id = self.result, group.schema_id
         if schema_id is None and self._plan.passes_over_tombstones:
-            self._result.passed_over = added(self._result.passed_over, {TOMBSTONE: len(group)})
-            return
-        if schema_id is not None and schema_id in self._plan.refused_schemas:
-            reason, message = self._plan.refused_schemas[schema_id]
-            self._refuse(batch, Refusals(group.positions, schema_id, reason, message))
-            return
-        if schema_id is not None and (fault := group.header_fault(self._loaded.schema(schema_id).kind)):
-            self._refuse(batch, Refusals(group.positions, schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
+            result.passed_over = added(result.passed_over, {TOMBSTONE: len(group)})
             return
         try:
-            found = narrowed(
-                lambda start, stop: self._made.of(batch, group.part(start, stop), keys),
+            decoded = self._isolated(
+                lambda part: decode_group(self._loaded, batch, group.part(part.start, part.stop), keys),
                 len(group),
-                patient=self._plan.patient,
             )
         except ProjectionError as error:  # it takes too much, whatever the record: not a letter
-            self._result.stopped = str(error)
+            result.stopped = str(error)
             return
-        for made in found.made:
-            self._keep(batch, schema_id, made)
-        self._failed(batch, schema_id, group.positions, found)
-
-    def _keep(self, batch: pa.RecordBatch, schema_id: SchemaKey | None, made: Made) -> None:
-        result = self._result
-        for refused in made.refused:
-            self._refuse(batch, refused)
-        result.passed_over = added(result.passed_over, made.passed_over)
-        result.decoded += sum(made.passed_over.values()) + sum(len(rows) for rows in made.rows)
-        if made.needed_columns is not None:
-            result.needed_columns.append(made.needed_columns)
-        if made.proved and schema_id is not None:
-            result.proved.add(schema_id)
-        for rows in made.rows:
-            if not self._void:
-                result.rows += len(rows)
-                if self._writes:
-                    result.files += self._rows.add(rows)
+        for part in decoded.results:
+            for rejections in part.rejections:
+                self._refuse(batch, rejections)
+            result.passed_over = added(result.passed_over, part.passed_over)
+            result.decoded += sum(part.passed_over.values()) + sum(map(len, part.rows))
+            if part.needed_columns is not None:
+                result.needs |= Needs(columns=(part.needed_columns,))
+            if part.proved and schema_id is not None:
+                result.needs |= Needs(proved=frozenset((schema_id,)))
+            for rows in part.rows:
+                if not result.is_void(self._plan.settings):
+                    self._sink.rows(batch, rows)
+        self._failed(batch, schema_id, group.positions, decoded)
 
     def _failed(
-        self, batch: pa.RecordBatch, schema_id: SchemaKey | None, positions: Positions, found: Narrowed[Any]
+        self,
+        batch: pa.RecordBatch,
+        schema_id: SchemaKey | None,
+        positions: Positions,
+        outcome: Isolated[Any],
     ) -> None:
         """Add the records at ``positions`` that caused unexpected exceptions."""
-        result = self._result
-        if found.alike is not None:
+        result, failures, alike = self.result, outcome.failures, outcome.alike
+        if alike is not None:
             result.alike = True
-            result.failed = added(result.failed, {found.alike.kind: len(positions)})
-            result.trace(found.alike.line, found.alike.trace)
-            partition, offset = (
-                batch.column(name)[positions[found.alike.index].item()].as_py() for name in _PLACE
+            result.failed = added(result.failed, {alike.kind: len(positions)})
+            result.trace(alike.line, alike.trace)
+            self._sample(
+                batch,
+                Rejections(positions[[alike.index]], schema_id, dead_letter.INTERNAL_ERROR, alike.line),
             )
-            known_id = Refusals(positions[:0], schema_id, "", "").known_id
-            result.sample(
-                RefusedRecord(partition, offset, known_id, dead_letter.INTERNAL_ERROR, found.alike.line)
-            )
-        for one in found.failures:
-            result.failed = added(result.failed, {one.kind: 1})
-            result.trace(one.line, one.trace)
-        if found.failures:
-            at = positions[[one.index for one in found.failures]]
-            lines = [one.line for one in found.failures]
-            self._refuse(batch, Refusals(at, schema_id, dead_letter.INTERNAL_ERROR, lines))
+        for failure in failures:
+            result.failed = added(result.failed, {failure.kind: 1})
+            result.trace(failure.line, failure.trace)
+        if failures:
+            at = positions[[failure.index for failure in failures]]
+            lines = [failure.line for failure in failures]
+            self._refuse(batch, Rejections(at, schema_id, dead_letter.INTERNAL_ERROR, lines))
 
-    def _refuse(self, batch: pa.RecordBatch, refused: Refusals) -> None:
-        if not len(refused):
+    def _sample(self, batch: pa.RecordBatch, rejections: Rejections) -> None:
+        if self.result.wants_samples:
+            for index, (partition, offset) in enumerate(places_of(batch, rejections.positions[:MAX_SAMPLES])):
+                why = rejections.reason(index), rejections.message(index)
+                self.result.sample(RefusedRecord(partition, offset, rejections.known_id, *why))
+
+    def _refuse(self, batch: pa.RecordBatch, rejections: Rejections) -> None:
+        if not len(rejections):
             return
-        if self._on_refused is not None:
-            self._on_refused(batch, refused)
-        result = self._result
-        reasons = refused.reasons
-        counts = {reasons: len(refused)} if isinstance(reasons, str) else Counter(reasons)
+        result, reasons = self.result, rejections.reasons
+        counts = {reasons: len(rejections)} if isinstance(reasons, str) else Counter(reasons)
         for reason, count in counts.items():
             result.refused[reason] = result.refused.get(reason, 0) + count
-        for index, position in enumerate(refused.positions.tolist()):
-            if not result.wants_samples:
-                break
-            partition, offset = (batch.column(name)[position].as_py() for name in _PLACE)
-            why = (refused.reason(index), refused.message(index))
-            result.sample(RefusedRecord(partition, offset, refused.known_id, *why))
-        if self._plan.settings.errors != "dead_letter":
-            return
-        result.needs_dead_letters |= self._loaded.dead_letter_target is None
-        self._refused.append(refused)
-
-    def _keep_dead_letters(self, batch: pa.RecordBatch) -> None:
-        """Buffer dead letters for the rejected records of ``batch``."""
-        refused, self._refused = self._refused, []
-        target = self._loaded.dead_letter_target
-        if refused and target is not None and not self._void:
-            dead_letters = dead_letters_of(self._plan.topic, batch, refused, datetime.now(UTC), target)
-            self._result.dead_letters += self._letters.add(dead_letters)
-
-    def finish(self) -> StageResult:
-        """Write what is buffered and return the result."""
-        if not self._void:
-            self._result.files += self._rows.flush()
-            self._result.dead_letters += self._letters.flush()
-        if self._loaded.writer is not None:
-            self._result.spec_id = self._loaded.writer.spec_id
-        if self._loaded.dead_letter_writer is not None:
-            self._result.dead_letters_spec_id = self._loaded.dead_letter_writer.spec_id
-        return self._result
+        self._sample(batch, rejections)
+        if self._plan.settings.errors == "dead_letter" and self._loaded.dead_letter_writer is None:
+            result.needs |= Needs(dead_letters=True)
+        if not result.is_void(self._plan.settings):
+            self._sink.rejected(batch, rejections)
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""From rows to files, on the executors: data files of the table, and rows of its dead-letter table.
+"""From rows to data files of a table, on the executors.
 
 Rows are split by partition, sorted, written as Parquet and described. PyIceberg's Parquet writer does the
 work (compression, row groups, column metrics), but without its projection onto the table's schema, which
@@ -8,13 +8,10 @@ turns null lists of structs into empty ones.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fileformat import FileFormatFactory
@@ -28,11 +25,9 @@ from pyiceberg.utils.properties import property_as_int
 from tabletopic_kernel.clients.catalog import guard  # noqa: F401 - what a table may choose
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
-from tabletopic_kernel.formats.arrays import Positions
-from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.pipeline.arrange import Partition, divided, permutation, sort_order
-from tabletopic_kernel.pipeline.conform import conform
+from tabletopic_kernel.pipeline.conform import file_schema
 
 
 def epochs_root(metadata: TableMetadata) -> str:
@@ -92,6 +87,7 @@ class DataFileWriter:
         chosen = metadata.schema() if schema_id is None else metadata.schema_by_id(schema_id)
         assert chosen is not None, schema_id
         self.schema = chosen
+        self.target = file_schema(chosen)
         self.spec_id = metadata.default_spec_id
         self.order = sort_order(metadata)
         self.target_bytes = int(
@@ -181,114 +177,5 @@ class DataFileWriter:
             key_metadata=None,
             **writer.result().to_serialized_dict(),
         )
-        file.spec_id = self.spec_id  # from_args leaves it out, and so does pickle
+        file.spec_id = self.spec_id  # from_args leaves it out
         return file
-
-
-# Arrow bytes held before a file is written: bounds a task's memory whatever the batch.
-_HELD_BYTES = 128 * 1024**2
-
-
-class Held:
-    """Rows of one table on their way to a file."""
-
-    def __init__(self, writer: DataFileWriter | None) -> None:
-        self._writer = writer
-        self._batches: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def add(self, rows: pa.RecordBatch) -> list[DataFile]:
-        """Hold rows; returns the files that this caused to be written, mostly none."""
-        assert self._writer is not None
-        self._batches.append(rows)
-        self._bytes += rows.nbytes
-        return self.flush() if self._bytes >= min(self._writer.target_bytes, _HELD_BYTES) else []
-
-    def flush(self) -> list[DataFile]:
-        """Write the held rows."""
-        if not self._batches or self._writer is None:
-            return []
-        table = pa.Table.from_batches(self._batches)
-        self._batches, self._bytes = [], 0
-        return self._writer.write(table) if len(table) else []
-
-
-# Registries' ids are signed integers. A larger one comes from a damaged record; its message has it.
-_MAX_ID = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Refusals:
-    """Records of a batch that cannot become rows: positions, and a reason and message for each or for all."""
-
-    positions: Positions
-    schema_id: SchemaKey | None
-    reasons: Sequence[str] | str
-    messages: Sequence[str] | str
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def among(self, positions: Positions, schema_id: SchemaKey | None) -> Refusals:
-        """Those of them at ``positions``, with another schema id."""
-        chosen = np.flatnonzero(np.isin(self.positions, positions))
-
-        def picked(texts: Sequence[str] | str) -> Sequence[str] | str:
-            return texts if isinstance(texts, str) else [texts[at] for at in chosen.tolist()]
-
-        at = self.positions[chosen]
-        return Refusals(at, schema_id, picked(self.reasons), picked(self.messages))
-
-    @property
-    def known_id(self) -> int | None:
-        """The schema id for a letter; None without one, and for a GUID, which the message has."""
-        schema_id = self.schema_id
-        return schema_id if isinstance(schema_id, int) and 0 <= schema_id <= _MAX_ID else None
-
-    def reason(self, index: int) -> str:
-        """Why record ``index`` (of these) is refused."""
-        return self.reasons if isinstance(self.reasons, str) else self.reasons[index]
-
-    def message(self, index: int) -> str:
-        """What is wrong with record ``index`` (of these)."""
-        return self.messages if isinstance(self.messages, str) else self.messages[index]
-
-
-def dead_letters_of(
-    topic: str, batch: pa.RecordBatch, refused: Sequence[Refusals], at: datetime, target: pa.Schema
-) -> pa.RecordBatch:
-    """The letters of all ``refused``: with garbage ids, there are as many of these as records.
-
-    Args:
-        topic: the records' topic.
-        batch: of the source's columns; ``headers`` may be missing.
-        refused: positions in ``batch``.
-        at: now, with a time zone.
-        target: ``file_schema`` of the dead-letter table, see ``model/dead_letter.py``.
-    """
-    count = sum(len(refusals) for refusals in refused)
-    source = batch
-    if len(refused) > 1 or count < len(batch):
-        source = batch.take(pa.array(np.concatenate([refusals.positions for refusals in refused])))
-    names = [name for name in source.schema.names if name in target.names]
-    columns = {name: source.column(name) for name in names} | {
-        "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
-        "schema_id": pa.array(
-            [refusals.known_id for refusals in refused for _ in range(len(refusals))], pa.int32()
-        ),
-        "reason": _texts(refused, lambda refusals: refusals.reasons),
-        "message": _texts(refused, lambda refusals: refusals.messages),
-        "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
-    }
-    return conform(columns, count, target)
-
-
-def _texts(refused: Sequence[Refusals], texts_of: Callable[[Refusals], Sequence[str] | str]) -> pa.Array:
-    all_texts: list[str] = []
-    for refusals in refused:
-        texts = texts_of(refusals)
-        all_texts += [texts] * len(refusals) if isinstance(texts, str) else texts
-    # A message may quote a record, and a Python string may contain what UTF-8 cannot encode.
-    return pa.array([text.encode("utf-8", "replace") for text in all_texts], pa.large_binary()).cast(
-        pa.large_string()
-    )

@@ -1,56 +1,26 @@
-"""The newest records of a topic, decoded by the pipeline; and settings that the newest one suggests.
-
-Longer than other modules, as values and keys of each format are decoded here for display.
-"""
+"""The newest records of a topic, decoded by the pipeline; and settings that the newest one suggests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import Message
-from pyiceberg.schema import Schema
+import pyarrow.compute as pc
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.clients.kafka.reader import Reader
-from tabletopic_kernel.clients.registry.registry import (
-    RegisteredSchema,
-    Registry,
-    UnknownSchemaError,
-    find_schema,
-)
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats import wire
-from tabletopic_kernel.formats.decoder import InferringDecoder, inferring_decoder, make_decoder
-from tabletopic_kernel.formats.json.infer import merged_columns
 from tabletopic_kernel.formats.json.text import JsonTextError, parse
-from tabletopic_kernel.formats.rejection import Refused, in_parts, narrowed
-from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey, WriterSchema
+from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, SchemaKey
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.dead_letter import (
-    BAD_SCHEMA,
-    BAD_SCHEMA_HEADER,
-    INTERNAL_ERROR,
-    NO_SCHEMA_ID,
-    OTHER_MESSAGE,
-)
-from tabletopic_kernel.model.errors import ActionNeededError, UsageError
+from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID, OTHER_MESSAGE
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
-from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
-from tabletopic_kernel.pipeline.stage import SOURCE_HEADERS
-from tabletopic_kernel.pipeline.transform.columns import reserved_in_rows
-from tabletopic_kernel.pipeline.write import Refusals
-from tabletopic_kernel.table.schemas.registered import (
-    WITHOUT_SCHEMA,
-    key_subject,
-    key_writer,
-    value_writer,
-    whole_writer,
-    why_foreign,
-)
+from tabletopic_kernel.pipeline.sinks import Memory, Rejections, StagedRows
+from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, KafkaRanges, Limits
+from tabletopic_kernel.table.draft import Draft, ValuesDraft, try_records
 
 # Records read per partition: a delete of Debezium's is followed by a record without a value.
 _RECORDS: Final = 3
@@ -87,21 +57,39 @@ def peek(
     """
     facts = broker.facts(topic)
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
-    with Reader(broker.properties, "tabletopic-readers") as reader:
-        messages = list(chain.from_iterable(reader.read_range(topic, starts, facts.end)))
-    messages.sort(key=lambda message: (message.timestamp()[1], message.offset() or 0), reverse=True)
-    messages = messages[:count]
-    parts = in_parts(
-        lambda start, stop: _decoded(messages[start:stop], topic, settings, registry), len(messages)
-    )
-    return [*chain.from_iterable(parts)]
+    source = KafkaRanges(topic, broker.properties, headers=True, group="tabletopic-readers")
+    batch = source.next(starts, Limits(facts.end))
+    records = pa.Table.from_batches(source.read(batch) if batch else (), SOURCE_SCHEMA)
+    order = [("timestamp", "descending"), ("offset", "descending")]
+    (newest,) = records.sort_by(order).slice(0, count).combine_chunks().to_batches() or [None]
+    return [] if newest is None else decoded(newest, topic, settings, registry)
 
 
-_Decode = Callable[[Group], tuple[pa.RecordBatch, list[Refused]]]
+def decoded(
+    records: pa.RecordBatch, topic: str, settings: TopicSettings, registry: Registry
+) -> list[PeekedRecord]:
+    """Records of ``SOURCE_SCHEMA``, decoded with the settings."""
+    values, keys = _read(records, ValuesDraft(topic, settings, registry)), _Decoded()
+    if settings.has_typed_keys:
+        keys = _read(_keys_as_values(records), ValuesDraft(topic, settings, registry, of_keys=True))
+    return [
+        PeekedRecord(
+            partition=record["partition"],
+            offset=record["offset"],
+            timestamp_ms=-1 if record["timestamp"] is None else record["timestamp"] // 1000,
+            key=record["key"],
+            schema_id=values.ids.get(at),
+            value=values.rows.get(at),
+            error=values.errors.get(at) or (f"key: {keys.errors[at]}" if at in keys.errors else None),
+            raw=record["value"],
+            key_value=_alone(keys.rows.get(at)),
+        )
+        for at, record in enumerate(_plain(records))
+    ]
 
 
 @dataclass
-class _Found:
+class _Decoded:
     """Decoded values, or keys, of some records, by position."""
 
     ids: dict[int, SchemaKey] = field(default_factory=dict)
@@ -109,150 +97,48 @@ class _Found:
     errors: dict[int, str] = field(default_factory=dict)
 
 
-def _decoded(
-    messages: Sequence[Message], topic: str, settings: TopicSettings, registry: Registry
-) -> list[PeekedRecord]:
-    headers = _headers(messages)
-    raw = pa.array([message.value() for message in messages], pa.binary())
-    framed = settings.value_format == "by_schema_id"
-    groups = split(raw, headers) if framed else unsplit(raw)
-    values = _found(*groups, lambda group: _decode(group, topic, settings, registry))
-    keys = _Found()
-    if settings.has_typed_keys:
-        named = split(pa.array([message.key() for message in messages], pa.binary()), headers, KEY_HEADER)
-        keys = _found(*named, lambda group: _decode_keys(group, topic, settings, registry))
-    return [
-        PeekedRecord(
-            partition=message.partition() or 0,
-            offset=message.offset() or 0,
-            timestamp_ms=message.timestamp()[1],
-            key=_bytes(message.key()),
-            schema_id=values.ids.get(at),
-            value=values.rows.get(at),
-            error=values.errors.get(at) or (f"key: {keys.errors[at]}" if at in keys.errors else None),
-            raw=_bytes(message.value()),
-            key_value=_alone(keys.rows.get(at)),
-        )
-        for at, message in enumerate(messages)
+def _read(records: pa.RecordBatch, draft: Draft) -> _Decoded:
+    """Decode the records that have a value."""
+    present = records.column("value").is_valid()
+    positions = [at for at, is_present in enumerate(present.to_pylist()) if is_present]
+    memory = try_records(draft, [records.filter(present)], Memory)
+    result = _Decoded()
+    parts: list[StagedRows | Rejections] = [*memory.staged, *memory.refused]
+    for part in parts:
+        if part.schema_id is not None and part.schema_id != WHOLE_TOPIC:
+            result.ids |= dict.fromkeys((positions[at] for at in part.positions.tolist()), part.schema_id)
+    for staged in memory.staged:
+        rows = staged.rows.to_pylist(maps_as_pydicts="lossy")
+        result.rows.update(zip((positions[at] for at in staged.positions.tolist()), rows, strict=True))
+    for refused in memory.refused:
+        for index, at in enumerate(refused.positions.tolist()):
+            reason, message = refused.reason(index), refused.message(index)
+            result.errors[positions[at]] = f"{reason}: {message}" if reason else message
+    return result
+
+
+def _keys_as_values(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The same records with their keys, and the headers that name their schemas, in place of the values."""
+    headers = [
+        [{**header, "key": VALUE_HEADER} for header in row or () if header["key"] == KEY_HEADER]
+        for row in records.column("headers").to_pylist()
     ]
+    columns = {name: records.column(name) for name in records.schema.names}
+    columns |= {"value": columns["key"], "headers": pa.array(headers, SOURCE_SCHEMA.field("headers").type)}
+    return pa.RecordBatch.from_pydict(columns, schema=SOURCE_SCHEMA)
 
 
-def _found(
-    groups: Sequence[Group],
-    unframed: Refusals,
-    decode: _Decode,
-) -> _Found:
-    found = _Found()
-    for index, position in enumerate(unframed.positions.tolist()):
-        found.errors[position] = f"{unframed.reason(index)}: {unframed.message(index)}"
-    for group in groups:
-        if group.schema_id is None:
-            continue
-        positions = group.positions.tolist()
-        if group.schema_id != WHOLE_TOPIC:
-            found.ids.update(dict.fromkeys(positions, group.schema_id))
-        _take(found, group, decode)
-    return found
-
-
-def _take(found: _Found, group: Group, decode: _Decode) -> None:
-    """Decode a group into ``found``; an unexpected exception is reported for the records that cause it."""
-    positions = group.positions.tolist()
-
-    def rows(start: int, stop: int) -> tuple[int, list[dict[str, Any]], list[Refused]]:
-        decoded, refused = decode(group.part(start, stop))
-        return start, decoded.to_pylist(maps_as_pydicts="lossy"), refused
-
-    try:
-        done = narrowed(rows, len(positions), patient=True)
-    except (UnknownSchemaError, ActionNeededError) as error:
-        found.errors.update(dict.fromkeys(positions, str(error)))
-        return
-    for failure in done.failures:
-        found.errors[positions[failure.index]] = f"{INTERNAL_ERROR}: {failure.line}"
-    for start, decoded, refused in done.made:
-        reasons = {positions[start + bad.index]: f"{bad.reason}: {bad.message}" for bad in refused}
-        found.errors.update(reasons)
-        stop = start + len(decoded) + len(refused)
-        good = [position for position in positions[start:stop] if position not in reasons]
-        found.rows.update(zip(good, decoded, strict=True))
+def _plain(records: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records, with their timestamps as numbers: a producer may send any."""
+    at = records.schema.get_field_index("timestamp")
+    numbers = pc.cast(records.column(at), pa.int64())
+    rows: list[dict[str, Any]] = records.set_column(at, "timestamp", numbers).to_pylist()
+    return rows
 
 
 def _alone(key: dict[str, Any] | None) -> Any:
     """A key that is not a record is the value itself."""
     return key[VALUE] if key is not None and list(key) == [VALUE] else key
-
-
-def _infer(values: pa.Array, settings: TopicSettings) -> tuple[pa.RecordBatch, list[Refused]]:
-    """Decode JSON without a schema, into the columns that these records would create."""
-    columns = Schema()
-    while True:
-        decoder = inferring_decoder(columns, reserved_in_rows(settings.transform))
-        decoded = decoder.decode(values)
-        needed = decoder.needed if isinstance(decoder, InferringDecoder) else None
-        if needed is None:
-            return decoded
-        columns = merged_columns(columns, [needed])
-
-
-def _decode(
-    group: Group, topic: str, settings: TopicSettings, registry: Registry
-) -> tuple[pa.RecordBatch, list[Refused]]:
-    """Rows and rejections of a group; raises if it has no decoder."""
-    kind = WITHOUT_SCHEMA.get(settings.value_format)
-    if kind == "INFERRED":
-        return _infer(group.values, settings)
-    if kind is not None:
-        return make_decoder(WHOLE_TOPIC, whole_writer(kind)).decode(group.values)
-    framed = settings.value_format == "by_schema_id"
-    subject = settings.subject_of(topic)
-    key = group.schema_id or 0
-    registered = find_schema(registry, key, subject) if framed else registry.latest(subject)
-    if registered is None:
-        raise ActionNeededError(f"the subject {subject} has no schema yet")
-    _check_own(registered, topic, settings, registry)
-    return _by_schema(group, registered, value_writer(registered, settings))
-
-
-def _decode_keys(
-    group: Group, topic: str, settings: TopicSettings, registry: Registry
-) -> tuple[pa.RecordBatch, list[Refused]]:
-    registered = find_schema(registry, group.schema_id or 0, key_subject(topic))
-    _check_own(registered, topic, settings, registry, of_keys=True)
-    return _by_schema(group, registered, key_writer(registered, settings))
-
-
-def _check_own(
-    registered: RegisteredSchema,
-    topic: str,
-    settings: TopicSettings,
-    registry: Registry,
-    *,
-    of_keys: bool = False,
-) -> None:
-    if why := why_foreign(registry, registered, topic, settings, of_keys=of_keys):
-        raise ActionNeededError(f"{BAD_SCHEMA}: {why}")
-
-
-def _by_schema(
-    group: Group, registered: RegisteredSchema, schema: WriterSchema
-) -> tuple[pa.RecordBatch, list[Refused]]:
-    if fault := group.header_fault(schema.kind):
-        raise ActionNeededError(f"{BAD_SCHEMA_HEADER}: {fault}")
-    return make_decoder(registered.id, schema).decode(group.values)
-
-
-def _headers(messages: Sequence[Message]) -> pa.Array:
-    """Headers in the source's format."""
-    rows = [
-        [{"key": str(header[0]), "value": _bytes(header[1])} for header in message.headers() or ()]
-        for message in messages
-    ]
-    return pa.array(rows, SOURCE_HEADERS)
-
-
-def _bytes(value: object) -> bytes | None:
-    return None if value is None else bytes(value)  # type: ignore[call-overload]
 
 
 def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> list[str]:

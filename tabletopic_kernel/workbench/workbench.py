@@ -277,7 +277,7 @@ class Workbench(Clients):
 
         Arguments and errors as for ``replay``.
         """
-        from tabletopic_kernel.host.replay.replay import dead_letters_where  # noqa: PLC0415
+        from tabletopic_kernel.host.replay.letters import dead_letters_where  # noqa: PLC0415
 
         desired = self.desired_topic(topic)
         dead_letters_where(where)

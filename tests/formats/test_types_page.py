@@ -24,7 +24,7 @@ from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -161,8 +161,7 @@ def test_every_example_of_the_page(name: str, catalog: Catalog, lake: DuckLake) 
         table=table.plan(),
         dead_letters=None,
         epoch=1,
-        schemas={7 if framed else WHOLE_TOPIC: writer},
-        refused_schemas={},
+        values=SchemaPlan({7 if framed else WHOLE_TOPIC: writer}),
         covers_tombstones=False,
         settings=settings if framed else settings.model_copy(update={"value_format": "json"}),
         inferred=schema if writer.kind == "INFERRED" else None,

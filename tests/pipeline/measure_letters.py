@@ -23,8 +23,8 @@ from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan
-from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan, StagePlan
+from tabletopic_kernel.pipeline.stage import stage_files
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 from tests.formats import measure_avro, measure_json, measure_protobuf
 from tests.pipeline.source import SOURCE
@@ -87,8 +87,10 @@ def make_plan(root: str, form: Format) -> StagePlan:
         table=table.plan(),
         dead_letters=TopicTable(dead_letters).plan(),
         epoch=1,
-        schemas={7: writer, 8: writer} if framed else {WHOLE_TOPIC: writer},
-        refused_schemas={9: ("unknown_schema", "the registry has no schema id 9")},
+        values=SchemaPlan(
+            {7: writer, 8: writer} if framed else {WHOLE_TOPIC: writer},
+            {9: ("unknown_schema", "the registry has no schema id 9")},
+        ),
         covers_tombstones=False,
         settings=TopicSettings(value_format="by_schema_id" if framed else "json"),
         inferred=None if framed else columns,
@@ -124,10 +126,8 @@ def measure(name: str, plan: StagePlan, values: list[bytes], against: float = 0)
     loaded = LoadedPlan(plan)
     best = float("inf")
     for _ in range(ROUNDS):
-        stage = Stage(loaded)
         began = time.process_time()
-        stage.take(records)
-        stage.finish()
+        stage_files(loaded, [records])
         best = min(best, (time.process_time() - began) / RECORDS * 1e6)
     ratio = f"  {best / against:5.2f} x" if against else ""
     sys.stdout.write(f"{name:55} {best:6.2f} µs{ratio}\n")

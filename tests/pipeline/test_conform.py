@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.pipeline.conform import conform, part
+from tabletopic_kernel.pipeline.conform import conform, fitted
 
 INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
 INNER_WIDE = pa.struct(
@@ -117,9 +117,8 @@ def test_a_part_has_nothing_of_the_others() -> None:
     columns = {"l": lists, "m": maps}
     with pytest.raises(pa.ArrowInvalid):
         conform(columns, 3, target)
-    with pytest.raises(pa.ArrowInvalid):
-        conform(part(columns, 1, 2), 1, target)
-    for at, value in ((0, 1), (2, 3)):
-        assert conform(part(columns, at, at + 1), 1, target).to_pylist() == [
-            {"l": [value], "m": [("a", value)]}
-        ]
+    parts, refused = fitted(columns, 3, target)
+    assert [(list(part), rows.to_pylist()) for part, rows in parts] == [
+        ([at], [{"l": [value], "m": [("a", value)]}]) for at, value in ((0, 1), (2, 3))
+    ]
+    assert [(one.index, one.reason) for one in refused] == [(1, "does_not_fit")]

@@ -33,11 +33,11 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.stage import Stage
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tests.formats import damage
 from tests.formats.protobuf_cases import varint
 from tests.pipeline.source import SOURCE
+from tests.pipeline.whole_path import Tried
 from tests.table.samples import FakeBroker, FakeControl
 
 BATCH = 8_000
@@ -203,16 +203,8 @@ class Topic:
             self.keeper.cover(asked, recheck=True)
         for _ in range(ROUNDS):
             self.rounds += 1
-            dead_letters: dict[int, str] = {}
-
-            def note(part: pa.RecordBatch, refused: Any, into: dict[int, str] = dead_letters) -> None:
-                offsets = part.column("offset").to_numpy()
-                for index, position in enumerate(refused.positions.tolist()):
-                    into[int(offsets[position]) - begin] = refused.reason(index)
-
-            stage = Stage(LoadedPlan(self.keeper.plan().with_settings(errors="skip")), note)
-            stage.take(batch)
-            result = stage.finish()
+            tried = Tried(LoadedPlan(self.keeper.plan().with_settings(errors="skip")), batch)
+            result = tried.result
             if not result.needs:
                 break
             self.keeper.cover(result.needs)
@@ -226,6 +218,7 @@ class Topic:
             for row in pq.read_table(path, columns=[*COLUMNS, "_kafka_metadata"]).to_pylist():
                 found[row["_kafka_metadata"]["offset"] - begin] = row
             path.unlink()
+        dead_letters = {offset - begin: reason for (_, offset), reason in tried.reasons.items()}
         return found, dead_letters, sum(result.passed_over.values())
 
 

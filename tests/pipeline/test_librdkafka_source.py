@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.pipeline.worker.librdkafka_source import batch_of
+from tabletopic_kernel.pipeline.source import batch_of
 from tests.pipeline.source import SOURCE
 
 NANOSECONDS = 1_750_000_000_000_000_000

@@ -24,13 +24,12 @@ from tabletopic_kernel.formats.json import fast as json_fast
 from tabletopic_kernel.formats.protobuf import decoder as decode_protobuf
 from tabletopic_kernel.formats.protobuf import exact as protobuf_exact
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
-from tabletopic_kernel.formats.rejection import MIN_ALIKE, narrowed
+from tabletopic_kernel.formats.rejection import MIN_ALIKE, isolated
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.model.dead_letter import INTERNAL_ERROR
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import decode, stage
-from tabletopic_kernel.pipeline import keys as keys_module
+from tabletopic_kernel.pipeline import conform, decode, stage
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.transform import transform
@@ -128,9 +127,9 @@ PLACES: list[tuple[str, int, Any, str]] = [
     ("avro", 30, avro_exact.ExactEngine, "batch"),
     ("avro", 120, decode_avro.AvroDecoder, "decode"),
     ("avro", 120, stage, "split"),
-    ("avro", 120, keys_module.KeyReader, "read"),
+    ("avro", 120, stage, "decode_keys"),
     ("avro", 120, transform.Flatten, "rows"),
-    ("avro", 120, decode, "conform"),
+    ("avro", 120, conform, "conform"),
     ("avro", 120, decode, "kafka_columns"),
     ("protobuf", 30, protobuf_exact.ExactEngine, "row"),
     ("protobuf", 120, decode_protobuf.ProtobufDecoder, "decode"),
@@ -259,9 +258,8 @@ def _staged(topic: Path, texts: list[str], errors: str = "skip", **more: Any) ->
         ],
         schema=SOURCE,
     )
-    work = stage.Stage(LoadedPlan(replace(topic.keeper.plan().with_settings(errors=errors), **more)))
-    work.take(batch)
-    return work.finish()
+    loaded = LoadedPlan(replace(topic.keeper.plan().with_settings(errors=errors), **more))
+    return stage.stage_files(loaded, [batch])
 
 
 def test_where_all_fail_alike_nothing_is_taken(topic_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,12 +311,12 @@ def test_what_becomes_of_them_is_as_the_settings_say(
     _inject(monkeypatch, transform.Flatten, "rows", KeyError("x"))
     result = _staged(topic_of("avro"), ["a", POISON, "b"], errors=errors)
     assert result.refused == {INTERNAL_ERROR: 1}
-    assert result.needs_dead_letters == (errors == "dead_letter")
+    assert result.needs.dead_letters == (errors == "dead_letter")
     assert len(result.files) == (1 if errors == "skip" else 0)
 
 
 def test_nothing_is_done_twice_where_nothing_fails() -> None:
     """One call for the whole range."""
-    calls = []
-    assert narrowed(lambda start, stop: calls.append((start, stop)), 1_000).failures == []
-    assert calls == [(0, 1_000)]
+    calls: list[range] = []
+    assert isolated(calls.append, 1_000).failures == []
+    assert calls == [range(1_000)]

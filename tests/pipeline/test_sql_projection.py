@@ -28,7 +28,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import Needs
-from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.stage import stage_files
 from tabletopic_kernel.pipeline.transform.projection import guard
 from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection, planned_columns
@@ -511,12 +511,11 @@ def test_a_projection_that_takes_too_much_of_all_stops_the_topic(
     values = avro_values(1, schema, {"id": 1}, {"id": 2})
     rows = [{"value": one, "partition": 0, "offset": at, "timestamp": at} for at, one in enumerate(values)]
     path.keeper.cover(Needs(frozenset({1}), proved=frozenset({1})))
-    stage = Stage(LoadedPlan(path.keeper.plan(), is_worker=True))
+    loaded = LoadedPlan(path.keeper.plan(), is_worker=True)
+    assert loaded.projection is not None
     monkeypatch.setattr(sql_projection, "_WASTED_S", -1.0)
-    assert stage._loaded.projection is not None
     monkeypatch.setattr(SqlProjection, "select", too_much)
-    stage.take(pa.RecordBatch.from_pylist(rows, schema=SOURCE))
-    result = stage.finish()
+    result = stage_files(loaded, [pa.RecordBatch.from_pylist(rows, schema=SOURCE)])
     assert result.stopped is not None
     assert "512 MB of memory, with many of the newest records" in result.stopped
     assert (result.files, result.dead_letters, result.refused, result.rows) == ([], [], {}, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +37,9 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline.conform import file_schema
-from tabletopic_kernel.pipeline.decode import load_plan
-from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.decode import LoadedPlan, load_plan
+from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
+from tabletopic_kernel.pipeline.sinks import Sink
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.refused import explain_no_table
 from tabletopic_kernel.pipeline.write import DataFileWriter
@@ -96,8 +97,7 @@ def plan(catalog: Catalog) -> StagePlan:
         table=table.plan(),
         dead_letters=TopicTable(dead_letters).plan(),
         epoch=1,
-        schemas={7: WRITER},
-        refused_schemas={},
+        values=SchemaPlan({7: WRITER}),
         covers_tombstones=False,
         settings=TopicSettings(),
     )
@@ -160,7 +160,7 @@ def test_the_dead_letter_table_is_asked_for_when_first_needed(plan: StagePlan) -
 def test_records_are_counted_while_the_dead_letter_table_is_missing(plan: StagePlan) -> None:
     """Records that are refused for their subject are reported as such, not as records without a field."""
     other = ("other_subject", "the schema belongs to other-value")
-    refusing = replace(plan, table=None, dead_letters=None, schemas={}, refused_schemas={8: other, 9: other})
+    refusing = replace(plan, table=None, dead_letters=None, values=SchemaPlan(refused={8: other, 9: other}))
     result = run(refusing, batch(prefix(8) + b"x", prefix(9) + b"y"), batch(prefix(9) + b"z"))
     assert result.needs.dead_letters
     assert result.refused == {"other_subject": 3}
@@ -172,7 +172,8 @@ def test_records_are_counted_while_the_dead_letter_table_is_missing(plan: StageP
 
 def test_all_records_of_a_refused_schema_are_letters(plan: StagePlan) -> None:
     """A schema that the registry lacks, or that does not fit, refuses its records with that reason."""
-    refusing = replace(plan, refused_schemas={8: ("unknown_schema", "the registry has no schema id 8")})
+    refused = {8: ("unknown_schema", "the registry has no schema id 8")}
+    refusing = replace(plan, values=SchemaPlan({7: WRITER}, refused))
     result = run(refusing, batch(prefix(8) + b"x", good(1), prefix(8) + b"y"))
     assert [row["id"] for row in rows(result.files)] == [1]
     assert [(row["value"], row["message"]) for row in rows(result.dead_letters)] == [
@@ -187,8 +188,7 @@ def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
     body = good(1)[5:]
     knows = replace(
         plan,
-        schemas={7: WRITER, guid: WRITER},
-        refused_schemas={2**32 - 1: ("unknown_schema", "none")},
+        values=SchemaPlan({7: WRITER, guid: WRITER}, {2**32 - 1: ("unknown_schema", "none")}),
     )
 
     def named(value: bytes, header: bytes) -> pa.RecordBatch:
@@ -247,7 +247,7 @@ def test_a_value_that_the_column_cannot_hold_is_a_letter(plan: StagePlan, catalo
     chosen = replace(
         plan.with_settings(metadata_columns=("metadata",)),
         table=table.plan(),
-        schemas={7: WriterSchema(json.dumps(longs))},
+        values=SchemaPlan({7: WriterSchema(json.dumps(longs))}),
     )
     values = [prefix(7) + _zigzag(number) for number in (1, 2**40, 3, -(2**31), 2**31)]
     result = run(chosen, batch(*values))
@@ -278,7 +278,7 @@ def test_values_without_a_schema(plan: StagePlan, catalog: Catalog, kind: str, b
     chosen = replace(
         plan.with_settings(value_format=kind.lower()),
         table=table.plan(),
-        schemas={-1: whole},
+        values=SchemaPlan({-1: whole}),
         covers_tombstones=True,
         topic=kind,
     )
@@ -308,7 +308,8 @@ def test_every_record_is_a_row_or_a_letter_once(
 ) -> None:
     """However good and bad records mix and are cut into batches, none is lost or doubled (I1)."""
     ids = {int.from_bytes(v[1:5], "big") for v in values if v and len(v) > 4 and v[0] == 0} - {7}
-    chosen = replace(plan, refused_schemas=dict.fromkeys(ids, ("unknown_schema", "none")))
+    refused = dict.fromkeys(ids, ("unknown_schema", "none"))
+    chosen = replace(plan, values=SchemaPlan({7: WRITER}, refused))
     kept = [value for value in values if value is not None]
     whole = batch(*kept)
     result = run(chosen, *(whole.slice(at, size) for at in range(0, len(kept), size)))
@@ -323,13 +324,14 @@ def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.Mon
     """What is decoded at once is bounded, however many bytes come at once; no record is lost or doubled."""
     monkeypatch.setattr(stage, "_GROUP_BYTES", 10_000)
     taken: list[int] = []
-    take = stage.Stage.take
+    real = stage.stage
 
-    def note(self: stage.Stage, part: pa.RecordBatch) -> None:
-        taken.append(part.nbytes)
-        take(self, part)
+    def note(loaded: LoadedPlan, records: Iterable[pa.RecordBatch], sink: Sink) -> StageResult:
+        parts = list(records)
+        taken.extend(part.nbytes for part in parts)
+        return real(loaded, parts, sink)
 
-    monkeypatch.setattr(stage.Stage, "take", note)
+    monkeypatch.setattr(stage, "stage", note)
     bad = good(1) + b"x" * 25_000
     result = run(plan, batch(*map(good, range(500)), bad, *map(good, range(500, 1_000))), batch(good(1_000)))
     assert [row["id"] for row in rows(result.files)] == list(range(1_001))
@@ -355,7 +357,7 @@ def test_values_that_expand_are_decoded_a_few_at_a_time(
     bodies = [good(number).removeprefix(prefix(7)) for number in range(300)]
     values = [framed(body, packed=True) for body in bodies]
     values[7] = framed(bodies[7] + bytes(10_000), packed=True)  # alone more than what several may have
-    glued = replace(plan, schemas={str(GUID): WRITER})
+    glued = replace(plan, values=SchemaPlan({str(GUID): WRITER}))
     result = run(glued, batch(*values))
     kept = sorted(row["_kafka_metadata"]["offset"] for row in rows(result.files))
     assert kept == [100 + at for at in range(300) if at != 7]

@@ -24,7 +24,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.plan import StageResult
-from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.sinks import Files, Place, Rejections, StagedRows, places_of
+from tabletopic_kernel.pipeline.stage import stage
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.source import SOURCE
@@ -75,28 +76,21 @@ class Path:
         ]
         self._offset += len(values)
         batch = pa.RecordBatch.from_pylist(rows, schema=SOURCE)
-        self.dead_letters: dict[int, str] = {}
-        self.messages: dict[int, str] = {}
         for _ in range(5):
             loaded = LoadedPlan(self.keeper.plan().with_settings(errors="skip"), is_worker=True)
-            stage = Stage(loaded, self._note)
-            stage.take(batch)
-            self.result = stage.finish()
+            tried = Tried(loaded, batch)
+            self.result = tried.result
+            self.dead_letters = {offset: reason for (_, offset), reason in tried.reasons.items()}
+            self.messages = {offset: message for (_, offset), message in tried.messages.items()}
             if not (needs := self.result.needs):
                 break
             self.keeper.cover(needs)
-            self.dead_letters, self.messages = {}, {}
         else:
             raise AssertionError(f"the columns do not come to rest: {needs}")
         assert self.result.rows + len(self.dead_letters) + sum(self.result.passed_over.values()) == len(
             values
         )
         return read(self.result)
-
-    def _note(self, batch: pa.RecordBatch, refused: Any) -> None:
-        for index, position in enumerate(refused.positions.tolist()):
-            offset = batch.column("offset")[position].as_py()
-            self.dead_letters[offset], self.messages[offset] = refused.reason(index), refused.message(index)
 
     def columns(self) -> dict[str, str]:
         """The value's columns of the table: name to type."""
@@ -106,6 +100,27 @@ class Path:
             for one in table.schema().fields
             if not one.name.startswith("_kafka_")
         }
+
+
+class Tried:
+    """A sink of files that keeps the reasons and messages of rejected records, by their places."""
+
+    def __init__(self, loaded: LoadedPlan, batch: pa.RecordBatch) -> None:
+        self.reasons: dict[Place, str] = {}
+        self.messages: dict[Place, str] = {}
+        self._files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer)
+        self.result = stage(loaded, [batch], self)
+        self._files.close(self.result, is_void=self.result.is_void(loaded.plan.settings))
+
+    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        """Into the files."""
+        self._files.rows(batch, rows)
+
+    def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
+        """Into the files, with a note."""
+        self._files.rejected(batch, rejected)
+        for index, place in enumerate(places_of(batch, rejected.positions)):
+            self.reasons[place], self.messages[place] = rejected.reason(index), rejected.message(index)
 
 
 def read(result: StageResult) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The worker as a model: reads the topic, stages with the product's own ``Stage``, notifies the listener.
+"""The worker as a model: reads the topic, stages with the product's own ``stage``, notifies the listener.
 
 It does what ``pipeline/worker/worker.py`` does around a batch, without Spark and threads: while the real one
 waits for a plan, this one has a turn that does nothing.
@@ -18,7 +18,7 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.source import SourceSpec
-from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.stage import stage_files
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -105,9 +105,8 @@ class ModelWorker:
         assert end is not None
         start = {partition: self._position.get(partition, 0) for partition in end}
         reach(Step.STAGE)
-        stage = Stage(load_plan(self._plan.topic, pickle.dumps(self._plan)))
-        stage.take(self._process.world.topic.batch(start, end))
-        result = stage.finish()
+        loaded = load_plan(self._plan.topic, pickle.dumps(self._plan))
+        result = stage_files(loaded, [self._process.world.topic.batch(start, end)])
         reach(Step.STAGED)
         if result.needs:
             self._listener.discard(result.files, result.dead_letters)

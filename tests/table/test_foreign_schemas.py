@@ -17,7 +17,7 @@ from tabletopic_kernel.model.errors import BadRecordError, RetryableError
 from tabletopic_kernel.model.progress.events import SchemaRefused
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.stage import stage_files
 from tabletopic_kernel.table.history import topic_schema
 from tabletopic_kernel.table.schemas.registered import record_names, why_foreign
 from tabletopic_kernel.table.schemas.states import SchemaStates
@@ -298,11 +298,10 @@ def test_a_candidate_alone_writes_nothing(topic: Path) -> None:
     rows = [{"value": value, "key": None, "partition": 0, "offset": 50, "timestamp": 0}]
     batch = pa.RecordBatch.from_pylist(rows, schema=SOURCE)
     for expected in ({"schema_ids": frozenset({2})}, {"proved": frozenset({2})}):
-        stage = Stage(LoadedPlan(topic.keeper.plan()))
-        stage.take(batch)
-        needs = stage.finish().needs
+        result = stage_files(LoadedPlan(topic.keeper.plan()), [batch])
+        needs = result.needs
         assert {name: getattr(needs, name) for name in expected} == expected
-        assert stage.finish().files == []
+        assert result.files == []
         topic.keeper.cover(needs)
     assert sorted(topic.columns()) == ["id", "text"]
 

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.stage import Stage
+from tabletopic_kernel.pipeline.stage import stage_files
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.source import SOURCE
 from tests.pipeline.whole_path import Path
@@ -45,9 +45,8 @@ def _sent_to(path: Path) -> list[Any]:
         }
         for at, headers in enumerate(SENT)
     ]
-    stage = Stage(LoadedPlan(path.keeper.plan()))
-    stage.take(pa.RecordBatch.from_pylist(rows, schema=SOURCE))
-    (file,) = stage.finish().files
+    batch = pa.RecordBatch.from_pylist(rows, schema=SOURCE)
+    (file,) = stage_files(LoadedPlan(path.keeper.plan()), [batch]).files
     found: list[Any] = pq.read_table(file.file_path.removeprefix("file://"))["_kafka_header"].to_pylist()
     return found
 

@@ -27,7 +27,7 @@ from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Regist
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tabletopic_kernel.formats.wire import KEY_HEADER, prefix
-from tabletopic_kernel.host.replay.replay import stage_dead_letters
+from tabletopic_kernel.host.replay.letters import stage_dead_letters
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS

@@ -236,8 +236,8 @@ class TablePolls:
 
 def facts_of(table: Table, catalog: str | None = None) -> TableFacts:
     """The table's figures and its newest snapshots, from its metadata."""
-    from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415 - PyIceberg costs half a second
     from tabletopic_kernel.table.changes.ledger_history import live_rows, summary  # noqa: PLC0415 - the same
+    from tabletopic_kernel.table.history import snapshots  # noqa: PLC0415 - PyIceberg costs half a second
 
     head = table.metadata.current_snapshot()
     totals = summary(head) if head else {}

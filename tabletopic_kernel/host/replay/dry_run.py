@@ -1,49 +1,23 @@
-"""The dry run of a replay: stages dead letters without files, on a draft of the table.
-
-Why nothing changes: this module has neither an owner nor a worker. The draft keeps its changes to itself and
-accepts no commits, staging writes no files, and the draft's events are collected instead of sent.
-"""
+"""The dry run of a replay: stages dead letters on a draft of the table, without files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.host.replay.replay import dead_letters_where, stage_dead_letters
-from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import ActionNeededError, InternalError, UsageError
-from tabletopic_kernel.model.ledger import Ledger, added
-from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
+from tabletopic_kernel.host.replay.letters import LetterSource, dead_letters_where
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
-from tabletopic_kernel.pipeline.plan import Needs
-from tabletopic_kernel.table.changes.change import TableChange
+from tabletopic_kernel.pipeline.sinks import Count
+from tabletopic_kernel.pipeline.source import Limits
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.schemas.evolve import EventWriter
-from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.draft import TopicDraft, try_records
 from tabletopic_kernel.table.topic_table import TopicTable
-
-
-class TableDraft(TopicTable):
-    """A copy of a table for planning: it evolves like the table, but accepts no commits."""
-
-    @classmethod
-    def of(cls, table: TopicTable) -> TableDraft:
-        """A draft of the current table."""
-        return cls(table.table)
-
-    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
-        self.table.metadata = update_table_metadata(self.table.metadata, updates)
-
-    def commit(self, planned: Ledger | None, change: TableChange) -> None:
-        """Raises InternalError: a draft has no snapshots of its own."""
-        raise InternalError(f"a commit to a draft of {self.identifier}")
 
 
 @dataclass
@@ -78,54 +52,17 @@ def plan_replay(
     chosen = dead_letters_where(where)
     identifier = table_identifier(topic, settings)
     letters = DeadLetters(catalog, identifier, topic)
-    found = TopicTable.load(catalog, identifier, topic)
-    ledger = found.ledger if found else None
-    if not letters.load() or found is None or ledger is None:
+    table = TopicTable.load(catalog, identifier, topic)
+    if not letters.load() or table is None or table.ledger is None:
         raise UsageError(f"{topic} has no dead letters")
-    changes = _Changes()
-    services = _PlanServices(registry, changes)
-    keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
-    keeper.adopt(TableDraft.of(found), ledger)
-    keeper.cover(Needs(), recheck=True)
     plan = ReplayPlan(topic)
-    for task in letters.tasks(chosen):
-        _try(plan, keeper, letters.read(task, chosen))
-    plan.changes = changes.noted
+    draft, source = TopicDraft(table, topic, settings, registry), LetterSource(letters, chosen)
+    stayed = Counter[str]()
+    for task in source.next(source.files(), Limits({})) or ():
+        records = list(source.read([task]))
+        tried = try_records(draft, records, Count)
+        plan.letters += sum(map(len, records))
+        plan.rows += tried.count
+        stayed.update(tried.refused.values())
+    plan.stayed, plan.changes = dict(sorted(stayed.items())), draft.changes
     return plan
-
-
-def _try(plan: ReplayPlan, keeper: SchemaKeeper, letters: pa.Table) -> None:
-    while True:
-        tried = stage_dead_letters(letters, keeper.plan(), writes=False)
-        if tried.result.stopped is not None:
-            raise ActionNeededError(tried.result.stopped)
-        needs = tried.result.needs
-        if not needs:
-            break
-        keeper.cover(needs)
-    plan.letters += len(letters)
-    plan.rows += tried.result.rows
-    for reason in tried.stayed.values():
-        plan.stayed = added(plan.stayed, {reason: 1})
-
-
-class _Changes:
-    """Collects a table's changes from the events of its draft, which are not sent."""
-
-    def __init__(self) -> None:
-        self.noted: list[str] = []
-
-    def write(self, event: ControlEvent) -> None:
-        """Note the changes of columns."""
-        if isinstance(event, SchemaEvolved):
-            self.noted += event.changes
-
-
-@dataclass(frozen=True)
-class _PlanServices:
-    """A schema keeper's services, for planning."""
-
-    registry: Registry
-    control: EventWriter
-    host: str = ""
-    now_ms: Callable[[], int] = now_ms

@@ -16,53 +16,25 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import FileScanTask
 
-from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.model.columns.conditions import read_condition
-from tabletopic_kernel.model.dead_letter import SCHEMA
+from tabletopic_kernel.host.replay.letters import LetterSource, Tried, dead_letters_where, stage_dead_letters
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.desired import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch, StagePlan, StageResult
-from tabletopic_kernel.pipeline.stage import SOURCE_COLUMNS, SOURCE_HEADERS, Stage
-from tabletopic_kernel.pipeline.write import Refusals
+from tabletopic_kernel.pipeline.plan import Needs, ReplayedBatch, StagedBatch
+from tabletopic_kernel.pipeline.sinks import Place, places_of
+from tabletopic_kernel.pipeline.source import Limits
 
 # Letters per round: a round is one commit, decoded by the coordinator's own thread between its other work.
 _ROUND_LETTERS = 50_000
-_TAKE_RECORDS = 10_000
-Place = tuple[int, int]  # partition, offset
-
-
-@dataclass(frozen=True)
-class Tried:
-    """The result of staging dead letters, and the positions of those that stay, by reason."""
-
-    result: StageResult
-    stayed: dict[Place, str]
-
-
-def dead_letters_where(where: str | None) -> BooleanExpression:
-    """The dead letters of a replay: those that match ``where``.
-
-    Raises:
-        UsageError: ``where`` is not a condition on the columns of a dead-letter table.
-    """
-    how = (
-        "Write conditions on the dead letters' columns, for example reason = 'unknown_schema' and "
-        "offset >= 100"
-    )
-    return read_condition(where, SCHEMA, how) or AlwaysTrue()
 
 
 class Replay:
@@ -74,7 +46,7 @@ class Replay:
         self.stayed: dict[str, int] = {}
         self._owner = owner
         self._where = dead_letters_where(request.where)
-        self._left: set[str] | None = None  # data files to try
+        self._left: frozenset[str] | None = None  # data files to try
 
     def round(self) -> StagedBatch | None:
         """Try some dead letters; returns the rows to commit, None when no letters are left.
@@ -91,20 +63,15 @@ class Replay:
                 return batch
         return None
 
-    def _next_tasks(self) -> list[FileScanTask]:
-        dead_letters = self._owner.dead_letters
-        if dead_letters.table is None:
-            return []
-        chosen: list[FileScanTask] = []
-        count, tasks = 0, dead_letters.tasks(self._where)
+    def _next_tasks(self) -> Sequence[FileScanTask]:
+        if self._owner.dead_letters.table is None:
+            return ()
+        source = LetterSource(self._owner.dead_letters, self._where)
         if self._left is None:
-            self._left = {task.file.file_path for task in tasks}
-        for task in tasks:
-            if task.file.file_path in self._left and count < _ROUND_LETTERS:
-                chosen.append(task)
-                count += task.file.record_count
-        self._left -= {task.file.file_path for task in chosen}
-        return chosen
+            self._left = source.files()
+        tasks = source.next(self._left, Limits({}, _ROUND_LETTERS)) or ()
+        self._left -= {task.file.file_path for task in tasks}
+        return tasks
 
     def _round(self, tasks: Sequence[FileScanTask]) -> StagedBatch | None:
         owner, began = self._owner, time.monotonic()
@@ -114,7 +81,7 @@ class Replay:
         tried = try_dead_letters(named, owner)
         for reason in tried.stayed.values():
             self.stayed = added(self.stayed, {reason: 1})
-        moved = set(_places(named)) - tried.stayed.keys()
+        moved = set(places_of(named)) - tried.stayed.keys()
         if not moved:
             return None
         replay_id = f"{self.request.id}/{uuid.uuid4()}"
@@ -136,7 +103,7 @@ class Replay:
     def _mark(
         self, tasks: Sequence[FileScanTask], every: pa.Table, moved: set[Place], replay_id: str
     ) -> None:
-        goes = pa.array([position in moved for position in _places(every)], pa.bool_())
+        goes = pa.array([place in moved for place in places_of(every)], pa.bool_())
         at = every.schema.get_field_index("replay_id")
         kind = every.schema.field(at)
         marked = every.filter(goes)
@@ -219,35 +186,3 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
             return tried
         owner.discard(tried.result.files, ())
         plan = owner.satisfy(needs, recheck=False)
-
-
-def stage_dead_letters(dead_letters: pa.Table, plan: StagePlan, *, writes: bool = True) -> Tried:
-    """Stage dead letters by a plan, in this process; without ``writes``, no files are written."""
-    loaded = LoadedPlan(replace(plan.with_settings(errors="skip"), patient=True))
-    stayed: dict[Place, str] = {}
-
-    def note(batch: pa.RecordBatch, refused: Refusals) -> None:
-        for index, position in enumerate(_places_at(batch, refused.positions)):
-            stayed[position] = refused.reason(index)
-
-    stage = Stage(loaded, note, writes=writes)
-    for batch in source_batches(dead_letters):
-        stage.take(batch)
-    return Tried(stage.finish(), stayed)
-
-
-def source_batches(dead_letters: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Dead letters as records in the source's format."""
-    chosen = dead_letters.select(list(SOURCE_COLUMNS))
-    at = chosen.schema.get_field_index("headers")
-    target = chosen.schema.set(at, pa.field("headers", SOURCE_HEADERS))
-    yield from chosen.cast(target).combine_chunks().to_batches(_TAKE_RECORDS)
-
-
-def _places(dead_letters: pa.Table) -> list[Place]:
-    return list(zip(dead_letters["partition"].to_pylist(), dead_letters["offset"].to_pylist(), strict=True))
-
-
-def _places_at(batch: pa.RecordBatch, positions: Positions) -> list[Place]:
-    partitions, offsets = (np.asarray(batch.column(name))[positions] for name in ("partition", "offset"))
-    return list(zip(partitions.tolist(), offsets.tolist(), strict=True))

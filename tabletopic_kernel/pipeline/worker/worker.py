@@ -27,8 +27,16 @@ from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
-from tabletopic_kernel.pipeline.source import SourceSpec, batch_end_offsets, poll_interval_ms, reader_options
-from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, SOURCE_COLUMNS, StageTask
+from tabletopic_kernel.pipeline.source import (
+    SOURCE_SCHEMA,
+    Limits,
+    SourceSpec,
+    batch_end_offsets,
+    next_offsets,
+    poll_interval_ms,
+    reader_options,
+)
+from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, StageTask
 from tabletopic_kernel.pipeline.worker.librdkafka_source import is_overflow, staged_by_librdkafka
 from tabletopic_kernel.pipeline.worker.refused import (
     RefusedShare,
@@ -154,7 +162,7 @@ class Worker:
         spec = replace(self._spec, start=dict(self._position), max_records=self._max_records)
         try:
             frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
-            names = [name for name in SOURCE_COLUMNS if name != "headers" or spec.headers]
+            names = [name for name in SOURCE_SCHEMA.names if name != "headers" or spec.headers]
             # Selected here, before foreachBatch: after it, they would be copied once more.
             columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
             self._query = (
@@ -304,9 +312,8 @@ class Worker:
     def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
         self._since, self._turn_s = self._turns.clock(), 0.0
         end = batch_end_offsets(self._checkpoint, batch_id, self._spec.topic)
-        start = {partition: self._position.get(partition, 0) for partition in end}
-        offsets = StagedOffsets(start, end)
-        if offsets.records == 0:
+        offsets = next_offsets(self._position, Limits(end))
+        if offsets is None:
             return
         if (asked := self._plan.to_ask_again) is not None:
             self._plan = self._listener.plan_for(asked, recheck=True)
@@ -326,7 +333,7 @@ class Worker:
         reach(Step.BATCH)
         self._listener.staged(
             StagedBatch(
-                StagedOffsets(start, end, result.newest_ms),
+                replace(offsets, newest_ms=result.newest_ms),
                 tuple(result.files),
                 result.rows,
                 self._turn_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -130,10 +131,7 @@ class SchemaKeeper:
             table=table.plan() if table else None,
             dead_letters=None,
             epoch=ledger.epoch if ledger else 1,
-            schemas=values.schemas if self._whole is None else {WHOLE_TOPIC: self._whole},
-            refused_schemas=values.refused_schemas,
-            unknown_schemas=values.unknown_schemas,
-            candidates=values.candidates,
+            values=values if self._whole is None else replace(values, schemas={WHOLE_TOPIC: self._whole}),
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
             projection=self._projection(),

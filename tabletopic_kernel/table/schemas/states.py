@@ -18,7 +18,7 @@ from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
-from tabletopic_kernel.pipeline.plan import KeyPlan
+from tabletopic_kernel.pipeline.plan import SchemaPlan
 from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
 from tabletopic_kernel.table.schemas.covered import covered_schemas
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable
@@ -64,18 +64,20 @@ class Refused:
 class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
     """The state of each schema by id; one without is unknown."""
 
-    def plan(self, noted: Collection[SchemaKey]) -> KeyPlan:
+    def plan(self, noted: Collection[SchemaKey]) -> SchemaPlan:
         """What tasks need; ``noted``: the schemas that the table covers, as its properties say."""
-        plan = KeyPlan({}, {}, frozenset(self._waiting()), {})
+        covered: dict[SchemaKey, WriterSchema] = {}
+        refused: dict[SchemaKey, tuple[str, str]] = {}
+        candidates: dict[SchemaKey, WriterSchema] = {}
         for schema_id, state in self.items():
             match state:
                 case Candidate(writer=writer):
-                    plan.candidates[schema_id] = writer
+                    candidates[schema_id] = writer
                 case Covered(writer=writer) if schema_id in noted:
-                    plan.schemas[schema_id] = writer
+                    covered[schema_id] = writer
                 case Refused(reason=reason, message=message):
-                    plan.refused_schemas[schema_id] = (reason, message)
-        return plan
+                    refused[schema_id] = (reason, message)
+        return SchemaPlan(covered, refused, frozenset(self._waiting()), candidates)
 
     def refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str, now_ms: int) -> None:
         """Refuse a schema until its next lookup."""
@@ -133,7 +135,7 @@ class NamedSchemas:
             if not (change.is_needed or change.refused):
                 self._remember(schema_id, writer, columns, change)
 
-    def plan(self) -> KeyPlan:
+    def plan(self) -> SchemaPlan:
         """What tasks need to decode values, or keys, of the schemas known so far."""
         return self.states.plan(self._noted())
 

@@ -7,7 +7,7 @@ to its record, whatever DuckDB does in between.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Positions
-from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.rejection import Refused, halves, narrowed
 from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
 from tabletopic_kernel.model.errors import InternalError, ProjectionError
-from tabletopic_kernel.pipeline.conform import conform, part
-from tabletopic_kernel.pipeline.transform.columns import FILTERED, Rows, every
+from tabletopic_kernel.pipeline.conform import conform, fitted
+from tabletopic_kernel.pipeline.transform.columns import FILTERED, Rows
 from tabletopic_kernel.pipeline.transform.projection import guard as sql_guard
 from tabletopic_kernel.pipeline.transform.projection.guard import LimitError
 from tabletopic_kernel.pipeline.transform.projection.statement import ROW, TABLE, connect, statement
@@ -77,7 +76,7 @@ class SqlProjection:
     def _try(self) -> None:
         """Run it once: planning defers expensive expressions that no record depends on."""
         try:
-            self.select(self.numbered({}, every(1)))
+            self.select(self._numbered(conform({}, 1, self._input), range(1)))
         except LimitError as error:
             raise _too_much(error) from error
         except _OF_VALUES:
@@ -86,13 +85,14 @@ class SqlProjection:
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
         """Project ``count`` rows with these columns; missing columns are null."""
         run = _Run(self, count)
-        run.take(columns, every(count))
+        parts, refused = fitted(columns, count, self._input)
+        run.refuse(refused)
+        for part, batch in parts:
+            run.take(self._numbered(batch, part))
         return run.rows()
 
-    def numbered(self, columns: Mapping[str, pa.Array], rows: Positions) -> pa.Table:
-        """The batch that the statement reads; raises pyarrow.ArrowInvalid."""
-        batch = conform(columns, len(rows), self._input)
-        return pa.Table.from_batches([batch]).append_column(ROW, pa.array(rows))
+    def _numbered(self, batch: pa.RecordBatch, rows: range) -> pa.Table:
+        return pa.Table.from_batches([batch]).append_column(ROW, pa.array(np.arange(rows.start, rows.stop)))
 
     def select(self, table: pa.Table) -> pa.Table:
         """The projection of a numbered batch, with the same numbers; raises duckdb.Error."""
@@ -115,59 +115,32 @@ class _Run:
     def __init__(self, projection: SqlProjection, count: int) -> None:
         self._projection = projection
         self._count = count
-        self._found: list[pa.Table] = []
+        self._results: list[pa.Table] = []
         self._refused: dict[int, Refused] = {}
-        self._wasted = 0.0  # seconds
+        self._began = self._wasted = 0.0  # seconds
 
-    def take(self, columns: Mapping[str, pa.Array], rows: Positions) -> None:
-        """Project these rows."""
-        try:
-            table = self._projection.numbered(columns, rows)
-        except pa.ArrowInvalid as error:
-            if len(rows) == 1:
-                self._refuse(int(rows[0]), DOES_NOT_FIT, str(error))
-                return
-            middle = len(rows) // 2
-            for start, stop in ((0, middle), (middle, len(rows))):
-                self.take(part(columns, start, stop), rows[start:stop])
-            return
-        self._query(table)
+    def take(self, table: pa.Table) -> None:
+        """Project the rows of a numbered batch."""
+        self._results += narrowed(self._select, table, self._without_failing)
 
-    def _query(self, table: pa.Table) -> None:
-        began = time.monotonic()
-        try:
-            found = self._projection.select(table)
-        except LimitError as error:
-            self._waste(time.monotonic() - began, error)
-            if len(table) == 1:
-                self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, str(error))
-            else:
-                self._halve(table)
-            return
-        except _OF_VALUES as error:
-            self._without_failing(table, error)
-            return
-        self._found.append(self._within_calendar(found))
+    def _select(self, table: pa.Table) -> pa.Table:
+        self._began = time.monotonic()
+        return self._within_calendar(self._projection.select(table))
 
-    def _waste(self, seconds: float, error: LimitError) -> None:
-        self._wasted += seconds
-        if self._wasted > _WASTED_S:
-            raise ProjectionError(f"{error}, with many of the newest records")
-
-    def _halve(self, table: pa.Table) -> None:
-        middle = len(table) // 2
-        self._query(table.slice(0, middle))
-        self._query(table.slice(middle))
-
-    def _without_failing(self, table: pa.Table, error: duckdb.Error) -> None:
-        """Project the rows that do not fail; reject the others, each with its reason."""
+    def _without_failing(self, table: pa.Table, error: BaseException) -> Sequence[pa.Table]:
+        """The rows that may not fail, or both halves; the others are refused, each with its reason."""
+        if isinstance(error, LimitError):
+            self._wasted += time.monotonic() - self._began
+            if self._wasted > _WASTED_S:
+                raise ProjectionError(f"{error}, with many of the newest records")
+        elif not isinstance(error, _OF_VALUES):
+            raise error
         if len(table) == 1:
             self._refuse(table[ROW][0].as_py(), PROJECTION_FAILED, _first_line(error))
-            return
-        failing = self._projection.failing(table)
+            return ()
+        failing = {} if isinstance(error, LimitError) else self._projection.failing(table)
         if not failing:  # an error that TRY does not see
-            self._halve(table)
-            return
+            return [table.slice(half.start, len(half)) for half in halves(range(len(table)))]
         fails = pc.is_in(table[ROW], pa.array(list(failing), pa.int64()))
         bad = table.filter(fails)
         for at, row in enumerate(bad[ROW].to_pylist()):
@@ -176,15 +149,12 @@ class _Run:
                 message = self._message(bad.slice(at, 1)) or message
             self._refuse(row, PROJECTION_FAILED, f"{failing[row]}: {message}")
         rest = table.filter(pc.invert(fails))
-        if len(rest):
-            self._query(rest)
+        return [rest] if len(rest) else ()
 
     def _message(self, row: pa.Table) -> str | None:
         try:
             self._projection.select(row)
-        except LimitError as error:
-            return str(error)
-        except _OF_VALUES as error:
+        except (LimitError, *_OF_VALUES) as error:
             return _first_line(error)
         return None
 
@@ -198,16 +168,20 @@ class _Run:
             self._refuse(row, DOES_NOT_FIT, _NO_TIME)
         return found.filter(pa.array(~far))
 
+    def refuse(self, refused: Iterable[Refused]) -> None:
+        """Note rows that are refused."""
+        self._refused |= {one.index: one for one in refused}
+
     def _refuse(self, row: int, reason: str, message: str) -> None:
         self._refused[row] = Refused(row, reason, message)
 
     def rows(self) -> Rows:
         """The result, in the order of the rows."""
         refused = [self._refused[row] for row in sorted(self._refused)]
-        if not self._found:
+        if not self._results:
             filtered = self._count - len(refused)
             return Rows({}, np.empty(0, np.int64), refused, {FILTERED: filtered} if filtered else {})
-        table = self._found[0] if len(self._found) == 1 else pa.concat_tables(self._found)
+        table = self._results[0] if len(self._results) == 1 else pa.concat_tables(self._results)
         kept = table[ROW].to_numpy()
         if (np.diff(kept) <= 0).any():
             order = np.argsort(kept, kind="stable")
@@ -249,5 +223,5 @@ def _message(error: duckdb.Error) -> str:
     return " ".join(line.strip() for line in lines if line.strip() and ROW not in line)
 
 
-def _first_line(error: duckdb.Error) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]

@@ -1,0 +1,104 @@
+"""Dead letters as a source of records, and what they become by a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.table import FileScanTask
+
+from tabletopic_kernel.model.columns.conditions import read_condition
+from tabletopic_kernel.model.dead_letter import SCHEMA
+from tabletopic_kernel.pipeline.decode import LoadedPlan
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.sinks import Count, Files, Place, StagedRows
+from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, Limits
+from tabletopic_kernel.pipeline.stage import stage
+from tabletopic_kernel.table.dead_letters import DeadLetters
+
+_TAKE_RECORDS = 10_000
+
+
+def dead_letters_where(where: str | None) -> BooleanExpression:
+    """The dead letters of a replay: those that match ``where``.
+
+    Raises:
+        UsageError: ``where`` is not a condition on the columns of a dead-letter table.
+    """
+    how = (
+        "Write conditions on the dead letters' columns, for example reason = 'unknown_schema' and "
+        "offset >= 100"
+    )
+    return read_condition(where, SCHEMA, how) or AlwaysTrue()
+
+
+class LetterSource:
+    """The dead letters that match ``where``; see ``Source``. A position is the data files left to read."""
+
+    def __init__(self, letters: DeadLetters, where: BooleanExpression) -> None:
+        self._letters = letters
+        self._where = where
+
+    def files(self) -> frozenset[str]:
+        """The position before all letters."""
+        return frozenset(task.file.file_path for task in self._letters.tasks(self._where))
+
+    def next(self, position: frozenset[str], limits: Limits) -> Sequence[FileScanTask] | None:
+        """Some of the files, until they have ``limits.records``."""
+        chosen: list[FileScanTask] = []
+        count = 0
+        for task in self._letters.tasks(self._where):
+            if task.file.file_path in position and (limits.records is None or count < limits.records):
+                chosen.append(task)
+                count += task.file.record_count
+        return chosen or None
+
+    def read(self, batch: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
+        """The letters as records of their topic."""
+        for task in batch:
+            yield from records_of(self._letters.read(task, self._where))
+
+
+def records_of(letters: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Dead letters as records of their topic."""
+    records = letters.select(SOURCE_SCHEMA.names)
+    headers = records.schema.get_field_index("headers")
+    target = records.schema.set(headers, SOURCE_SCHEMA.field("headers"))
+    yield from records.cast(target).combine_chunks().to_batches(_TAKE_RECORDS)
+
+
+def letters_plan(plan: StagePlan) -> StagePlan:
+    """The plan for letters: one that is refused stays, and every one is tried."""
+    return replace(plan.with_settings(errors="skip"), patient=True)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The result of staging dead letters, and the places of those that stay, by reason."""
+
+    result: StageResult
+    stayed: dict[Place, str]
+
+
+class _Replayed(Count):
+    """Files of the rows; letters that are refused again are only noted."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__()
+        self._files = files
+
+    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        """See ``Sink``."""
+        self._files.rows(batch, rows)
+
+
+def stage_dead_letters(letters: pa.Table, plan: StagePlan) -> Tried:
+    """Stage dead letters into files, in this process."""
+    loaded = LoadedPlan(letters_plan(plan))
+    files = Files(plan.topic, loaded.writer, None)
+    sink = _Replayed(files)
+    result = stage(loaded, records_of(letters), sink)
+    files.close(result, is_void=result.is_void(loaded.plan.settings))
+    return Tried(result, sink.refused)

@@ -1,0 +1,242 @@
+"""Where staged records go: files of the table and its dead-letter table, memory, or a count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+
+from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.pipeline.conform import conform
+from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.write import DataFileWriter
+
+# Registries' ids are signed integers. A larger one comes from a damaged record; its message has it.
+_MAX_ID: Final = 2**31 - 1
+# Arrow bytes held before a file is written: bounds a task's memory whatever the batch.
+_HELD_BYTES: Final = 128 * 1024**2
+Place = tuple[int, int]  # partition, offset
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Rows of the table, and the positions in the batch of their records, which have one schema id.
+
+    If the plan has no table: the values' columns, as decoded.
+    """
+
+    positions: Positions
+    schema_id: SchemaKey | None
+    rows: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """Records of a batch that cannot become rows: positions, and a reason and message for each or for all."""
+
+    positions: Positions
+    schema_id: SchemaKey | None
+    reasons: Sequence[str] | str
+    messages: Sequence[str] | str
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @classmethod
+    def of(cls, refused: Sequence[Refused], among: Positions, schema_id: SchemaKey | None) -> Rejections:
+        """The refused ones of the records at positions ``among``."""
+        at = among[[one.index for one in refused]]
+        return cls(at, schema_id, [one.reason for one in refused], [one.message for one in refused])
+
+    def among(self, positions: Positions, schema_id: SchemaKey | None) -> Rejections:
+        """Those of them at ``positions``, with another schema id."""
+        chosen = np.flatnonzero(np.isin(self.positions, positions))
+
+        def picked(texts: Sequence[str] | str) -> Sequence[str] | str:
+            return texts if isinstance(texts, str) else [texts[at] for at in chosen.tolist()]
+
+        at = self.positions[chosen]
+        return Rejections(at, schema_id, picked(self.reasons), picked(self.messages))
+
+    @property
+    def known_id(self) -> int | None:
+        """The schema id for a letter; None without one, and for a GUID, which the message has."""
+        schema_id = self.schema_id
+        return schema_id if isinstance(schema_id, int) and 0 <= schema_id <= _MAX_ID else None
+
+    def reason(self, index: int) -> str:
+        """Why record ``index`` (of these) is refused."""
+        return self.reasons if isinstance(self.reasons, str) else self.reasons[index]
+
+    def message(self, index: int) -> str:
+        """What is wrong with record ``index`` (of these)."""
+        return self.messages if isinstance(self.messages, str) else self.messages[index]
+
+
+class Sink(Protocol):
+    """Takes what became of the records of ``batch``, of the source's columns."""
+
+    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        """Take rows."""
+
+    def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
+        """Take records that cannot become rows."""
+
+
+class Files:
+    """Data files of the table, and of its dead-letter table; what there is no writer for is left out."""
+
+    def __init__(
+        self, topic: str, writer: DataFileWriter | None, dead_letter_writer: DataFileWriter | None
+    ) -> None:
+        self._topic = topic
+        self._rows = _FileBuffer(writer) if writer else None
+        self._letters = _FileBuffer(dead_letter_writer) if dead_letter_writer else None
+        self._rejected: list[Rejections] = []  # of one batch
+        self._batch: pa.RecordBatch | None = None
+
+    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        """See ``Sink``."""
+        if self._rows is not None:
+            self._rows.add(rows.rows)
+
+    def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
+        """See ``Sink``."""
+        if self._letters is None:
+            return
+        if batch is not self._batch:
+            self._make_letters()
+            self._batch = batch
+        self._rejected.append(rejected)
+
+    def _make_letters(self) -> None:
+        """Make the letters of a batch at once: with garbage ids, there are as many rejections as records."""
+        rejected, self._rejected = self._rejected, []
+        if rejected and self._letters is not None:
+            target = self._letters.writer.target
+            self._letters.add(dead_letters_of(self._topic, self._batch, rejected, datetime.now(UTC), target))
+
+    def close(self, result: StageResult, *, is_void: bool) -> None:
+        """Add the files to the result; what is buffered is written unless the result is void."""
+        if not is_void:
+            self._make_letters()
+            for buffer in filter(None, (self._rows, self._letters)):
+                buffer.flush()
+        if self._rows is not None:
+            result.files, result.rows = self._rows.files, self._rows.count
+        if self._letters is not None:
+            result.dead_letters = self._letters.files
+
+
+class Count:
+    """Counts rows, and notes the places of records that cannot become rows, with the reason."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.refused: dict[Place, str] = {}
+
+    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        """See ``Sink``."""
+        self.count += len(rows)
+
+    def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
+        """See ``Sink``."""
+        for index, place in enumerate(places_of(batch, rejected.positions)):
+            self.refused[place] = rejected.reason(index)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Keeps everything."""
+
+    staged: list[StagedRows] = field(default_factory=list)
+    refused: list[Rejections] = field(default_factory=list)
+
+    def rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        """See ``Sink``."""
+        self.staged.append(rows)
+
+    def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
+        """See ``Sink``."""
+        self.refused.append(rejected)
+
+
+class _FileBuffer:
+    """Rows of one table on their way to a file."""
+
+    def __init__(self, writer: DataFileWriter) -> None:
+        self.writer = writer
+        self.count = 0  # of all rows, held or written
+        self.files: list[DataFile] = []
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Hold rows, or write all that are held."""
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        self.count += len(rows)
+        if self._bytes >= min(self.writer.target_bytes, _HELD_BYTES):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the held rows."""
+        if self._held:
+            table = pa.Table.from_batches(self._held)
+            self._held, self._bytes = [], 0
+            self.files += self.writer.write(table) if len(table) else []
+
+
+def places_of(batch: pa.RecordBatch | pa.Table, positions: Positions | None = None) -> Iterable[Place]:
+    """Partition and offset of all records, or of those at ``positions``."""
+    columns = [np.asarray(batch.column(name)) for name in ("partition", "offset")]
+    partitions, offsets = columns if positions is None else (column[positions] for column in columns)
+    return zip(partitions.tolist(), offsets.tolist(), strict=True)
+
+
+def dead_letters_of(
+    topic: str, batch: pa.RecordBatch, rejected: Sequence[Rejections], at: datetime, target: pa.Schema
+) -> pa.RecordBatch:
+    """The letters of rejected records.
+
+    Args:
+        topic: the records' topic.
+        batch: of the source's columns; ``headers`` may be missing.
+        rejected: positions in ``batch``.
+        at: now, with a time zone.
+        target: ``file_schema`` of the dead-letter table, see ``model/dead_letter.py``.
+    """
+    count = sum(len(rejections) for rejections in rejected)
+    source = batch
+    if len(rejected) > 1 or count < len(batch):
+        source = batch.take(pa.array(np.concatenate([rejections.positions for rejections in rejected])))
+    names = [name for name in source.schema.names if name in target.names]
+    columns = {name: source.column(name) for name in names} | {
+        "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
+        "schema_id": pa.array([one.known_id for one in rejected for _ in range(len(one))], pa.int32()),
+        "reason": _texts(rejected, lambda rejections: rejections.reasons),
+        "message": _texts(rejected, lambda rejections: rejections.messages),
+        "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),
+    }
+    return conform(columns, count, target)
+
+
+def _texts(rejected: Sequence[Rejections], texts_of: Callable[[Rejections], Sequence[str] | str]) -> pa.Array:
+    all_texts: list[str] = []
+    for rejections in rejected:
+        texts = texts_of(rejections)
+        all_texts += [texts] * len(rejections) if isinstance(texts, str) else texts
+    # A message may quote a record, and a Python string may contain what UTF-8 cannot encode.
+    return pa.array([text.encode("utf-8", "replace") for text in all_texts], pa.large_binary()).cast(
+        pa.large_string()
+    )

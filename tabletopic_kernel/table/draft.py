@@ -1,0 +1,180 @@
+"""The plan of staging without an owner: for what only asks what would become of records.
+
+Why nothing changes: a draft keeps its changes to itself and accepts no commits, and its events are collected
+instead of sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table.update import TableUpdate, update_table_metadata
+
+from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.formats.decoder import cached_decoder
+from tabletopic_kernel.formats.json.infer import merged_columns
+from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA
+from tabletopic_kernel.model.errors import ActionNeededError, InternalError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.decode import LoadedPlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, SchemaPlan, StagePlan
+from tabletopic_kernel.pipeline.sinks import Sink
+from tabletopic_kernel.pipeline.stage import stage
+from tabletopic_kernel.table.changes.change import TableChange
+from tabletopic_kernel.table.schemas.evolve import EventWriter
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.schemas.registered import (
+    WITHOUT_SCHEMA,
+    key_subject,
+    key_writer,
+    value_writer,
+    whole_writer,
+    why_foreign,
+)
+from tabletopic_kernel.table.topic_table import TopicTable
+
+S = TypeVar("S", bound=Sink)
+
+
+class Draft(Protocol):
+    """Plans the staging of records, as far as it knows their schemas."""
+
+    def plan(self) -> StagePlan:
+        """The plan for the schemas known so far."""
+
+    def cover(self, needs: Needs) -> None:
+        """Look up what records need; raises RetryableError if the registry does not respond."""
+
+
+def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]) -> S:
+    """What the records become: a sink that got all of them.
+
+    Raises:
+        ActionNeededError: the topic would stop.
+        RetryableError: the registry does not respond.
+    """
+    while True:
+        sink = new_sink()
+        result = stage(LoadedPlan(draft.plan()), records, sink)
+        if result.stopped is not None:
+            raise ActionNeededError(result.stopped)
+        if not result.needs:
+            return sink
+        draft.cover(result.needs)
+
+
+class TableDraft(TopicTable):
+    """A copy of a table: it evolves like the table, but accepts no commits."""
+
+    def _change(self, updates: tuple[TableUpdate, ...], epoch: int) -> None:
+        self.table.metadata = update_table_metadata(self.table.metadata, updates)
+
+    def commit(self, planned: Ledger | None, change: TableChange) -> None:
+        """Raises InternalError: a draft has no snapshots of its own."""
+        raise InternalError(f"a commit to a draft of {self.identifier}")
+
+
+class TopicDraft:
+    """The plan of a topic's table as it is, or will be with more records; ``changes`` are those of the table.
+
+    Rejected records are left out, and each one is tried.
+    """
+
+    def __init__(self, table: TopicTable, topic: str, settings: TopicSettings, registry: Registry) -> None:
+        ledger = table.ledger
+        assert ledger is not None  # the table of a topic has been claimed
+        self.changes: list[str] = []
+        services = _Services(registry, self)
+        catalog, identifier = table.table.catalog, table.table.name()
+        self._keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
+        self._keeper.adopt(TableDraft(table.table), ledger)
+        self._keeper.cover(Needs(), recheck=True)
+
+    def plan(self) -> StagePlan:
+        """See ``Draft``."""
+        return replace(self._keeper.plan().with_settings(errors="skip"), patient=True)
+
+    def cover(self, needs: Needs) -> None:
+        """See ``Draft``."""
+        self._keeper.cover(needs)
+
+    def write(self, event: ControlEvent) -> None:
+        """Note the changes of columns, as the receiver of events."""
+        if isinstance(event, SchemaEvolved):
+            self.changes += event.changes
+
+
+@dataclass(frozen=True)
+class _Services:
+    """A schema keeper's services, for planning."""
+
+    registry: Registry
+    control: EventWriter
+    host: str = ""
+    now_ms: Callable[[], int] = now_ms
+
+
+class ValuesDraft:
+    """The plan of reading a topic's values, or its keys, as they were written: there is no table.
+
+    Each schema that a record names is used if it is the topic's; with JSON, columns are those of the records.
+    """
+
+    def __init__(
+        self, topic: str, settings: TopicSettings, registry: Registry, *, of_keys: bool = False
+    ) -> None:
+        self._topic = topic
+        self._settings = settings
+        self._registry = registry
+        self._of_keys = of_keys
+        self._schemas: dict[SchemaKey, WriterSchema] = {}
+        self._refused: dict[SchemaKey, tuple[str, str]] = {}
+        self._inferred = Schema()
+        if not of_keys and (kind := WITHOUT_SCHEMA.get(settings.value_format)):
+            self._schemas[WHOLE_TOPIC] = whole_writer(kind)
+
+    def plan(self) -> StagePlan:
+        """See ``Draft``."""
+        values = SchemaPlan(dict(self._schemas), dict(self._refused))
+        unchanged = {"transform": "flatten", "projection": None, "key_format": "raw", "errors": "skip"}
+        if self._of_keys:
+            unchanged["value_format"] = "by_schema_id"
+        plan = StagePlan(
+            self._topic, None, None, 0, values, True, self._settings, self._inferred, patient=True
+        )
+        return plan.with_settings(**unchanged)
+
+    def cover(self, needs: Needs) -> None:
+        """See ``Draft``."""
+        self._inferred = merged_columns(self._inferred, needs.columns)
+        for schema_id in needs.schema_ids:
+            assert schema_id is not None  # of a record without a value: there are none
+            try:
+                self._look_up(schema_id)
+            except (UnknownSchemaError, ActionNeededError) as error:
+                self._refused[schema_id] = ("", str(error))
+
+    def _look_up(self, schema_id: SchemaKey) -> None:
+        registry, settings = self._registry, self._settings
+        subject = key_subject(self._topic) if self._of_keys else settings.subject_of(self._topic)
+        if schema_id == WHOLE_TOPIC:
+            registered = registry.latest(subject)
+            if registered is None:
+                raise ActionNeededError(f"the subject {subject} has no schema yet")
+        else:
+            registered = find_schema(registry, schema_id, subject)
+        if why := why_foreign(registry, registered, self._topic, settings, of_keys=self._of_keys):
+            self._refused[schema_id] = (BAD_SCHEMA, why)
+            return
+        writer = key_writer if self._of_keys else value_writer
+        schema = writer(registered, settings)
+        cached_decoder(schema_id, schema)  # or say now that it cannot be built
+        self._schemas[schema_id] = schema
