@@ -38,7 +38,7 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from tabletopic_kernel.faces.live_dashboard.table_facts import facts_of
+from tabletopic_kernel.faces.live_dashboard.polls import facts_of
 
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
