@@ -2,8 +2,6 @@
 
 Views are created again for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
 nothing is downloaded.
-
-Longer than other modules, as a query, its views and the secrets of its stores share one connection.
 """
 
 from __future__ import annotations
@@ -66,10 +64,6 @@ class _View:
     def place(self) -> str:
         return _dotted_place(self.database, self.schema, self.name)
 
-    @property
-    def folders(self) -> list[str]:
-        return folders_of(self.table.location(), self.table.properties)
-
 
 class DuckLake:
     """Queries over catalogs. Thread-safe: one query runs at a time.
@@ -103,15 +97,9 @@ class DuckLake:
     ) -> pa.Table:
         """The rows of a query; timestamps with zone are UTC.
 
-        Args:
-            sql: one query that only reads; SET and USE may precede it.
-            at: read the tables as they were: a snapshot id, or a time in ISO 8601 (UTC without a zone).
-            params: values for ``?`` or ``$name``.
-
-        Raises:
-            UsageError: wrong SQL (with the position), SQL that writes, several queries, no such table or
-                snapshot.
-            RetryableError: catalog or storage do not respond.
+        ``at``: read the tables as they were: a snapshot id, or a time in ISO 8601 (UTC without a zone).
+        ``params``: values for ``?`` or ``$name``. Raises UsageError (wrong SQL, SQL that writes, several
+        queries, no such table or snapshot) or RetryableError (catalog or storage do not respond).
         """
         return self.query(sql, at, params).rows
 
@@ -131,7 +119,6 @@ class DuckLake:
             check_reads(self._parser, text)
             names = tables_in(self._parser, text)
             views, unknown = self._views(names, at)
-            _check_apart(views)
             self._drop(connection, unknown)
             with self._files.errors():
                 for view in views:
@@ -153,11 +140,7 @@ class DuckLake:
         return tuple(map(_read, views))
 
     def check_spark_writes(self, sql: str) -> None:
-        """Check that no table that a statement of Spark may write to names a class: Spark would load it.
-
-        Raises:
-            ActionNeededError: one does.
-        """
+        """Raise ActionNeededError if a table that Spark may write to names a class: Spark would load it."""
         with self._lock:
             views, _ = self._views(names_written(sql), None)
         for view in views:
@@ -239,7 +222,8 @@ class DuckLake:
                 self._made.discard(place)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
-        give_secret(connection, view.folders, view.table.io.properties)
+        folders = folders_of(view.table.location(), view.table.properties)
+        give_secret(connection, folders, view.table.io.properties)
         self._files.give(connection, view.table)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
@@ -277,21 +261,6 @@ class DuckLake:
                 raise
             message = no_such_table(".".join(missing), self._catalogs.known_tables())
             raise UsageError(message + position(error)) from None
-
-
-def _check_apart(views: Sequence[_View]) -> None:
-    """Check that no two tables have the same address in two stores: DuckDB would use one store for both."""
-    found: dict[tuple[str, str], _View] = {}
-    for view in views:
-        endpoint = view.table.io.properties.get("s3.endpoint", "")
-        for bucket in {folder.split("/")[2] for folder in view.folders}:
-            for (other_bucket, other_endpoint), other in found.items():
-                if other_bucket == bucket and other_endpoint != endpoint:
-                    raise UsageError(
-                        f"{other.spelled} and {view.spelled} are in buckets of the same name ({bucket}) in "
-                        "two stores, which DuckDB cannot tell apart: use the engine spark"
-                    )
-            found[bucket, endpoint] = view
 
 
 def _dotted_place(*parts: str) -> str:
