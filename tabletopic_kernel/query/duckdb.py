@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -20,7 +21,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.table_properties import names_class
-from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
@@ -28,7 +29,6 @@ from tabletopic_kernel.query.duckdb_connection import (
     connect,
     folders_of,
     give_secret,
-    interruptible,
     position,
     sql_errors,
 )
@@ -71,10 +71,7 @@ class DuckLake:
     Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
     ``catalog.namespace.table``.
 
-    Args:
-        catalog: the default one.
-        namespace: the default one.
-        others: functions that open the others, by name; called when a query first names the catalog.
+    ``others``: functions that open further catalogs, by name; called when a query first names one.
     """
 
     def __init__(
@@ -124,7 +121,8 @@ class DuckLake:
                 for view in views:
                     self._make(connection, view)
                 with self._unknown_tables(unknown):
-                    rows, truncated = interruptible(connection, lambda: _run(connection, text, params, limit))
+                    work = partial(_run, connection, text, params, limit)
+                    rows, truncated = interruptible("duckdb", work, connection.interrupt)
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:

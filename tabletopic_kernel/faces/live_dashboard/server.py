@@ -8,7 +8,6 @@ import logging
 import os
 import secrets
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,12 @@ from tornado.routing import Matcher, Rule
 from tornado.web import OutputTransform, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
+from tabletopic_kernel.local.watcher import when_ended
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.faces.live_dashboard.live import LoadSettings
 
-_WATCH_PARENT_S = 1.0
 # A browser tab whose connection breaks briefly finds its page again.
 _KEEP_UNUSED_MS = 60_000
 
@@ -78,8 +77,7 @@ def serve(
         signal.signal(number, lambda *_: stop())
     session.live(load)
     if parent_pid is not None:
-        watcher = threading.Thread(target=_end_with, args=(parent_pid, stop), daemon=True)
-        watcher.start()
+        when_ended(parent_pid, stop)
     server.start()
     where = place.unix_socket or _link(server)
     loop.call_later(0, ready, where)
@@ -186,15 +184,3 @@ def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any
     """Closing a page while something is being sent to it is not an error."""
     if not isinstance(context.get("exception"), WebSocketClosedError):
         loop.default_exception_handler(context)
-
-
-def _end_with(parent_pid: int, stop: Callable[[], None]) -> None:
-    """Call ``stop`` when the process has ended; a reused pid counts as another process."""
-    import psutil  # noqa: PLC0415 - the other ways to start need none
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(parent_pid)
-        while parent.is_running() and parent.status() != psutil.STATUS_ZOMBIE:
-            with contextlib.suppress(psutil.TimeoutExpired):
-                parent.wait(timeout=_WATCH_PARENT_S)
-    stop()
