@@ -29,9 +29,7 @@ _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 def connect() -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the extensions of the installed wheels.
 
-    Raises:
-        SettingsError: a wheel is missing or of another version.
-        StackError: there is no folder for temporary files.
+    Raises SettingsError if a wheel is missing or of another version, StackError without a temporary folder.
     """
     with stack_errors(Path(tempfile.gettempdir()), "TMPDIR"):
         spill = tempfile.mkdtemp(prefix="tabletopic-duckdb-")  # mode 0700: it gets rows
@@ -105,14 +103,7 @@ def _quoted(text: str) -> str:
 
 @contextmanager
 def sql_errors() -> Iterator[None]:
-    """Classify DuckDB's errors by remedy.
-
-    Raises:
-        UsageError: the SQL is wrong.
-        RetryableError: files could not be read.
-        ActionNeededError: DuckDB ran out of memory or failed.
-        KeyboardInterrupt: Ctrl-C.
-    """
+    """Classify DuckDB's errors by remedy: UsageError, RetryableError, ActionNeededError; or Ctrl-C."""
     try:
         yield
     except (

@@ -32,14 +32,8 @@ class SparkLake:
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Spark's SQL.
 
-        Args:
-            sql: one statement.
-            params: values for ``$name``.
-            limit: fetch no more rows than this.
-
-        Raises:
-            UsageError: wrong SQL, no such table.
-            ActionNeededError: the job failed.
+        ``params``: values for ``$name``. Raises UsageError (wrong SQL, no such table), ActionNeededError (the
+        job failed).
         """
         try:
             return self._run_tagged(lambda: self._run(sql, params, limit))

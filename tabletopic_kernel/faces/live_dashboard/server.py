@@ -43,16 +43,11 @@ def serve(
     parent_pid: int | None = None,
     load: LoadSettings | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``.
+    """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``, however that one ends.
 
-    Args:
-        place: where to listen.
-        ready: called with the URL and its token, or the socket's path, as soon as it responds.
-        parent_pid: end with this process, however that one ends.
-        load: reads the settings; by default the nearest file's and the environment's.
-
-    Raises:
-        UsageError: the port or the socket is unavailable.
+    ``ready`` is called with the URL and its token, or the socket's path, as soon as it responds; ``load``
+    reads the settings, by default the nearest file's and the environment's. Raises UsageError if the port or
+    the socket is unavailable.
     """
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is loaded from the internet
     import panel as pn  # noqa: PLC0415 - two seconds
