@@ -20,6 +20,7 @@ from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.clients.spark.launch import launch
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.progress.event_json import event_json, event_of_json
 from tabletopic_kernel.model.progress.events import (
     Committed,
     ControlEvent,
@@ -30,8 +31,6 @@ from tabletopic_kernel.model.progress.events import (
     Replayed,
     SchemaEvolved,
     SchemaRefused,
-    event_json,
-    event_of_json,
 )
 from tabletopic_kernel.model.redact import HIDDEN, learn, redact
 from tabletopic_kernel.model.settings.sections import Settings

@@ -53,20 +53,10 @@ def run(
 ) -> int:
     """Run the demo with its own servers, and stop everything it started.
 
-    Args:
-        events: the number of click events to send.
-        state_dir: folder for servers, tables and logs; it must not contain a topic ``clicks`` yet. Without
-            it, a temporary folder that is deleted at the end.
-        keep: keep the temporary folder, to continue with it.
-        as_json: print one JSON summary on stdout at the end; text for people goes to stderr.
-
-    Returns:
-        The exit code: 0, or 1 if a comparison failed, 128 + signal number if interrupted.
-
-    Raises:
-        UsageError: too few events, or a folder in use.
-        StackError: a server or the host did not start.
-        TableTopicError: what the parts raise; by then everything is stopped, and the logs are kept.
+    Without ``state_dir``, in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on
+    stdout, and text for people on stderr. Returns the exit code: 1 if a comparison failed, 128 + signal number if
+    interrupted. Raises UsageError (too few events, a folder in use), StackError (a server or the host did not
+    start), or what the parts raise; by then everything is stopped, and the logs are kept.
     """
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)

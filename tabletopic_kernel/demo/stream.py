@@ -54,10 +54,8 @@ class StreamScene:
     def wait_until_owned(self) -> int:
         """Wait until a host owns the table; returns its epoch.
 
-        Raises:
-            StackError: the host ended.
-            ActionNeededError: the host cannot run the topic.
-            RetryableError: not in time.
+        Raises StackError (the host ended), ActionNeededError (it cannot run the topic) or RetryableError (not
+        in time).
         """
         self._wait(
             lambda: self._owned > 0,

@@ -1,4 +1,4 @@
-"""A drill's orders to the processes it tests: at this step, die, freeze, fail or wait.
+"""A drill's orders to the processes it tests, which carry them out: at this step, die, freeze, fail or wait.
 
 An order is a file ``armed-<step>`` in the folder that ``$TABLETOPIC_DRILL`` names. The first process that
 reaches the step takes it by renaming it to ``hit-<round>``, so each order is carried out once.
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.model.steps import Step, install
 
 VARIABLE = "TABLETOPIC_DRILL"
@@ -49,37 +50,6 @@ class Hit:
     at_s: float
 
 
-class CrashPoints:
-    """The folder of orders, from the drill's side."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def environment(self) -> dict[str, str]:
-        """The environment that makes a process follow orders."""
-        return {VARIABLE: str(self._folder)}
-
-    def arm(self, order: Order) -> None:
-        """Make the next process that reaches the order's step execute it."""
-        _write(self._folder / f"armed-{order.step}", json.dumps(asdict(order)))
-
-    def disarm(self, order: Order) -> None:
-        """Withdraw the order, unless it has been executed."""
-        (self._folder / f"armed-{order.step}").unlink(missing_ok=True)
-
-    def hit(self, order: Order) -> Hit | None:
-        """Who executed the order; None if nobody has yet."""
-        try:
-            return Hit(**json.loads((self._folder / f"hit-{order.round}").read_text("utf-8")))
-        except FileNotFoundError:
-            return None
-
-    def release(self, order: Order) -> None:
-        """Release a process that is held."""
-        _write(self._folder / f"go-{order.round}", "")
-
-
 def obey(environ: Mapping[str, str] = os.environ) -> None:
     """Execute a drill's orders in this process and those it forks; without a drill, do nothing."""
     if folder := environ.get(VARIABLE):
@@ -94,7 +64,7 @@ def _reached(folder: Path, step: Step) -> None:
         return
     read = json.loads(taken.read_text("utf-8"))
     order = Order(read["round"], Step(read["step"]), Act(read["act"]), read["limit_s"])
-    _write(folder / f"hit-{order.round}", json.dumps(asdict(Hit(os.getpid(), time.time()))))
+    write_whole(folder / f"hit-{order.round}", json.dumps(asdict(Hit(os.getpid(), time.time()))))
     taken.unlink()
     if order.act is Act.FAIL:
         raise OSError(f"a drill let step {step} fail")
@@ -109,10 +79,3 @@ def _hold(sign: Path, limit_s: float) -> None:
     ends_at = time.monotonic() + limit_s
     while not sign.exists() and time.monotonic() < ends_at:
         time.sleep(_LOOK_EVERY_S)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write atomically: no reader sees a partial file."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_text(text, "utf-8")
-    draft.rename(path)

@@ -65,12 +65,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class HostProcess:
-    """Host ``number``; its output is in ``logs/host-<number>.log`` of the folder.
-
-    Args:
-        more: additional environment variables.
-        metrics_port: port for its metrics; None for no metrics.
-    """
+    """Host ``number``, with ``more`` variables; its output is in ``logs/host-<number>.log`` of the folder."""
 
     def __init__(
         self,

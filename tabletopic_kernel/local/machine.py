@@ -185,11 +185,7 @@ def need_space(folder: Path, needed_bytes: int, purpose: str) -> None:
 
 
 def need_limits() -> str:
-    """The limits of this process and its children, in words.
-
-    Raises:
-        StackError: Java would fail with them, in traces that do not name the reason.
-    """
+    """The limits of this process and its children, in words; StackError if Java would fail with them."""
     limits = []
     for what, command, unit, limit, soft_or_hard, needed in _LIMITS:
         allowed = resource.getrlimit(limit)[soft_or_hard]

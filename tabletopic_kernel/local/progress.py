@@ -82,14 +82,9 @@ class TerminalReport:
 
 
 class CountBar:
-    """Progress towards a count: a bar on a terminal, otherwise a line every ten seconds and one at the end.
+    """Progress towards ``total``: a bar on a terminal, otherwise a line every ten seconds and one at the end.
 
-    Args:
-        total: the final count.
-        name: what is counted, for people.
-        unit: printed after the count.
-        stream: output; default: stderr.
-        clock: seconds.
+    ``name`` says what is counted, ``unit`` follows the count; ``stream``: by default stderr.
     """
 
     def __init__(

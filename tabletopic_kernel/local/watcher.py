@@ -16,7 +16,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from tabletopic_kernel.local.processes import ProcessId
 
 WATCHER, KEEPER = "watcher", "keeper"
 _REMOVE = "--remove"
-_LOOK_EVERY_S = 1.0
 
 
 def start_watcher(state_dir: Path, servers: Sequence[str]) -> ProcessId:
@@ -60,12 +58,12 @@ def wait_for_end(parent: ProcessId) -> None:
                 process.wait(timeout=1)
 
 
-def when_orphaned(parent_pid: int, act: Callable[[], None]) -> None:
-    """Call ``act`` in a thread of its own when the parent has ended, so that the system assigned another."""
+def when_ended(pid: int, act: Callable[[], None]) -> None:
+    """Call ``act`` in a thread of its own when a process has ended."""
 
     def watch() -> None:
-        while os.getppid() == parent_pid:
-            time.sleep(_LOOK_EVERY_S)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            wait_for_end(ProcessId.of(psutil.Process(pid)))
         act()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,7 +1,9 @@
-"""The result of a query: its rows and the snapshots it read; and a wait for it that Ctrl-C interrupts."""
+"""The result of a query: its rows and the snapshots it read; and a query that Ctrl-C interrupts."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,17 +14,32 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 0.1
 
 
-def result_of(outcome: Future[T]) -> T:
-    """The outcome's result, or its error.
+def interruptible(name: str, work: Callable[[], T], cancel: Callable[[], object]) -> T:
+    """Do the work in another thread, as DuckDB and Spark ignore signals; Ctrl-C cancels it.
 
     Once ``polars`` is imported, ``Future.result`` alone ignores Ctrl-C: polars makes system calls resume
     after a signal (``SA_RESTART``), so Python never reaches its handler.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
     """
-    while not wait([outcome], timeout=_LOOK_EVERY_S).done:
-        pass
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        if outcome.set_running_or_notify_cancel():
+            try:
+                outcome.set_result(work())
+            except BaseException as error:  # raised in the thread that waits for the result
+                outcome.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+        while not wait([outcome], timeout=_LOOK_EVERY_S).done:
+            pass
+    except BaseException:  # of Ctrl-C or another signal
+        if not outcome.cancel():  # it has begun
+            # Repeatedly: it may still be planning, or between two statements, which forget it.
+            while not outcome.done():
+                cancel()
+                wait([outcome], timeout=_LOOK_EVERY_S / 2)
+        raise
     return outcome.result()
 
 

@@ -13,11 +13,7 @@ AsOf = int | str | date  # a datetime is a date
 
 
 def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
-    """The snapshot to read; None for a table that never had one.
-
-    Raises:
-        UsageError: no such snapshot, or none that old.
-    """
+    """The snapshot to read; None for a table that never had one. Raises UsageError if there is none such."""
     if at is None:
         return table.current_snapshot()
     as_of = _parsed(at)

@@ -94,17 +94,8 @@ class AthenaLake:
     """Queries with Athena; a table is named ``table`` (in ``namespace``) or ``namespace.table``.
 
     With the name of one of ``others`` in front, it is in that catalog, for which Athena has its own name.
-
-    Args:
-        catalog: PyIceberg's properties.
-        tables: the catalog's tables that a text names, with their snapshots; see ``DuckLake.tables``.
-        settings: workgroup, location of results and Athena's name of the catalog.
-        namespace: the database of names without one.
-        cursor: makes a cursor; by default, PyAthena's.
-        others: PyIceberg's properties of further catalogs, by name.
-
-    Raises:
-        SettingsError: Athena reads none of the catalogs.
+    ``catalog`` and ``others`` are PyIceberg's properties; ``tables``: see ``DuckLake.tables``; ``cursor``
+    makes a cursor, by default PyAthena's. Raises SettingsError if Athena reads none of the catalogs.
     """
 
     def __init__(
@@ -129,12 +120,9 @@ class AthenaLake:
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Athena's SQL.
 
-        Types are Athena's. Nested values are text, as Athena returns them; instants are in UTC.
-
-        Raises:
-            UsageError: Athena refused the statement, or it names catalogs with different regions or keys.
-            SettingsError: Athena does not read a catalog that it names.
-            ActionNeededError: PyAthena is not installed, or AWS does not allow it.
+        Types are Athena's. Nested values are text, as Athena returns them; instants are in UTC. Raises
+        UsageError (Athena refused the statement, or it names catalogs with different regions or keys),
+        SettingsError (Athena does not read a catalog), ActionNeededError (no PyAthena, or AWS forbids it).
         """
         own = sql.strip().rstrip(";")
         text, catalog = self._in_athenas_names(own)

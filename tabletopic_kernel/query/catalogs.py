@@ -17,14 +17,10 @@ from tabletopic_kernel.query.sql import MOST_PARTS, Name
 
 
 class Catalogs:
-    """The default catalog, and others by name. For one thread at a time.
+    """The default catalog, and others by name, which are opened when a query first names them.
 
-    A table is called ``table`` or ``namespace.table`` in the default one, ``catalog.namespace.table`` in any.
-
-    Args:
-        default: the default one.
-        namespace: of names without one.
-        others: functions that open the others; called when a query first names the catalog.
+    A table is called ``table`` (in ``namespace``) or ``namespace.table`` in the default one,
+    ``catalog.namespace.table`` in any. For one thread at a time.
     """
 
     def __init__(
@@ -43,8 +39,7 @@ class Catalogs:
     def load(self, name: Name) -> Table | None:
         """The table of a name; nested namespaces may be written a.b.table or "a.b".table.
 
-        Raises:
-            RetryableError, ActionNeededError, SettingsError: its catalog does not respond, or refuses.
+        Raises what ``reachable`` raises if its catalog does not respond, or refuses.
         """
         if not 1 <= len(name) <= MOST_PARTS:
             return None

@@ -2,8 +2,6 @@
 
 Views are created again for every query, so each sees the newest snapshot. DuckDB's extensions come as wheels;
 nothing is downloaded.
-
-Longer than other modules, as a query, its views and the secrets of its stores share one connection.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -22,7 +21,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.table_properties import names_class
-from tabletopic_kernel.query.answer import Answer, TableRead
+from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
 from tabletopic_kernel.query.as_of import AsOf, snapshot_at
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
@@ -30,7 +29,6 @@ from tabletopic_kernel.query.duckdb_connection import (
     connect,
     folders_of,
     give_secret,
-    interruptible,
     position,
     sql_errors,
 )
@@ -66,10 +64,6 @@ class _View:
     def place(self) -> str:
         return _dotted_place(self.database, self.schema, self.name)
 
-    @property
-    def folders(self) -> list[str]:
-        return folders_of(self.table.location(), self.table.properties)
-
 
 class DuckLake:
     """Queries over catalogs. Thread-safe: one query runs at a time.
@@ -77,10 +71,7 @@ class DuckLake:
     Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
     ``catalog.namespace.table``.
 
-    Args:
-        catalog: the default one.
-        namespace: the default one.
-        others: functions that open the others, by name; called when a query first names the catalog.
+    ``others``: functions that open further catalogs, by name; called when a query first names one.
     """
 
     def __init__(
@@ -103,15 +94,9 @@ class DuckLake:
     ) -> pa.Table:
         """The rows of a query; timestamps with zone are UTC.
 
-        Args:
-            sql: one query that only reads; SET and USE may precede it.
-            at: read the tables as they were: a snapshot id, or a time in ISO 8601 (UTC without a zone).
-            params: values for ``?`` or ``$name``.
-
-        Raises:
-            UsageError: wrong SQL (with the position), SQL that writes, several queries, no such table or
-                snapshot.
-            RetryableError: catalog or storage do not respond.
+        ``at``: read the tables as they were: a snapshot id, or a time in ISO 8601 (UTC without a zone).
+        ``params``: values for ``?`` or ``$name``. Raises UsageError (wrong SQL, SQL that writes, several
+        queries, no such table or snapshot) or RetryableError (catalog or storage do not respond).
         """
         return self.query(sql, at, params).rows
 
@@ -131,13 +116,13 @@ class DuckLake:
             check_reads(self._parser, text)
             names = tables_in(self._parser, text)
             views, unknown = self._views(names, at)
-            _check_apart(views)
             self._drop(connection, unknown)
             with self._files.errors():
                 for view in views:
                     self._make(connection, view)
                 with self._unknown_tables(unknown):
-                    rows, truncated = interruptible(connection, lambda: _run(connection, text, params, limit))
+                    work = partial(_run, connection, text, params, limit)
+                    rows, truncated = interruptible("duckdb", work, connection.interrupt)
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:
@@ -153,11 +138,7 @@ class DuckLake:
         return tuple(map(_read, views))
 
     def check_spark_writes(self, sql: str) -> None:
-        """Check that no table that a statement of Spark may write to names a class: Spark would load it.
-
-        Raises:
-            ActionNeededError: one does.
-        """
+        """Raise ActionNeededError if a table that Spark may write to names a class: Spark would load it."""
         with self._lock:
             views, _ = self._views(names_written(sql), None)
         for view in views:
@@ -239,7 +220,8 @@ class DuckLake:
                 self._made.discard(place)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
-        give_secret(connection, view.folders, view.table.io.properties)
+        folders = folders_of(view.table.location(), view.table.properties)
+        give_secret(connection, folders, view.table.io.properties)
         self._files.give(connection, view.table)
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
@@ -277,21 +259,6 @@ class DuckLake:
                 raise
             message = no_such_table(".".join(missing), self._catalogs.known_tables())
             raise UsageError(message + position(error)) from None
-
-
-def _check_apart(views: Sequence[_View]) -> None:
-    """Check that no two tables have the same address in two stores: DuckDB would use one store for both."""
-    found: dict[tuple[str, str], _View] = {}
-    for view in views:
-        endpoint = view.table.io.properties.get("s3.endpoint", "")
-        for bucket in {folder.split("/")[2] for folder in view.folders}:
-            for (other_bucket, other_endpoint), other in found.items():
-                if other_bucket == bucket and other_endpoint != endpoint:
-                    raise UsageError(
-                        f"{other.spelled} and {view.spelled} are in buckets of the same name ({bucket}) in "
-                        "two stores, which DuckDB cannot tell apart: use the engine spark"
-                    )
-            found[bucket, endpoint] = view
 
 
 def _dotted_place(*parts: str) -> str:

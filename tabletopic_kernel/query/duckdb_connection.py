@@ -5,14 +5,11 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 from urllib.request import getproxies_environment
 
 import duckdb
@@ -22,9 +19,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import duckdb_secret
 from tabletopic_kernel.local.machine import stack_errors
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 from tabletopic_kernel.model.settings.cluster import is_loopback
-from tabletopic_kernel.query.answer import result_of
 
-T = TypeVar("T")
 EXTENSIONS = ("avro", "httpfs", "iceberg")  # in this order: the last one needs the others
 FATAL = (duckdb.FatalException, duckdb.InternalError)  # DuckDB refuses every statement after one
 _SECRET = "tabletopic_storage"
@@ -34,9 +29,7 @@ _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 def connect() -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the extensions of the installed wheels.
 
-    Raises:
-        SettingsError: a wheel is missing or of another version.
-        StackError: there is no folder for temporary files.
+    Raises SettingsError if a wheel is missing or of another version, StackError without a temporary folder.
     """
     with stack_errors(Path(tempfile.gettempdir()), "TMPDIR"):
         spill = tempfile.mkdtemp(prefix="tabletopic-duckdb-")  # mode 0700: it gets rows
@@ -108,40 +101,9 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Run DuckDB so that Ctrl-C interrupts it: while fetching, it ignores signals."""
-    outcome: Future[T] = Future()
-    begun = threading.Event()
-
-    def run() -> None:
-        begun.set()
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # raised in the thread that waits for the result
-            outcome.set_exception(error)
-
-    try:
-        threading.Thread(target=run, name="duckdb", daemon=True).start()
-        return result_of(outcome)
-    except BaseException:  # of Ctrl-C or another signal; after an error of the work itself, there is no loop
-        begun.wait(1)  # a signal may come while the thread is starting
-        # Repeatedly: DuckDB forgets an interrupt between two of its statements.
-        while begun.is_set() and not outcome.done():
-            connection.interrupt()
-            wait([outcome], timeout=0.05)
-        raise
-
-
 @contextmanager
 def sql_errors() -> Iterator[None]:
-    """Classify DuckDB's errors by remedy.
-
-    Raises:
-        UsageError: the SQL is wrong.
-        RetryableError: files could not be read.
-        ActionNeededError: DuckDB ran out of memory or failed.
-        KeyboardInterrupt: Ctrl-C.
-    """
+    """Classify DuckDB's errors by remedy: UsageError, RetryableError, ActionNeededError; or Ctrl-C."""
     try:
         yield
     except (

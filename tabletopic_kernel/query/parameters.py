@@ -39,11 +39,7 @@ def respelled(sql: str, spelling: Callable[[str], str]) -> str:
 
 
 def bound(sql: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a query's variables, NumPy's and pandas' scalars as Python's.
-
-    Raises:
-        UsageError: a variable has no value.
-    """
+    """The values of a query's variables, NumPy's and pandas' scalars as Python's; raises UsageError."""
     names = names_in(sql)
     if missing := [name for name in names if name not in values]:
         unknown = ", ".join(f"${name}" for name in missing)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -15,12 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
-from tabletopic_kernel.query.answer import Answer, TableRead, result_of
+from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
 from tabletopic_kernel.query.parameters import respelled
 
-T = TypeVar("T")
 _MESSAGE_LINES = 12
-_CANCEL_TRIES = 50
 
 
 class SparkLake:
@@ -36,17 +32,11 @@ class SparkLake:
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Spark's SQL.
 
-        Args:
-            sql: one statement.
-            params: values for ``$name``.
-            limit: fetch no more rows than this.
-
-        Raises:
-            UsageError: wrong SQL, no such table.
-            ActionNeededError: the job failed.
+        ``params``: values for ``$name``. Raises UsageError (wrong SQL, no such table), ActionNeededError (the
+        job failed).
         """
         try:
-            return self._interruptible(lambda: self._run(sql, params, limit))
+            return self._run_tagged(lambda: self._run(sql, params, limit))
         except (ParseException, AnalysisException) as error:
             raise UsageError(_message(str(error))) from error
         except (PySparkException, Py4JError) as error:  # the second: also if its JVM ends
@@ -64,32 +54,16 @@ class SparkLake:
         truncated = limit is not None and rows.num_rows > limit
         return Answer(rows.slice(0, limit), tables, truncated)
 
-    def _interruptible(self, work: Callable[[], T]) -> T:
-        """Run it in another thread: Ctrl-C cancels only this query's jobs.
-
-        The session may run table topics, too; pyspark's own reaction to Ctrl-C cancels every job.
-        """
-        outcome: Future[T] = Future()
+    def _run_tagged(self, work: Callable[[], Answer]) -> Answer:
+        """The session may run table topics, too: Ctrl-C cancels only this query's jobs."""
         tag = f"tabletopic-query-{uuid.uuid4().hex}"
         context = self._session.sparkContext
 
-        def run() -> None:
-            try:
-                context.addJobTag(tag)  # a property of this thread
-                outcome.set_result(work())
-            except BaseException as error:  # raised in the thread that waits for the result
-                outcome.set_exception(error)
+        def run() -> Answer:
+            context.addJobTag(tag)  # a property of this thread
+            return work()
 
-        threading.Thread(target=run, name="spark query", daemon=True).start()
-        try:
-            return result_of(outcome)
-        except KeyboardInterrupt:
-            # Repeatedly: the query may still be planning, and its first job begin a moment later.
-            for _ in range(_CANCEL_TRIES):
-                context.cancelJobsWithTag(tag)
-                if wait([outcome], timeout=0.1).done:
-                    break
-            raise
+        return interruptible("spark query", run, lambda: context.cancelJobsWithTag(tag))
 
     def _use_catalog(self) -> None:
         try:

@@ -46,9 +46,7 @@ def quote_default(sql: str) -> str:
 def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[str]]:
     """The text with the catalogs in ``catalog.namespace.table`` renamed, and which of them it names.
 
-    Args:
-        sql: any engine's.
-        names: new names by the names in the text, in lowercase; None keeps the name.
+    ``names``: new names by those in the text, in lowercase; None keeps the name.
     """
     raw, done = sql.encode(), 0
     pieces: list[bytes] = []
@@ -234,10 +232,7 @@ def check_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Check that a text is one query, and that it changes no table; COPY TO and read_csv use files.
 
     Anything that DuckDB created or changed would not be in the catalog, and would vanish with the connection.
-
-    Raises:
-        UsageError: it writes, or there is more than one query.
-        duckdb.ParserException: it is not SQL.
+    Raises UsageError, or duckdb.ParserException if it is not SQL.
     """
     queries = 0
     for statement in connection.extract_statements(sql):

@@ -21,7 +21,6 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from tabletopic_kernel.local import machine, processes, watcher
-from tabletopic_kernel.local.crash_points import CrashPoints
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
@@ -29,6 +28,7 @@ from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.drill.crash_points import CrashPoints
 from tests.drill.foreign import Reached
 from tests.drill.streams import PLANS, WATCHED_PLANS, Stream
 from tests.drill.tables import Sampler

@@ -15,6 +15,7 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.topics import control_topic
 from tabletopic_kernel.host.topics.control_topic import unreported
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.progress.event_json import event_json
 from tabletopic_kernel.model.progress.events import (
     Compacted,
     ControlEvent,
@@ -23,7 +24,6 @@ from tabletopic_kernel.model.progress.events import (
     OrphansRemoved,
     Progress,
     Replayed,
-    event_json,
     is_outcome,
 )
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order, obey
+from tabletopic_kernel.local.crash_points import Act, Order, obey
 from tabletopic_kernel.model import steps
 from tabletopic_kernel.model.steps import Step, reach
+from tests.drill.crash_points import CrashPoints
 
 _REACH = """
 import sys

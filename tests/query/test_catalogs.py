@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +14,7 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.catalogs import no_such_table
-from tabletopic_kernel.query.duckdb import DuckLake, _check_apart
-from tabletopic_kernel.query.duckdb_connection import folders_of
+from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.sql import with_catalogs
 
 GLUE = {"name": "lake", "type": "glue", "glue.region": "eu-central-1"}
@@ -177,26 +175,6 @@ def test_athena_joins_no_regions(sql: str) -> None:
     lake.query(sql.replace("far.", "prod."))
     lake.query("WITH a AS (SELECT n FROM far.a.b) SELECT n FROM a")
     assert cursor.asked
-
-
-def test_buckets_of_one_name_in_two_stores() -> None:
-    """DuckDB has one secret for a bucket, so a join would read one store for both; alone each is read."""
-
-    def view(spelled: str, location: str, endpoint: str) -> Any:
-        io = SimpleNamespace(properties={"s3.endpoint": endpoint} if endpoint else {})
-        return SimpleNamespace(
-            spelled=spelled, folders=folders_of(location, {}), table=SimpleNamespace(io=io)
-        )
-
-    ours = view("a.b", "s3://lake/a.db/b", "http://minio:9000")
-    for fine in (
-        view("prod.a.b", "s3://other/a.db/b", ""),
-        view("prod.a.b", "file:/lake/a.db/b", ""),
-        view("prod.a.b", "s3a://lake/a.db/b", "http://minio:9000"),
-    ):
-        _check_apart([ours, fine])
-    with pytest.raises(UsageError, match=r"a\.b and prod\.a\.b are in buckets of the same name \(lake\)"):
-        _check_apart([ours, view("prod.a.b", "s3a://lake/x/y", "")])
 
 
 def test_messages_about_missing_tables() -> None:

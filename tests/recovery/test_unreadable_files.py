@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.local.crash_points import Act, CrashPoints, Order
+from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.progress.events import CommitFailed
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.drill.crash_points import CrashPoints
 from tests.environment import without_settings
 from tests.recovery.checks import (
     check_exact,

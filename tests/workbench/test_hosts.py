@@ -13,7 +13,8 @@ import pytest
 
 from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.progress.events import HostHeartbeat, Progress, event_json, is_heartbeat
+from tabletopic_kernel.model.progress.event_json import event_json, event_of_json, is_heartbeat
+from tabletopic_kernel.model.progress.events import HostHeartbeat, Progress
 from tabletopic_kernel.workbench.hosts import HostStatus, fold_hosts
 
 
@@ -60,7 +61,7 @@ def test_a_text_that_no_encoding_has_is_told_as_far_as_it_goes() -> None:
         update={"error": "no \ud800", "refused": {"\udc00": 1}}
     )
     beat = events.Heartbeat(topic="t", at_ms=1, progress=progress)
-    read = events.event_of_json(event_json(beat))
+    read = event_of_json(event_json(beat))
     assert isinstance(read, events.Heartbeat)
     assert (read.progress.error, read.progress.refused) == ("no ?", {"?": 1})
     failed = events.Failed(topic="t", at_ms=1, reason="no \ud800", waits=True)

@@ -1,14 +1,10 @@
-"""The text cards of a topic's page: each a function of the view.
-
-Longer than other modules, as the cards of one page are compared with each other.
-"""
+"""The text cards of a topic's page: each a function of the view."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import tzinfo
 
-from tabletopic_kernel.faces.live_dashboard.charts import retention_left_s
 from tabletopic_kernel.faces.live_dashboard.html import (
     Cell,
     Html,
@@ -20,7 +16,8 @@ from tabletopic_kernel.faces.live_dashboard.html import (
     state_html,
     table,
 )
-from tabletopic_kernel.faces.live_dashboard.view import Retention, View
+from tabletopic_kernel.faces.live_dashboard.view import View
+from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, DeadLetterSample
 from tabletopic_kernel.render import words
 from tabletopic_kernel.render.states import words_of
@@ -28,7 +25,7 @@ from tabletopic_kernel.render.words import event_name, event_text
 
 _ROWS = 30
 _TEXT_CHARS = 600
-_SAFE_S = 86_400.0
+_SAFE_S = 3_600.0
 _WITHOUT_SCHEMAS = ("json", "string", "raw")
 _WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
 
@@ -36,11 +33,13 @@ _WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
 def tiles(view: View, name: str, zone: tzinfo) -> str:
     """The topic's state in figures."""
     # Longer than other functions, as it is a list of tiles.
-    topic, state = view.topic(name), view.standing(name)
-    progress, host = topic.progress, view.live_host(name)
-    last_ms = topic.last_commit_ms
-    versions = progress.schema_versions if progress else []
-    left, left_remark = retention_words(view, name)
+    topic, state, host = view.topic(name), view.standing(name), view.live_host(name)
+    known, facts = topic.progress is not None, view.tables.get(name)
+    progress = topic.progress or Progress(topic=name, table="")
+    last_ms, interval_ms = topic.last_commit_ms, progress.commit_interval_ms
+    left, left_remark = _time_left(view, name)
+    size = f", {words.size(facts.bytes)}" if facts else ""
+    versions = progress.schema_versions
     return figures(
         [
             ("State", Html(state_html(state)), words_of(state).meaning),
@@ -51,32 +50,32 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ),
             (
                 "Rate",
-                f"{words.number(progress.rows_per_second)} rows/s" if progress and host else "-",
-                _staged(view, name),
+                f"{words.number(progress.rows_per_second)} rows/s" if host else "-",
+                f"{words.number(progress.staged_rows)} rows staged" if progress.staged_rows else "",
             ),
             (
                 "Last commit",
                 f"{words.seconds(max(1, (view.now_ms - last_ms) // 1000))} ago"
                 if last_ms > 0
                 else "none yet",
-                f"every {words.interval(progress.commit_interval_ms)}"
-                if progress and progress.commit_interval_ms
-                else "",
+                f"every {words.interval(interval_ms)}" if interval_ms else "",
             ),
-            ("Rows", words.number(progress.rows if progress else None), _files(view, name)),
+            (
+                "Rows",
+                words.number(progress.rows if known else None),
+                f"in {many(progress.files, 'file')}{size}" if known else "",
+            ),
             (
                 "Schema",
                 ", ".join(f"v{version.version}" for version in versions) or "-",
-                _subjects(view, name),
+                ", ".join(sorted({version.subject for version in versions})),
             ),
             (
                 "Table",
-                progress.table if progress and progress.table else "-",
-                f"snapshot {progress.snapshot_id}"
-                if progress and progress.snapshot_id
-                else "no snapshot yet",
+                progress.table or "-",
+                f"snapshot {progress.snapshot_id}" if progress.snapshot_id else "no snapshot yet",
             ),
-            ("Host", host or "none", f"epoch {progress.epoch}" if progress and progress.epoch else ""),
+            ("Host", host or "none", f"epoch {progress.epoch}" if progress.epoch else ""),
             ("Time until data loss", left, left_remark),
         ],
         wide=["Table"],
@@ -98,100 +97,52 @@ def _behind(seconds: float | None) -> str:
     return f"oldest is {words.seconds(seconds)} old" if seconds else "up to date"
 
 
-def _staged(view: View, name: str) -> str:
-    progress = view.topic(name).progress
-    return f"{words.number(progress.staged_rows)} rows staged" if progress and progress.staged_rows else ""
-
-
-def _files(view: View, name: str) -> str:
-    progress, facts = view.topic(name).progress, view.tables.get(name)
-    size = f", {words.size(facts.bytes)}" if facts else ""
-    return f"in {many(progress.files, 'file')}{size}" if progress else ""
-
-
-def _subjects(view: View, name: str) -> str:
-    progress = view.topic(name).progress
-    return ", ".join(sorted({version.subject for version in progress.schema_versions})) if progress else ""
-
-
-def retention_words(view: View, name: str) -> tuple[str, str]:
+def _time_left(view: View, name: str) -> tuple[str, str]:
     """How long until retention may delete the oldest record that is not in the table, and why."""
     topic, kept = view.topic(name), view.retention.get(name)
     if kept is None:
         return "-", ""
-    period = _period(kept)
     if topic.lag_records == 0:
-        return "no limit", f"no lag; {period}"
-    left = retention_left_s(topic.oldest_ms, kept.ms, view.now_ms)
-    if "delete" not in kept.cleanup_policy or left is None:
-        return "no limit" if (kept.ms or 0) < 0 or "delete" not in kept.cleanup_policy else "-", period
-    return words.seconds(left), period
-
-
-def _period(kept: Retention) -> str:
-    if "delete" not in kept.cleanup_policy:
-        return "the topic is compacted, not deleted"
-    kept_for = (
-        "kept forever" if kept.ms is None or kept.ms < 0 else f"kept for {words.seconds(kept.ms / 1000)}"
-    )
-    return kept_for + (f", {words.size(kept.bytes)} per partition" if kept.bytes and kept.bytes > 0 else "")
+        return "no limit", f"no lag; {kept}"
+    left = kept.left_s(topic.oldest_ms, view.now_ms)
+    return "no limit" if kept.is_endless else "-" if left is None else words.seconds(left), str(kept)
 
 
 def notes(view: View, name: str) -> str:
     """Errors with their next steps; the first step, if there is no data yet."""
     # Longer than other functions, as it is a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
-    notes = [note(text, "bad") for text in view.troubles.values()]
-    progress = topic.progress
+    progress, kept = topic.progress, view.retention.get(name)
+    found = [(text, "bad") for text in view.troubles.values()]
     if view.desired_topics is None and not view.troubles:
-        notes.append(note("Connecting to the broker …", "info"))
+        found.append(("Connecting to the broker …", "info"))
     elif view.desired_topics is not None and desired is None:
-        notes.append(
-            note(
-                f"This topic is not enabled. Enable it in JupyterLab's sidebar, with "
-                f"`tabletopic enable {name}`.",
-                "info",
-            )
-        )
+        where = f"Enable it in JupyterLab's sidebar, with `tabletopic enable {name}`."
+        found.append((f"This topic is not enabled. {where}", "info"))
     elif desired is not None and desired.refused:
-        notes.append(note(_short(desired.refused), "bad"))
+        found.append((_short(desired.refused), "bad"))
     elif state == NO_HOST:
-        notes.append(
-            note(
-                "No host runs this topic: nothing is read or committed. Start one in the sidebar, "
-                "with `tabletopic serve`; it resumes at the table's ledger.",
-                "bad",
-            )
-        )
+        start = "Start one in the sidebar, with `tabletopic serve`; it resumes at the table's ledger."
+        found.append((f"No host runs this topic: nothing is read or committed. {start}", "bad"))
     elif progress is not None and progress.error and view.live_host(name):
-        notes.append(note(_short(progress.error), "bad" if state == "failed" else ""))
+        found.append((_short(progress.error), "bad" if state == "failed" else ""))
     elif (delay := view.delay(name)) is not None:
-        notes.append(note(f"{name} {delay.reason}."))
+        found.append((f"{name} {delay.reason}.", ""))
     elif progress is not None and progress.commits == 0:
-        waits = (
-            f"Waiting to commit {many(topic.lag_records, 'record')}."
-            if topic.lag_records
-            else "The first records will trigger it."
-            + (" The topic is empty: send some." if topic.lag_records == 0 else "")
-        )
-        notes.append(note(f"No commit yet. {waits}", "info"))
-    left = retention_left_s(topic.oldest_ms, _kept_ms(view, name), view.now_ms) if topic.lag_records else None
-    if left is not None and left < _SAFE_S / 24:
-        notes.append(
-            note(
-                f"The topic's retention may delete the oldest record that is not in the table in "
-                f"{words.seconds(left)}: raise retention.ms, or find out why the table is behind.",
-                "bad",
-            )
-        )
+        waits = "The first records will trigger it."
+        if topic.lag_records:
+            waits = f"Waiting to commit {many(topic.lag_records, 'record')}."
+        elif topic.lag_records == 0:
+            waits += " The topic is empty: send some."
+        found.append((f"No commit yet. {waits}", "info"))
+    left = kept.left_s(topic.oldest_ms, view.now_ms) if kept and topic.lag_records else None
+    if left is not None and left < _SAFE_S:
+        risk = "The topic's retention may delete the oldest record that is not in the table in"
+        remedy = "raise retention.ms, or find out why the table is behind."
+        found.append((f"{risk} {words.seconds(left)}: {remedy}", "bad"))
     if 0 < view.history_read < 1:
-        notes.append(note(f"Reading history from the control topic: {view.history_read:.0%}", "info"))
-    return "".join(notes)
-
-
-def _kept_ms(view: View, name: str) -> int | None:
-    kept = view.retention.get(name)
-    return kept.ms if kept and "delete" in kept.cleanup_policy else None
+        found.append((f"Reading history from the control topic: {view.history_read:.0%}", "info"))
+    return "".join(note(text, kind) for text, kind in found)
 
 
 def snapshots(view: View, name: str, zone: tzinfo) -> str:
@@ -213,7 +164,7 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         for snapshot in facts.snapshots[:_ROWS]
     ]
     in_all = many(facts.snapshots_in_all, "snapshot")
-    about = f"{facts.table}: {in_all}, showing the newest {len(rows)}; times {_zone(zone)}"
+    about = f"{facts.table}: {in_all}, showing the newest {len(rows)}; times in {zone}"
     columns = ["time", "snapshot", "operation", "rows", "files", "size", "total rows", "total offsets"]
     return heading("Snapshots", about) + table("Snapshots", columns, rows, right=columns[3:])
 
@@ -243,7 +194,7 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
         ]
         for change in reversed(topic.changes[-_ROWS:])
     ]
-    return heading("Schema versions", f"{summary} Times {_zone(zone)}.") + table(
+    return heading("Schema versions", f"{summary} Times in {zone}.") + table(
         "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change", "caused by"]
     )
 
@@ -293,7 +244,7 @@ def _samples(letters: Sequence[DeadLetterSample], zone: tzinfo) -> str:
     columns = ["time", "reason", "partition", "offset", "message"]
     right = ["partition", "offset"]
     samples = table("Samples of dead letters", columns, rows, right=right, long=["message"])
-    return heading("Samples, newest first", f"times {_zone(zone)}") + samples
+    return heading("Samples, newest first", f"times in {zone}") + samples
 
 
 def health(view: View, name: str, _: tzinfo) -> str:
@@ -333,16 +284,11 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
     topic, host = view.topic(name), view.live_host(name)
     alive = ", ".join(sorted({*view.hosts, *([host] if host else [])})) or "none"
     now = f"{host} owns this topic." if host else "No host owns this topic."
-    html = heading("Hosts and events", f"{now} Live hosts: {alive}. Times {_zone(zone)}.")
+    html = heading("Hosts and events", f"{now} Live hosts: {alive}. Times in {zone}.")
     if not topic.notes:
         return html
     rows: list[list[Cell]] = [
-        [
-            moment(event.at_ms, zone),
-            event_name(event),
-            event.host or "-",
-            _short(event_text(event)),
-        ]
+        [moment(event.at_ms, zone), event_name(event), event.host or "-", _short(event_text(event))]
         for event in reversed(topic.notes[-_ROWS:])
     ]
     return html + table("Events", ["time", "event", "host", "detail"], rows, long=["detail"])
@@ -350,7 +296,3 @@ def owners(view: View, name: str, zone: tzinfo) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _TEXT_CHARS else text[:_TEXT_CHARS] + " …"
-
-
-def _zone(zone: tzinfo) -> str:
-    return f"in {zone}"

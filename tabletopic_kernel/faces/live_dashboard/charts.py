@@ -198,20 +198,6 @@ def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: in
     return sorted(wanted)
 
 
-def retention_left_s(oldest_ms: int | None, retention_ms: int | None, now_ms: int) -> float | None:
-    """Seconds until the oldest record that is not in the table may be deleted; None if there is none.
-
-    ``retention_ms`` is the topic's ``retention.ms``, negative for ever. The broker deletes whole segments, so
-    it may take longer, never less. 0: it may already be deleted.
-
-    >>> retention_left_s(1_000, 60_000, 31_000), retention_left_s(1_000, -1, 31_000)
-    (30.0, None)
-    """
-    if oldest_ms is None or retention_ms is None or retention_ms < 0:
-        return None
-    return max(0.0, (oldest_ms + retention_ms - now_ms) / 1000)
-
-
 def largest_topics(record: Record, names: Sequence[str], most: int) -> list[str]:
     """The topics with their own line: those with the highest lag, by name."""
     lag = {name: record.topic(name).lag_records or 0 for name in names}

@@ -22,7 +22,8 @@ from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.host.topics.control_topic import parse_event
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, TableTopicError
-from tabletopic_kernel.model.progress.events import ControlEvent, is_heartbeat
+from tabletopic_kernel.model.progress.event_json import is_heartbeat
+from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tabletopic_kernel.render.words import event_text

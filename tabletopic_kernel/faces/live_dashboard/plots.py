@@ -160,15 +160,9 @@ def time_plot(
 ) -> Plot:
     """An empty plot over time.
 
-    Args:
-        colours: the page's.
-        y_title: what the axis shows, with its unit.
-        columns: (column, label) of each line.
-        time_axis: from ``recent`` or ``fixed``.
-        title: for screen readers; the visible title is above the plot.
-        kind: ``line`` or ``dots``.
-        unit: ``count`` or ``bytes``, for the ticks.
-        height_px: height of the whole figure.
+    ``y_title`` has the unit; ``columns``: (column, label) of each line; ``time_axis``: from ``recent`` or
+    ``fixed``; ``title``: for screen readers, as the visible one is above the plot; ``kind``: ``line`` or
+    ``dots``; ``unit``: ``count`` or ``bytes``, for the ticks.
     """
     fig = figure(
         height=height_px,

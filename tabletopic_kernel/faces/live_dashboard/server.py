@@ -8,7 +8,6 @@ import logging
 import os
 import secrets
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,12 @@ from tornado.routing import Matcher, Rule
 from tornado.web import OutputTransform, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
+from tabletopic_kernel.local.watcher import when_ended
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.faces.live_dashboard.live import LoadSettings
 
-_WATCH_PARENT_S = 1.0
 # A browser tab whose connection breaks briefly finds its page again.
 _KEEP_UNUSED_MS = 60_000
 
@@ -44,16 +43,11 @@ def serve(
     parent_pid: int | None = None,
     load: LoadSettings | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``.
+    """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``, however that one ends.
 
-    Args:
-        place: where to listen.
-        ready: called with the URL and its token, or the socket's path, as soon as it responds.
-        parent_pid: end with this process, however that one ends.
-        load: reads the settings; by default the nearest file's and the environment's.
-
-    Raises:
-        UsageError: the port or the socket is unavailable.
+    ``ready`` is called with the URL and its token, or the socket's path, as soon as it responds; ``load``
+    reads the settings, by default the nearest file's and the environment's. Raises UsageError if the port or
+    the socket is unavailable.
     """
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is loaded from the internet
     import panel as pn  # noqa: PLC0415 - two seconds
@@ -78,8 +72,7 @@ def serve(
         signal.signal(number, lambda *_: stop())
     session.live(load)
     if parent_pid is not None:
-        watcher = threading.Thread(target=_end_with, args=(parent_pid, stop), daemon=True)
-        watcher.start()
+        when_ended(parent_pid, stop)
     server.start()
     where = place.unix_socket or _link(server)
     loop.call_later(0, ready, where)
@@ -186,15 +179,3 @@ def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any
     """Closing a page while something is being sent to it is not an error."""
     if not isinstance(context.get("exception"), WebSocketClosedError):
         loop.default_exception_handler(context)
-
-
-def _end_with(parent_pid: int, stop: Callable[[], None]) -> None:
-    """Call ``stop`` when the process has ended; a reused pid counts as another process."""
-    import psutil  # noqa: PLC0415 - the other ways to start need none
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(parent_pid)
-        while parent.is_running() and parent.status() != psutil.STATUS_ZOMBIE:
-            with contextlib.suppress(psutil.TimeoutExpired):
-                parent.wait(timeout=_WATCH_PARENT_S)
-    stop()

@@ -20,6 +20,7 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, Topi
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.states import UNKNOWN
+from tabletopic_kernel.render.words import seconds, size
 
 if TYPE_CHECKING:  # PyIceberg takes half a second
     from tabletopic_kernel.table.health import TableHealth
@@ -45,6 +46,29 @@ class Retention:
     ms: int | None
     bytes: int | None
     cleanup_policy: str
+
+    def __str__(self) -> str:
+        if "delete" not in self.cleanup_policy:
+            return "the topic is compacted, not deleted"
+        kept = "kept forever" if self.ms is None or self.ms < 0 else f"kept for {seconds(self.ms / 1000)}"
+        return kept + (f", {size(self.bytes)} per partition" if self.bytes and self.bytes > 0 else "")
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether no record is deleted for its age."""
+        return "delete" not in self.cleanup_policy or (self.ms or 0) < 0
+
+    def left_s(self, oldest_ms: int | None, now_ms: int) -> float | None:
+        """Seconds until the oldest record that is not in the table may be deleted; None if there is none.
+
+        The broker deletes whole segments, so it may take longer, never less. 0: it may already be deleted.
+
+        >>> Retention(60_000, None, "delete").left_s(1_000, 31_000)
+        30.0
+        """
+        if oldest_ms is None or self.ms is None or self.is_endless:
+            return None
+        return max(0.0, (oldest_ms + self.ms - now_ms) / 1000)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.redact import redact
@@ -19,11 +19,7 @@ _LEAVE_S = 1.0
 class Question:
     """Asks one server the same thing every ``every_s`` seconds, in its own thread.
 
-    Args:
-        server: the server's name for people.
-        ask: raises what is wrong.
-        every_s: seconds between two answers.
-        clock: seconds.
+    ``server`` is its name for people; ``ask`` raises what is wrong.
     """
 
     def __init__(
@@ -84,58 +80,3 @@ class Question:
         while not self._stop.is_set():
             self.once()
             self._stop.wait(self._every_s)
-
-
-class CatalogQuestions:
-    """One question per catalog that a host's table topics use: a hanging catalog delays no other.
-
-    Args:
-        in_use: a namespace that topics use, by their catalog's name in the settings; None: the default one.
-        ask: asks a catalog for its namespace, raises what is wrong.
-        names: the catalogs' names in SQL, by their names in the settings.
-        every_s: seconds between two answers of one catalog.
-    """
-
-    def __init__(
-        self,
-        in_use: Callable[[], Mapping[str | None, str]],
-        ask: Callable[[str | None, str], object],
-        names: Mapping[str | None, str],
-        every_s: float,
-    ) -> None:
-        self._in_use, self._ask, self._names, self._every_s = in_use, ask, names, every_s
-        self._lock = threading.Lock()  # guards the two below
-        self._started = False
-        self._questions = {catalog: self._made(catalog) for catalog in names}
-
-    def start(self) -> None:
-        """Ask from now on."""
-        with self._lock:
-            self._started = True
-            for question in self._questions.values():
-                question.start()
-
-    def stop(self) -> None:
-        """Ask no more."""
-        with self._lock:
-            self._started = False
-            questions = list(self._questions.values())
-        for question in questions:
-            question.stop()
-
-    def current(self) -> dict[str, Question]:
-        """The questions to catalogs that are in use, by name in SQL."""
-        with self._lock:
-            for catalog in (in_use := self._in_use()):
-                if catalog not in self._questions:  # not in the settings: its topics report that, too
-                    self._questions[catalog] = self._made(catalog)
-                    if self._started:
-                        self._questions[catalog].start()
-            return {self._names.get(one) or str(one): self._questions[one] for one in in_use}
-
-    def _made(self, catalog: str | None) -> Question:
-        def ask() -> None:
-            if (namespace := self._in_use().get(catalog)) is not None:
-                self._ask(catalog, namespace)
-
-        return Question("catalog" if catalog is None else f"catalog {catalog}", ask, self._every_s)

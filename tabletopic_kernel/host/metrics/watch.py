@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tabletopic_kernel.host.metrics.collector import HostMetrics
 from tabletopic_kernel.host.metrics.lags import Lags
-from tabletopic_kernel.host.metrics.questions import CatalogQuestions, Question
+from tabletopic_kernel.host.metrics.questions import Question
 from tabletopic_kernel.host.metrics.server import Address, MetricsServer, Pages
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.host.host import Host
 
+_SERVERS = _BROKER, _REGISTRY = ("broker", ""), ("registry", "")
 _LAG_EVERY_S = 3.0
 _SERVERS_EVERY_S = 20.0
 # Closing topics takes a host's loop up to 90 s; a loop that is silent much longer hangs.
@@ -28,13 +31,8 @@ SILENT_S = 150.0
 class HostWatch:
     """Exposes one host to monitoring, from ``start``, which comes before the host's, to ``stop``.
 
-    Args:
-        host: the host.
-        broker: reports the end offsets for the lag, of all topics in one request.
-        registry: a question that raises what is wrong.
-        catalog: the same, for a namespace in the catalog that topics' settings name; None: the default one.
-        catalogs: SQL names of the settings' catalogs, including the default one.
-        address: where to listen.
+    ``registry`` and ``catalog`` raise what is wrong, the latter for a namespace in the catalog that topics'
+    settings name (None: the default one). ``catalogs``: their names in SQL.
     """
 
     def __init__(
@@ -48,11 +46,13 @@ class HostWatch:
     ) -> None:
         self._host, self._broker = host, broker
         self._lags = Lags()
+        self._ask_catalog, self._names = catalog, catalogs
+        self._lock = threading.Lock()  # guards the two below
+        self._is_asking = False
         self._questions = {
-            "broker": Question("broker", self._ask_ends, _LAG_EVERY_S),
-            "registry": Question("registry", registry, _SERVERS_EVERY_S),
+            _BROKER: Question("broker", self._ask_ends, _LAG_EVERY_S),
+            _REGISTRY: Question("registry", registry, _SERVERS_EVERY_S),
         }
-        self._catalogs = CatalogQuestions(self._in_use, catalog, catalogs, _SERVERS_EVERY_S)
         self.metrics = HostMetrics(host, self._lags, self._servers, now_ms)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self.metrics)
@@ -66,17 +66,20 @@ class HostWatch:
     def start(self) -> None:
         """Count, ask and answer."""
         self._host.listen(self.metrics.hear)
-        for question in self._questions.values():
-            question.start()
-        self._catalogs.start()
+        with self._lock:
+            self._is_asking = True
+            for question in self._questions.values():
+                question.start()
+        self._servers()
         self._server.start()
 
     def stop(self) -> None:
         """Answer and ask no more."""
         self._server.stop()
-        for question in self._questions.values():
+        with self._lock:
+            self._is_asking, questions = False, list(self._questions.values())
+        for question in questions:
             question.stop()
-        self._catalogs.stop()
 
     def health(self) -> str | None:
         """Why the process should be restarted; None if it is alive."""
@@ -104,9 +107,26 @@ class HostWatch:
         return self._host.namespaces() or {None: TopicSettings().namespace}
 
     def _servers(self) -> dict[tuple[str, str], Question]:
-        """Questions by the labels of their server: its kind, and the name if it is a catalog."""
-        catalogs = {("catalog", name): one for name, one in self._catalogs.current().items()}
-        return {(server, ""): one for server, one in self._questions.items()} | catalogs
+        """Questions by the labels of their server: its kind, and its name if topics have that catalog.
+
+        A question for each catalog, made when a topic first has it: a hanging one delays no other.
+        """
+        catalogs = {
+            catalog: ("catalog", self._names.get(catalog) or str(catalog)) for catalog in self._in_use()
+        }
+        with self._lock:
+            for catalog, labels in catalogs.items():
+                if labels not in self._questions:
+                    who = "catalog" if catalog is None else f"catalog {catalog}"
+                    ask = partial(self._ask_namespace, catalog)
+                    self._questions[labels] = Question(who, ask, _SERVERS_EVERY_S)
+                    if self._is_asking:
+                        self._questions[labels].start()
+            return {labels: self._questions[labels] for labels in (*_SERVERS, *catalogs.values())}
+
+    def _ask_namespace(self, catalog: str | None) -> None:
+        if (namespace := self._in_use().get(catalog)) is not None:
+            self._ask_catalog(catalog, namespace)
 
     def _ask_ends(self) -> None:
         topics = set(self._host.coordinators())

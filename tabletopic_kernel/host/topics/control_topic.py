@@ -13,11 +13,9 @@ from tabletopic_kernel.clients.kafka.broker import Broker, make_producer
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
 from tabletopic_kernel.clients.kafka.reader import Reader
 from tabletopic_kernel.clients.login_gate import LoginGate
+from tabletopic_kernel.model.progress.event_json import event_json, event_of_json, is_heartbeat
 from tabletopic_kernel.model.progress.events import (
     ControlEvent,
-    event_json,
-    event_of_json,
-    is_heartbeat,
     is_outcome,
 )
 from tabletopic_kernel.model.settings.desired import Request

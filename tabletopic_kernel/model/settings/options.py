@@ -134,8 +134,7 @@ def reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of ``TopicSettings`` from options as typed; missing options are left out.
 
-    Raises:
-        UsageError: a wrong value, or a table property without one; it names the option.
+    Raises UsageError, which names the option: a wrong value, or a table property without one.
     """
     given = {name: value for name, value in options.items() if value not in (None, [], ())}
     for name in ("partition_by", "sort_by", "metadata_columns"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tabletopic_kernel.faces.live_dashboard import charts
+from tabletopic_kernel.faces.live_dashboard.view import Retention
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.progress.time_buckets import History, pack
@@ -139,9 +140,11 @@ def test_only_gaps_are_asked_for() -> None:
 
 def test_retention_is_counted_from_the_oldest_waiting_record() -> None:
     """Overdue is 0; a topic that keeps its records, or a table that has all of them, has no limit."""
-    assert charts.retention_left_s(T0, 1_000, T0 + 5_000) == 0
-    assert charts.retention_left_s(None, 1_000, T0) is None
-    assert charts.retention_left_s(T0, None, T0) is None
+    kept = Retention(1_000, None, "delete")
+    assert kept.left_s(T0, T0 + 5_000) == 0
+    assert kept.left_s(None, T0) is None
+    for endless in (Retention(None, None, "delete"), Retention(-1, 5, "delete"), Retention(1, 1, "compact")):
+        assert endless.left_s(T0, T0) is None
 
 
 def test_lag_by_topic() -> None:
