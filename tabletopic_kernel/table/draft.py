@@ -7,7 +7,7 @@ instead of sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -97,7 +97,7 @@ class TopicDraft:
 
     def plan(self) -> StagePlan:
         """See ``Draft``."""
-        return replace(self._keeper.plan().with_settings(errors="skip"), patient=True)
+        return self._keeper.plan().tolerant()
 
     def cover(self, needs: Needs) -> None:
         """See ``Draft``."""
