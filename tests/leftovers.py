@@ -37,7 +37,7 @@ _MARK = uuid.uuid4().hex
 # Threads and pools that a library or this program keeps for the process, and those of the test runner.
 _PROCESS_WIDE_THREADS = (
     "idle brokers",  # ends with the last client of a broker
-    "projection",  # runs the statements of a thread, and ends with it
+    "projection",  # runs a process's statements
     "replay_",  # the pool of the dashboard's buttons
     "asyncio_",  # the default executor of the thread's loop
     "execnet",

@@ -1,1 +1,1 @@
-"""A batch on an executor, step by step: source, split, keys, decode, transform, conform, write."""
+"""A batch on an executor, step by step: source, split, decode, transform, conform, sink."""

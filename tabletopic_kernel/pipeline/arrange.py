@@ -32,8 +32,7 @@ class Partition(PartitionKey):
     """A partition: the values of its fields, in the form of manifests."""
 
     @cached_property
-    def partition(self) -> Record:
-        """The values."""
+    def partition(self) -> Record:  # noqa: D102 - as in PyIceberg
         return Record(*(one.value for one in self.field_values))
 
     def to_path(self) -> str:
@@ -47,10 +46,7 @@ def divided(
 ) -> Iterator[tuple[Partition | None, pa.Table]]:
     """The rows of each partition, in their original order; a single one if the spec has no fields.
 
-    Args:
-        table: of ``file_schema(schema)``, with at least one row.
-        spec: its sources are columns of ``schema``, or void.
-        schema: of the table.
+    ``table``: of ``file_schema(schema)``, with at least one row.
     """
     if spec.is_unpartitioned():
         yield None, table
@@ -90,12 +86,8 @@ def permutation(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Array |
     """The permutation that sorts ``table`` by ``order``; None if it is already sorted.
 
     The sort is stable. Floats are in the order of the Iceberg spec ("Sort Orders"):
-    ``-NaN < -Infinity < … < -0 < 0 < … < Infinity < NaN``.
-
-    Args:
-        table: of ``file_schema(schema)``.
-        order: see ``sort_order``.
-        schema: of the table, now or earlier: a column that it lacks is null in all rows.
+    ``-NaN < -Infinity < … < -0 < 0 < … < Infinity < NaN``. A column that ``schema``, a version of the
+    table's, lacks is null in all rows.
     """
     keys: list[pa.Array] = []
     directions: list[str] = []

@@ -29,11 +29,7 @@ def file_schema(schema: Schema) -> pa.Schema:
 
 
 def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa.RecordBatch:
-    """A batch of exactly ``target``.
-
-    Args:
-        columns: arrays of length ``rows`` by column name; a column that the table lacks is a bug of ours.
-        target: see ``file_schema``.
+    """A batch of exactly ``target`` (see ``file_schema``), from arrays of length ``rows`` by column name.
 
     Raises:
         pyarrow.ArrowInvalid: a value does not fit; nothing is ever truncated.
@@ -152,12 +148,7 @@ def rebuilt(array: pa.Array, target: pa.DataType, values: pa.Array, *, validity:
 
 
 def rename(columns: Mapping[str, pa.Array], renames: Mapping[str, str]) -> dict[str, pa.Array]:
-    """The same arrays under other names; nothing is copied.
-
-    Args:
-        columns: decoded columns by name.
-        renames: by dotted path as in ``model/columns/evolution.py``, the new name of that field.
-    """
+    """The same arrays under their new names, by dotted path as in ``model/columns/evolution.py``."""
     return {
         renames.get(step(name), name): _inside(array, f"{step(name)}.", renames)
         for name, array in columns.items()
@@ -191,10 +182,7 @@ def _inside(array: pa.Array, prefix: str, renames: Mapping[str, str]) -> pa.Arra
 
 
 def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str) -> dict[str, pa.Array]:
-    """The enabled columns (``key``, ``header``, ``metadata``), by their names in the table.
-
-    Not for keys that name their schema: see ``pipeline/keys.py``.
-    """
+    """The enabled columns (``key``, ``header``, ``metadata``), except for keys that name their schema."""
     columns: dict[str, pa.Array] = {}
     if "key" in wanted and key_format in ("raw", "string"):
         columns[KEY] = source.column("key")

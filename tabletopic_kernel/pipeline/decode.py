@@ -1,7 +1,6 @@
 """Turns the records of one schema into rows of the table: decode, transform, project, conform.
 
-A task keeps what it builds from its plan (writers, decoders, transforms) for the next task. It keeps nothing
-of records, so the same ones can be retried in smaller parts (``formats/rejection.py``).
+Nothing is kept of records, so the same ones can be retried in smaller parts (``formats/rejection.py``).
 
 Keys that name their schema are split and decoded like values. They become one column (``_kafka_key``), or
 another one next to it if a schema does not fit that; a record whose key cannot be read is refused with its
@@ -52,12 +51,7 @@ _MOST_PLANS = 256
 
 
 class LoadedPlan:
-    """A plan with its expensive objects; cached between the tasks of a Python worker.
-
-    For one thread, like its decoders, transforms and projection; ``cached_decoder`` has one per thread.
-
-    ``is_worker``: whether this process is one.
-    """
+    """A plan with its expensive objects, for one thread, like these; ``is_worker``: whether Spark runs it."""
 
     def __init__(self, plan: StagePlan, *, is_worker: bool = False) -> None:
         self.plan = plan
@@ -127,8 +121,7 @@ def load_plan(topic: str, pickled: bytes) -> LoadedPlan:
 class DecodedGroup:
     """What became of some records: each is in ``rows``, refused, or passed over.
 
-    ``needed_columns``: columns that inferred records need first; then there are no rows. ``proved``: a record
-    was decoded with a schema that the table does not cover yet, and nothing more was done.
+    Unless there are ``needed_columns``, which inferred records need first, or a candidate was ``proved``.
     """
 
     rows: list[StagedRows] = field(default_factory=list)
@@ -225,9 +218,7 @@ def _decode(
     return rows, positions
 
 
-_NOT_TEXT_MESSAGE: Final = (
-    "the key is not UTF-8; enable the topic with the key format raw and another --table"
-)
+_NOT_TEXT: Final = "the key is not UTF-8; enable the topic with the key format raw and another --table"
 _NO_REJECTIONS: Final = Rejections(np.empty(0, np.int64), None, "", "")
 
 
@@ -235,8 +226,7 @@ _NO_REJECTIONS: Final = Rejections(np.empty(0, np.int64), None, "", "")
 class KeyColumns:
     """Columns of a batch's keys by name, as long as the batch, and the records whose key is refused.
 
-    ``needed``: schemas not looked up yet; then there are no columns. ``proved``: candidates with which a key
-    was decoded; then the columns are incomplete.
+    They are incomplete if there are ``needed`` schemas, or if candidates were ``proved``.
     """
 
     columns: Mapping[str, pa.Array] = field(default_factory=dict)
@@ -255,7 +245,7 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     """The decoded keys of a batch with the source's columns, according to ``key_format``."""
     keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
     if loaded.plan.settings.key_format == "string":
-        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT_MESSAGE)
+        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT)
         return KeyColumns(rejections=bad)
     if plan is None or target is None or keys.null_count == len(keys):
         return KeyColumns()

@@ -32,13 +32,11 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class SchemaPlan:
-    """The schemas of values, or of keys, by id.
+    """The schemas of values, or of keys, by id: those that the table covers, and others.
 
-    ``schemas`` are those that the table covers. Records of ``refused`` ones are refused, with reason and
-    message; ``unknown`` are those of them that the registry did not know when last asked, and may know by
-    now. ``candidates`` are not covered: the table changes for one once a record was decoded with it, and
-    until then its records can only be refused. Records of other ids are not written: their
-    ids come back as needs.
+    Records of ``refused`` ones are refused, with reason and message; ``unknown`` are those of them that the
+    registry did not know when last asked, and may know by now. The table changes for one of ``candidates``
+    once a record was decoded with it. Records of ids that are nowhere come back as needs.
     """
 
     schemas: Mapping[SchemaKey, WriterSchema] = field(default_factory=dict)
@@ -48,8 +46,7 @@ class SchemaPlan:
 
     def schema(self, schema_id: SchemaKey) -> WriterSchema:
         """The schema that records of this id are decoded with."""
-        covered = self.schemas.get(schema_id)
-        return self.candidates[schema_id] if covered is None else covered
+        return self.schemas.get(schema_id) or self.candidates[schema_id]
 
     def knows(self, schema_id: SchemaKey) -> bool:
         """Whether it is clear what to do with records of this id."""
@@ -90,10 +87,9 @@ class StagePlan:
         """This plan with other settings."""
         return replace(self, settings=self.settings.model_copy(update=changes))
 
-    @property
-    def names_schemas(self) -> bool:
-        """Whether each value names its schema."""
-        return self.settings.value_format == "by_schema_id"
+    def tolerant(self) -> StagePlan:
+        """This plan, but each record is tried, and rejected ones are left out."""
+        return replace(self.with_settings(errors="skip"), patient=True)
 
     @property
     def passes_over_tombstones(self) -> bool:
@@ -114,9 +110,9 @@ class StagePlan:
 class Needs:
     """What is required before a batch can be staged.
 
-    ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need, as
-    seen by tasks. ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and
-    ``proved_keys``: candidates with which a record was decoded; the table may change for these.
+    ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need.
+    ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and ``proved_keys``:
+    candidates with which a record was decoded.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()
@@ -158,7 +154,7 @@ class RefusedRecord:
 
 @dataclass
 class StageResult:
-    """The result of one task, or of a whole batch. ``rows`` and ``files`` are those that were kept.
+    """The result of one task, or of a whole batch.
 
     ``decoded``: records that became rows, or describe none. ``failed`` counts records that caused an
     unexpected exception, by its class; ``traces`` has a few of these, by their last lines. ``alike``: a group
@@ -203,11 +199,6 @@ class StageResult:
         self.alike |= other.alike
         self.stopped = self.stopped or other.stopped
 
-    def sample(self, record: RefusedRecord) -> None:
-        """Keep a record as a sample, while they are few."""
-        if self.wants_samples:
-            self.samples.append(record)
-
     def trace(self, line: str, trace: str) -> None:
         """Keep a trace for the log, while they are few."""
         if len(self.traces) < _MAX_TRACES:
@@ -217,11 +208,6 @@ class StageResult:
     def all_fail_alike(self) -> bool:
         """Whether no record became a row, and enough of them caused the same exception."""
         return not self.decoded and len(self.failed) == 1 and sum(self.failed.values()) >= MIN_ALIKE
-
-    @property
-    def wants_samples(self) -> bool:
-        """Whether more samples are wanted."""
-        return len(self.samples) < MAX_SAMPLES
 
     def ends(self, settings: TopicSettings) -> bool:
         """Whether further records do not matter, except for needs and reasons.

@@ -1,15 +1,12 @@
 """Merges small data files of one partition into few larger ones, on an executor, keeping the rows' order.
 
-A single file of any size may also be rewritten, without its deleted rows.
-
-Longer than other modules, as what keeps every row should be read in one place.
-
 Nothing is projected onto the table's schema, as that would turn null lists of structs into empty ones (ADR
 0004). Files are merged only if their Parquet schema is, field by field, that of one version of the table's
 schema, and the result is written with that version. All others stay as they are.
 
-Rows deleted by position delete files are left out. Unless the table has a sort order, the others are in the
-new file in the order of the files, and of the rows in each, so ``MovedRows`` knows where each one is.
+Rows deleted by position delete files are left out, also of a single file of any size. Unless the table has a
+sort order, the others are in the new file in the order of the files, and of the rows in each, so
+``MovedRows`` knows where each one is.
 
 Why no row is lost: rows are counted in the manifests, as each file is read, and as each file is written, less
 the deleted ones; if two of these differ, nothing is returned. Memory is bounded by the rows of one row group
@@ -35,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
@@ -45,9 +42,9 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Ta
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows
 from tabletopic_kernel.pipeline.arrange import permutation
-from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.conform import conform
 from tabletopic_kernel.pipeline.plan import TablePlan
-from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
+from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter, Shape, schemas_by_shape, shape_of
 
 # A row group is written when the buffered rows reach this many bytes in Arrow, or this number.
 _ROW_GROUP_BYTES = 128 * 1024**2
@@ -73,16 +70,13 @@ class SmallFile:
 
 @dataclass
 class RewriteResult:
-    """The result of a rewrite: ``files`` have the rows of those ``moved`` that were not deleted.
-
-    ``rows`` counts the rows in ``files``.
+    """The result of a rewrite: ``files`` have the rows, of this number, of those ``moved``, less the deleted.
 
     ``left`` counts files that stay as they are, by reason. ``begun`` has the locations of files that were
     begun: after an ``error``, none of them is certainly finished, and ``files`` is empty.
     """
 
     files: list[DataFile] = field(default_factory=list)
-    spec_id: int = 0
     moved: list[MovedRows] = field(default_factory=list)
     rows: int = 0
     left: dict[str, int] = field(default_factory=dict)
@@ -93,10 +87,7 @@ class RewriteResult:
 
 @dataclass(frozen=True)
 class RewriteTask:
-    """A group of files of one ``partition``, in the order of their rows in the result.
-
-    When called, it is the function for ``mapInArrow``: whatever comes in, one pickled result goes out.
-    """
+    """Files of one ``partition``, in the order of their rows in the result; a function for ``mapInArrow``."""
 
     table: TablePlan
     epoch: int
@@ -104,7 +95,7 @@ class RewriteTask:
     partition: Record
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rewrite the group."""
+        """Rewrite the group: whatever comes in, one pickled result goes out."""
         for _ in batches:
             pass
         result = pickle.dumps(self.run())
@@ -121,30 +112,28 @@ class RewriteTask:
         try:
             result = rewriting.result()
         except Exception as error:
-            result = RewriteResult(error=_sorted(error))
+            result = RewriteResult(error=_classified(error))
         result.begun = rewriting.begun
         result.cpu_s = time.process_time() - began
         return result
 
 
-def _sorted(error: Exception) -> Exception:
+def _classified(error: Exception) -> Exception:
     """The classified error, for another process, with its context."""
-    found = sort_error(error, STORAGE)
-    if found is not None or isinstance(error, OSError):
-        why = found.reason if found else plain(error)
+    trouble = sort_error(error, STORAGE)
+    if trouble is not None or isinstance(error, OSError):
+        why = trouble.reason if trouble else plain(error)
         return RetryableError(f"small files could not be compacted: {why}")
     if isinstance(error, TableTopicError):
         return error
-    made = RuntimeError(f"{type(error).__name__}: {plain(error)}")
-    made.add_note("".join(traceback.format_exception(error)))
-    return made
+    bug = RuntimeError(f"{type(error).__name__}: {plain(error)}")
+    bug.add_note("".join(traceback.format_exception(error)))
+    return bug
 
 
 def read_result(pickled: bytes) -> RewriteResult:
     """Read a task's result, as returned by an executor."""
     result: RewriteResult = pickle.loads(pickled)
-    for file in result.files:
-        file.spec_id = result.spec_id  # PyIceberg keeps it outside the pickled fields
     return result
 
 
@@ -154,30 +143,30 @@ class _Rewrite:
         self._writers: list[DataFileWriter] = []
         self._current = self._writer(None)
         self._io = self._current.io
-        self._result = RewriteResult(spec_id=self._current.spec_id)
+        self._result = RewriteResult()
 
     @property
     def begun(self) -> list[str]:
-        """The paths of files, finished or not."""
         return [path for writer in self._writers for path in writer.begun]
 
     def _writer(self, schema_id: int | None) -> DataFileWriter:
         plan = self._task.table
-        made = DataFileWriter(plan.metadata, plan.io_properties, self._task.epoch, schema_id, REWRITTEN)
-        self._writers.append(made)
-        return made
+        writer = DataFileWriter(plan.metadata, plan.io_properties, self._task.epoch, schema_id, REWRITTEN)
+        self._writers.append(writer)
+        return writer
 
     def result(self) -> RewriteResult:
         """Files that share a schema become one; others stay."""
-        groups, metadata = _Schemas(self._current.metadata), self._current.metadata
+        metadata = self._current.metadata
+        schemas = schemas_by_shape(metadata)
         by_schema: dict[int | None, list[SmallFile]] = {}
         for file in self._task.files:
-            by_schema.setdefault(groups.schema_of(_shape_at(self._io, file)), []).append(file)
-        sources = {one.source_id for one in metadata.spec().fields}
+            by_schema.setdefault(schemas.get(_shape_at(self._io, file)), []).append(file)
+        sources = {field.source_id for field in metadata.spec().fields}
         for schema_id, files in by_schema.items():
             if schema_id is None:
                 self._leave("written with a schema that the table never had", files)
-            elif not sources <= _ids(metadata, schema_id):
+            elif not sources <= set((metadata.schema_by_id(schema_id) or Schema()).field_ids):
                 self._leave("written before the column of their partition", files)
             elif len(files) == 1 and not files[0].deletes:
                 self._leave("the only file of its schema", files)
@@ -193,8 +182,7 @@ class _Rewrite:
         kept = [file.rows - int(dropped[file.path].sum()) for file in files]
         wanted, made, places, is_known = sum(kept), list[DataFile](), None, True
         if wanted and writer.order.is_unsorted:
-            target = file_schema(writer.schema)
-            rows = _runs(self._io, files, dropped, target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
+            rows = _runs(self._io, files, dropped, writer.target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
             made = [writer.write_one(rows)]
         elif wanted:
             made, places, is_known = self._sorted(writer, files, dropped, wanted)
@@ -229,7 +217,7 @@ class _Rewrite:
         made: list[DataFile] = []
         places = np.empty(count, np.uint32) if count <= _MOST_PLACES else None
         start, has_moved = 0, False
-        for rows in _runs(self._io, files, dropped, file_schema(writer.schema), (_SORTED_BYTES, count)):
+        for rows in _runs(self._io, files, dropped, writer.target, (_SORTED_BYTES, count)):
             # At most half as many: otherwise they would be merged again and again without becoming fewer.
             if not made and len(files) > 1 and 2 * count > len(rows) * len(files):
                 return [], None, True
@@ -254,11 +242,6 @@ def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:
             applies.setdefault(location, set()).add(file.path)
     mark_deleted(io, applies, dropped)
     return dropped
-
-
-def _ids(metadata: TableMetadata, schema_id: int) -> set[int]:
-    schema = metadata.schema_by_id(schema_id)
-    return set(schema.field_ids) if schema is not None else set()
 
 
 def _runs(
@@ -299,59 +282,19 @@ def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> I
 def _parts(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """All rows in parts: row groups of other writers may be far larger than ours."""
     for index in range(parquet.num_row_groups):
-        told = parquet.metadata.row_group(index)
-        fit = told.num_rows * _PART_BYTES // max(1, told.total_byte_size)
+        group = parquet.metadata.row_group(index)
+        fit = group.num_rows * _PART_BYTES // max(1, group.total_byte_size)
         yield from parquet.iter_batches(max(1, min(fit, _PART_ROWS)), [index], use_threads=False)
 
 
-Shape = tuple[object, ...]
-
-
-def _shape_at(io: FileIO, file: SmallFile) -> Shape | None:
-    """The schema version of a file; None if it is unknown."""
+def _shape_at(io: FileIO, file: SmallFile) -> Shape:
+    """The shape of a file's schema; raises ActionNeededError if it is not as the table says."""
     with io.new_input(file.path).open() as stream:
         try:
             parquet = pq.ParquetFile(stream)
-            shape, rows = _shape(parquet.schema_arrow), parquet.metadata.num_rows
+            shape, rows = shape_of(parquet.schema_arrow), parquet.metadata.num_rows
         except pa.ArrowInvalid as error:  # not a Parquet file, or truncated
             raise ActionNeededError(f"{file.path} cannot be read: {plain(error)}") from error
     if rows != file.rows:
         raise ActionNeededError(f"{file.path} has {rows} rows, but the table says {file.rows}")
     return shape
-
-
-def _shape(fields: pa.Schema | pa.StructType) -> Shape:
-    """Ids, names, types and nullability, at all levels; a writer's other metadata does not count."""
-    return tuple(_shape_of(field) for field in fields)
-
-
-def _shape_of(field: pa.Field) -> Shape:
-    kind = field.type
-    field_id = (field.metadata or {}).get(b"PARQUET:field_id")
-    inside: tuple[object, ...]
-    if pa.types.is_struct(kind):
-        inside = ("struct", _shape(kind))
-    elif pa.types.is_map(kind):
-        inside = ("map", _shape_of(kind.key_field), _shape_of(kind.item_field))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inside = (str(kind.id), _shape_of(kind.value_field))
-    else:
-        inside = (str(kind),)
-    return (field_id, field.name, field.nullable, *inside)
-
-
-class _Schemas:
-    """The versions of a table's schema, by the columns of their files, the current one first."""
-
-    def __init__(self, metadata: TableMetadata) -> None:
-        newest_last = sorted(
-            metadata.schemas, key=lambda one: (one.schema_id == metadata.current_schema_id, one.schema_id)
-        )
-        self._known = {_shape(file_schema(schema)): schema.schema_id for schema in newest_last}
-
-    def schema_of(self, shape: Shape | None) -> int | None:
-        """The schema version whose files have this shape; None if there is none."""
-        return self._known.get(shape) if shape is not None else None
-
-
-__all__ = ["RewriteResult", "RewriteTask", "SmallFile", "TableTopicError", "read_result"]

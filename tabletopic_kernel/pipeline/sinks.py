@@ -27,10 +27,7 @@ Place = tuple[int, int]  # partition, offset
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Rows of the table, and the positions in the batch of their records, which have one schema id.
-
-    If the plan has no table: the values' columns, as decoded.
-    """
+    """Rows of the table, or values without a table, and the positions of their records in the batch."""
 
     positions: Positions
     schema_id: SchemaKey | None
@@ -54,7 +51,7 @@ class Rejections:
 
     @classmethod
     def of(cls, refused: Sequence[Refused], among: Positions, schema_id: SchemaKey | None) -> Rejections:
-        """The refused ones of the records at positions ``among``."""
+        """The refused records, by their indexes in ``among``."""
         at = among[[one.index for one in refused]]
         return cls(at, schema_id, [one.reason for one in refused], [one.message for one in refused])
 
@@ -207,15 +204,7 @@ def places_of(batch: pa.RecordBatch | pa.Table, positions: Positions | None = No
 def dead_letters_of(
     topic: str, batch: pa.RecordBatch, rejected: Sequence[Rejections], at: datetime, target: pa.Schema
 ) -> pa.RecordBatch:
-    """The letters of rejected records.
-
-    Args:
-        topic: the records' topic.
-        batch: of the source's columns; ``headers`` may be missing.
-        rejected: positions in ``batch``.
-        at: now, with a time zone.
-        target: ``file_schema`` of the dead-letter table, see ``model/dead_letter.py``.
-    """
+    """The letters of rejected records; ``at``: now, ``target``: the columns of ``model/dead_letter.py``."""
     count = sum(len(rejections) for rejections in rejected)
     source = batch
     if len(rejected) > 1 or count < len(batch):

@@ -1,4 +1,4 @@
-"""Where records come from: Kafka, by Spark or by librdkafka; ``table/replay_source.py`` has dead letters.
+"""Where records come from: Kafka, by Spark or by librdkafka; ``host/replay/letters.py`` has dead letters.
 
 Spark's streaming query says when a batch begins and how far it goes; a batch is read where it is staged.
 """

@@ -70,12 +70,7 @@ class Group:
 def split(
     values: pa.Array, headers: pa.Array | None = None, header: str = wire.VALUE_HEADER
 ) -> tuple[list[Group], Rejections]:
-    """Group the values of a batch by schema.
-
-    Args:
-        values: binary or large_binary, length n; the records' values, or their keys.
-        headers: list of struct of key and value, length n, as in the source; None without headers.
-        header: name of the header that may have the schema id.
+    """Group the values of a batch, or its keys, by schema; ``header`` may have the schema id.
 
     Returns:
         Groups (tombstones first, then by ascending id) and the records without a frame; together, their

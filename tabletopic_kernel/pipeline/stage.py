@@ -60,14 +60,9 @@ def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageR
 
 
 def stage(loaded: LoadedPlan, records: Iterable[pa.RecordBatch], sink: Sink) -> StageResult:
-    """Hand over to the sink what becomes of the records.
+    """Hand over to the sink what becomes of the records, of ``SOURCE_SCHEMA`` with or without headers.
 
     If the plan lacks something, the result says what, and the sink has only some of the records.
-
-    Args:
-        loaded: the plan.
-        records: batches of ``SOURCE_SCHEMA``; ``headers`` may be missing.
-        sink: see there.
     """
     staging = _Staging(loaded, sink)
     for batch in records:
@@ -92,6 +87,7 @@ class _Staging:
         self._loaded = loaded
         self._plan = loaded.plan
         self._sink = sink
+        self._names_schemas = loaded.plan.settings.value_format == "by_schema_id"
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -110,7 +106,7 @@ class _Staging:
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
         values = batch.column("value")
-        groups, unframed = split(values, headers_of(batch)) if self._plan.names_schemas else unsplit(values)
+        groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
         return _Part(batch, groups, unframed, decode_keys(self._loaded, batch))
 
     def _take_part(self, part: _Part) -> None:
@@ -182,10 +178,10 @@ class _Staging:
             self._refuse(batch, Rejections(at, schema_id, dead_letter.INTERNAL_ERROR, lines))
 
     def _sample(self, batch: pa.RecordBatch, rejections: Rejections) -> None:
-        if self.result.wants_samples:
-            for index, (partition, offset) in enumerate(places_of(batch, rejections.positions[:MAX_SAMPLES])):
+        if (wanted := MAX_SAMPLES - len(self.result.samples)) > 0:
+            for index, (partition, offset) in enumerate(places_of(batch, rejections.positions[:wanted])):
                 why = rejections.reason(index), rejections.message(index)
-                self.result.sample(RefusedRecord(partition, offset, rejections.known_id, *why))
+                self.result.samples.append(RefusedRecord(partition, offset, rejections.known_id, *why))
 
     def _refuse(self, batch: pa.RecordBatch, rejections: Rejections) -> None:
         if not len(rejections):

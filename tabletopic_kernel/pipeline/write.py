@@ -179,3 +179,35 @@ class DataFileWriter:
         )
         file.spec_id = self.spec_id  # from_args leaves it out
         return file
+
+
+Shape = tuple[object, ...]
+
+
+def schemas_by_shape(metadata: TableMetadata) -> dict[Shape, int]:
+    """The versions of a table's schema by the shape of their files; of equal ones, the current or newest."""
+    newest_last = sorted(
+        metadata.schemas,
+        key=lambda schema: (schema.schema_id == metadata.current_schema_id, schema.schema_id),
+    )
+    return {shape_of(file_schema(schema)): schema.schema_id for schema in newest_last}
+
+
+def shape_of(fields: pa.Schema | pa.StructType) -> Shape:
+    """Ids, names, types and nullability, at all levels; a writer's other metadata does not count."""
+    return tuple(_shape_of_field(field) for field in fields)
+
+
+def _shape_of_field(field: pa.Field) -> Shape:
+    kind = field.type
+    field_id = (field.metadata or {}).get(b"PARQUET:field_id")
+    inside: tuple[object, ...]
+    if pa.types.is_struct(kind):
+        inside = ("struct", shape_of(kind))
+    elif pa.types.is_map(kind):
+        inside = ("map", _shape_of_field(kind.key_field), _shape_of_field(kind.item_field))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inside = (str(kind.id), _shape_of_field(kind.value_field))
+    else:
+        inside = (str(kind),)
+    return (field_id, field.name, field.nullable, *inside)

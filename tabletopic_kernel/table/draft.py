@@ -1,4 +1,4 @@
-"""The plan of staging without an owner: for what only asks what would become of records.
+"""Planning without an owner: for what only asks what would become of a topic and its records.
 
 Why nothing changes: a draft keeps its changes to itself and accepts no commits, and its events are collected
 instead of sent.
@@ -7,11 +7,12 @@ instead of sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
@@ -19,8 +20,10 @@ from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.columns.evolution import KEY, VALUE
+from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA
-from tabletopic_kernel.model.errors import ActionNeededError, InternalError
+from tabletopic_kernel.model.errors import ActionNeededError, InternalError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -29,6 +32,7 @@ from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, SchemaPlan, Stag
 from tabletopic_kernel.pipeline.sinks import Sink
 from tabletopic_kernel.pipeline.stage import stage
 from tabletopic_kernel.table.changes.change import TableChange
+from tabletopic_kernel.table.schemas.columns import ValueColumns, writer_columns
 from tabletopic_kernel.table.schemas.evolve import EventWriter
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.schemas.registered import (
@@ -100,7 +104,7 @@ class TopicDraft:
 
     def plan(self) -> StagePlan:
         """See ``Draft``."""
-        return replace(self._keeper.plan().with_settings(errors="skip"), patient=True)
+        return self._keeper.plan().tolerant()
 
     def cover(self, needs: Needs) -> None:
         """See ``Draft``."""
@@ -178,3 +182,44 @@ class ValuesDraft:
         schema = writer(registered, settings)
         cached_decoder(schema_id, schema)  # or say now that it cannot be built
         self._schemas[schema_id] = schema
+
+
+def newest_columns(
+    topic: str, settings: TopicSettings, registry: Registry
+) -> tuple[ValueColumns | None, str]:
+    """The value's columns as known now, and their origin; None while unknown."""
+    kind = WITHOUT_SCHEMA.get(settings.value_format)
+    if kind == "INFERRED":
+        return None, "JSON without a schema: the records determine the columns"
+    if kind is not None:
+        return writer_columns(WHOLE_TOPIC, whole_writer(kind), settings), "one column for the value"
+    subject = settings.subject_of(topic)
+    latest = registry.latest(subject)
+    if latest is None:
+        return None, f"no schema is registered as {subject} yet: the first record determines the columns"
+    writer = value_writer(latest, settings)
+    origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
+    return writer_columns(latest.id, writer, settings), origin
+
+
+def check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
+    """Check that the settings that determine columns match the table's, or select fewer."""
+    there = {column.name: column.field_type for column in table.schema().fields}
+    for column in metadata_columns(settings):
+        if column.name not in there:
+            raise UsageError(
+                f"the table has no column {column.name}; switch it off with metadata_columns, "
+                "or choose another --table"
+            )
+        if column.name == KEY and there[KEY] != column.field_type:
+            raise UsageError(
+                f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
+            )
+    if settings.projection is not None:
+        return  # the projection's outputs are the columns
+    if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
+        made = f"one column for the whole value ({VALUE})" if VALUE in there else "a column for each field"
+        raise UsageError(
+            f"the table has {made}, which does not match value_format {settings.value_format} with transform "
+            f"{settings.transform}; keep those that it was created with, or choose another --table"
+        )

@@ -1,7 +1,4 @@
-"""The plan for enabling a topic, and the reasons against it, before anything is changed.
-
-Longer than other modules, as a plan is one record, filled by one query of each server.
-"""
+"""The plan for enabling a topic, and the reasons against it, before anything is changed."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
@@ -18,26 +14,23 @@ from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
-from tabletopic_kernel.model.columns.evolution import KEY, VALUE, Change
+from tabletopic_kernel.model.columns.evolution import KEY, Change
 from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts
 from tabletopic_kernel.model.columns.sort_orders import check_sort_entry, sort_order, sort_texts
-from tabletopic_kernel.model.columns.table_columns import evolve_key, metadata_columns, table_schema
+from tabletopic_kernel.model.columns.table_columns import evolve_key, table_schema
 from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.table.draft import check_columns, newest_columns
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
 from tabletopic_kernel.table.schemas.columns import ValueColumns, newest_key_type, writer_columns
 from tabletopic_kernel.table.schemas.registered import (
     UNREGISTERED,
-    WITHOUT_SCHEMA,
     Candidate,
     candidate_writer,
     key_subject,
-    value_writer,
-    whole_writer,
 )
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.peek import check_newest
@@ -142,12 +135,14 @@ def plan_enable(
         for text in settings.sort_by:
             check_sort_entry(text)
         if settings.projection is not None:
-            _check_projection(settings.projection)
+            from tabletopic_kernel.pipeline.transform.projection.statement import statement  # noqa: PLC0415 - DuckDB, where it is needed
+
+            statement(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         plan.creates = table is None
         check_inside(catalog, settings.table_properties, table.table.properties if table else {})
         if candidate is None:
-            columns, origin = _columns(topic, settings, registry)
+            columns, origin = newest_columns(topic, settings, registry)
         else:
             writer, plan.registry = candidate_writer(candidate, topic, settings, registry)
             columns, origin = writer_columns(UNREGISTERED, writer, settings), f"the schema {candidate.name}"
@@ -166,28 +161,6 @@ def plan_enable(
     except (UsageError, ActionNeededError) as error:
         plan.refused.append(str(error))
     return plan
-
-
-def _check_projection(text: str) -> None:
-    from tabletopic_kernel.pipeline.transform.projection.statement import statement  # noqa: PLC0415 - DuckDB, where it is needed
-
-    statement(text)
-
-
-def _columns(topic: str, settings: TopicSettings, registry: Registry) -> tuple[ValueColumns | None, str]:
-    """The value's columns as known now, and their origin; None while unknown."""
-    kind = WITHOUT_SCHEMA.get(settings.value_format)
-    if kind == "INFERRED":
-        return None, "JSON without a schema: the records determine the columns"
-    if kind is not None:
-        return writer_columns(WHOLE_TOPIC, whole_writer(kind), settings), "one column for the value"
-    subject = settings.subject_of(topic)
-    latest = registry.latest(subject)
-    if latest is None:
-        return None, f"no schema is registered as {subject} yet: the first record determines the columns"
-    writer = value_writer(latest, settings)
-    origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
-    return writer_columns(latest.id, writer, settings), origin
 
 
 def _plan_new(
@@ -239,7 +212,7 @@ def _plan_old(
         plan.notes.append(f"{change}: new files use the new order, existing ones once they are compacted")
     if columns is None:
         return  # new records are checked as they arrive
-    _check_columns(table.table, columns.schema, settings)
+    check_columns(table.table, columns.schema, settings)
     fitted = columns.evolution(table, settings)
     if fitted.refused:
         plan.incompatible = fitted.refused
@@ -316,26 +289,3 @@ def _by_column(changes: tuple[Change, ...]) -> dict[str, ColumnChange]:
         if by_column.get(top) not in ("widened", "renamed"):
             by_column[top] = "widened" if dot else _CHANGED[change.kind]
     return by_column
-
-
-def _check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
-    """Check that the settings that determine columns match the table's, or select fewer."""
-    there = {column.name: column.field_type for column in table.schema().fields}
-    for column in metadata_columns(settings):
-        if column.name not in there:
-            raise UsageError(
-                f"the table has no column {column.name}; switch it off with metadata_columns, "
-                "or choose another --table"
-            )
-        if column.name == KEY and there[KEY] != column.field_type:
-            raise UsageError(
-                f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
-            )
-    if settings.projection is not None:
-        return  # the projection's outputs are the columns
-    if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
-        made = f"one column for the whole value ({VALUE})" if VALUE in there else "a column for each field"
-        raise UsageError(
-            f"the table has {made}, which does not match value_format {settings.value_format} with transform "
-            f"{settings.transform}; keep those that it was created with, or choose another --table"
-        )

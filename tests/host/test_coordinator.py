@@ -387,9 +387,9 @@ def test_without_a_schema_the_table_waits_for_the_first_record(rig: Rig) -> None
         wanted = len(plans) + 1
         drain(coordinator, until=lambda wanted=wanted: len(plans) == wanted)
         asking.join()
-    assert (plans[0].table, set(plans[0].candidates)) == (None, {1})
+    assert (plans[0].table, set(plans[0].values.candidates)) == (None, {1})
     assert plans[1].table is not None
-    assert (set(plans[1].schemas), plans[1].candidates) == ({1}, {})
+    assert (set(plans[1].values.schemas), plans[1].values.candidates) == ({1}, {})
     rig.stage(0, 2)
     coordinator.commit_now()
     drain(coordinator)

@@ -38,8 +38,8 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from tabletopic_kernel.faces.live_dashboard.polls import facts_of
 
+from tabletopic_kernel.faces.live_dashboard.polls import facts_of
 from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutdatedError, UsageError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.pipeline.write import REWRITTEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -69,11 +69,6 @@ def records_of(letters: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from records.cast(target).combine_chunks().to_batches(_TAKE_RECORDS)
 
 
-def letters_plan(plan: StagePlan) -> StagePlan:
-    """The plan for letters: one that is refused stays, and every one is tried."""
-    return replace(plan.with_settings(errors="skip"), patient=True)
-
-
 @dataclass(frozen=True)
 class Tried:
     """The result of staging dead letters, and the places of those that stay, by reason."""
@@ -96,7 +91,7 @@ class _Replayed(Count):
 
 def stage_dead_letters(letters: pa.Table, plan: StagePlan) -> Tried:
     """Stage dead letters into files, in this process."""
-    loaded = LoadedPlan(letters_plan(plan))
+    loaded = LoadedPlan(plan.tolerant())
     files = Files(plan.topic, loaded.writer, None)
     sink = _Replayed(files)
     result = stage(loaded, records_of(letters), sink)

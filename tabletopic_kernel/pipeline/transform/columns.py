@@ -100,10 +100,7 @@ def value_columns(decoded: Schema, transform: Transform) -> Schema:
 def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> Schema:
     """The reverse: what JSON without a schema is decoded to, for a table with ``columns``.
 
-    Args:
-        columns: the table's; its ``_kafka_*`` columns do not matter.
-        transform: what turns the result into ``columns``.
-        learned: of change events, properties seen in records that the table does not have.
+    ``learned``: of change events, properties seen in records that the table does not have.
     """
     match transform:
         case "flatten":
@@ -116,12 +113,9 @@ def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> S
 
 
 def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transform) -> Schema:
-    """What JSON without a schema is decoded to, including the columns that records need.
+    """What JSON without a schema is decoded to, with what records need beyond the ``known`` columns.
 
-    Args:
-        known: the current ``decoded_columns``.
-        needs: what tasks found missing (``formats/json/decoder.JsonDecoder.needed``).
-        transform: with change events, both images of a row get the same columns.
+    Both images of a row in change events get the same columns.
     """
     merged = merged_columns(known, needs)
     if transform != "flatten_debezium":

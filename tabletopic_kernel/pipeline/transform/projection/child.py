@@ -3,7 +3,7 @@
 A host has other topics, and a statement's planning computes whatever does not depend on the records. So hosts
 and commands plan projections here, and run them here when they need rows (a replay). Workers, which Spark
 restarts when they exit, run them in-process, as a round trip to another process costs more than the
-statement; they only ask here whether a thread of theirs cannot be stopped.
+statement.
 
 The process gets pickled requests on standard input, one after another, and responds on standard output.
 """
@@ -16,7 +16,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Mapping
 from functools import lru_cache
@@ -29,23 +28,6 @@ from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.model.errors import ProjectionError, RetryableError
 from tabletopic_kernel.pipeline.transform.columns import Rows
 
-_STUCK = threading.Event()
-
-
-def note_stuck() -> None:
-    """Note that a thread of this process keeps running and cannot be stopped."""
-    _STUCK.set()
-
-
-def has_to_end() -> bool:
-    """Whether ``note_stuck`` was called, so this process has to end."""
-    return _STUCK.is_set()
-
-
-# Wall-clock time after which the process exits, even within a DuckDB function; the limits in guard.py, in CPU
-# time, come first unless the machine is very busy.
-_PLAN_S: Final = 300
-_ROWS_S: Final = 1_800
 # What ends a process from outside: the system where memory is short, and a shutdown. No statement does.
 _KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
 
@@ -107,8 +89,7 @@ class ChildProjection:
                     f"the projection's process was killed by signal {-code} as it was {done}; is the machine "
                     "short of memory?"
                 ) from error
-            why = "takes too long" if code == -signal.SIGALRM else f"ended DuckDB (exit code {code})"
-            raise ProjectionError(f"it {why} as it was {done}") from error
+            raise ProjectionError(f"it ended DuckDB (exit code {code}) as it was {done}") from error
         if usable is None:
             raise RetryableError(f"the projection could not be {done}: {found}")
         if not usable:
@@ -138,7 +119,6 @@ def main() -> None:
             request = pickle.load(requests)
         except EOFError:
             return
-        signal.alarm(_PLAN_S if projection is None else _ROWS_S)
         try:
             if projection is None:
                 projection = SqlProjection(*request)
@@ -151,7 +131,6 @@ def main() -> None:
             if not is_trouble(error):
                 raise
             found = None, last_line(error)
-        signal.alarm(0)
         pickle.dump(found, answers, protocol=5)
         answers.flush()
 

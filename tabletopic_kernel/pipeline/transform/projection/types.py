@@ -62,11 +62,7 @@ _INSTEAD: Final = {
 
 
 def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
-    """The table columns, all optional, for the outputs of a statement.
-
-    Args:
-        names: of the outputs.
-        types: their DuckDBPyType.
+    """The table columns, all optional, for the outputs of a statement; ``types`` are DuckDB's.
 
     Raises:
         ProjectionError: a name occurs twice, or a type has no counterpart.
