@@ -89,6 +89,12 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What is true of tests with servers is true of the stories; before ``-m`` chooses."""
+    if item.get_closest_marker("story"):
+        item.add_marker("integration")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
     """Group by ``--dist loadscope``; quick tests are distributed one by one."""
