@@ -1,7 +1,8 @@
 """A host in a process of its own, to be killed at a named step: real coordinator, catalog and files.
 
-Broker, registry and worker are the simulation's models, so ``run`` takes a second. It makes the topic's story, and
-obeys ``crash_points`` from a phase on. A host after the first one finds the topic with all its records.
+Broker, registry and worker are the simulation's models, so ``run`` takes a second. It makes the topic's
+story, and obeys ``crash_points`` from a phase on. A host after the first one finds the topic with all its
+records.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.story
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([model_host.__name__])
 
-# The phase of the story in which a host dies at the step: where it is reached first, or where more is at stake.
+# The phase of the story in which a host dies at the step: the first one, or where more is at stake.
 PHASES = {
     **dict.fromkeys((Step.COMMIT, Step.LETTERS, Step.MANIFEST, Step.TAGGED, Step.SENT), 2),
     **dict.fromkeys((Step.STAGE, Step.STAGED, Step.BATCH, Step.SETTLE), 3),
