@@ -6,8 +6,10 @@ The host's process, coordinator, catalog and files are real; see ``model_host``.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from tabletopic_kernel.model.steps import Step
 from tests.recovery import model_host
 from tests.recovery.checks import unreferenced_files
 from tests.recovery.model_host import COMPACT, EXPIRE, LEAVE, REPLAY, catalog_of, the_topic
+from tests.recovery.waiting import wait_until
 from tests.simulation.kafka import BAD
 from tests.simulation.lake import LETTERS, MAIN
 
@@ -52,13 +55,14 @@ class Runs:
         self.points = CrashPoints(folder / "points")
         self._count = 0
 
-    def host(self, phase: int, *orders: Order) -> int:
+    def host(self, phase: int, *orders: Order, meanwhile: Callable[[], None] = lambda: None) -> int:
         """Run the next host, which carries out all orders; returns its exit code."""
         for order in orders:
             self.points.arm(order)
         given = (self.folder, self._count, phase, self.points.environment())
         process = _PROCESSES.Process(target=model_host.run, args=given)
         process.start()
+        meanwhile()
         process.join()
         self._count += 1
         output = (self.folder / "output").read_text("utf-8")
@@ -100,6 +104,30 @@ def test_an_error_at_a_step(tmp_path: Path, step: Step) -> None:
     check_records(tmp_path)
     assert runs.host(0) == 0  # removes what the failed batch left
     check(tmp_path)
+
+
+def cut_off(path: Path) -> None:
+    """The end of a file never arrived."""
+    os.truncate(path, path.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut_off])
+def test_a_staged_file_that_is_not_whole_is_never_committed(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """Its batch is dropped whole, and the same host reads its records again (I1, I6)."""
+    runs = Runs(tmp_path)
+    hold = Order("held", Step.COMMIT, Act.HOLD, 240)
+
+    def harm() -> None:
+        wait_until("a commit is about to be sent", lambda: runs.points.hit(hold))
+        catalog = catalog_of(tmp_path)
+        damage(Path(min(unreferenced_files(catalog.load_table(MAIN)))))
+        catalog.close()
+        runs.points.release(hold)
+
+    assert runs.host(3, hold, meanwhile=harm) == 0
+    check_records(tmp_path)
 
 
 def check_records(folder: Path) -> tuple[Table, Table]:
