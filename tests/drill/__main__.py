@@ -3,7 +3,6 @@
 make drill                                             # five minutes from a new seed
 make drill ARGS="--seed 20 --rounds 30 --short"        # the rounds of ``make test-all``
 make drill ARGS="--minutes 35 --report docs/drill.md"  # updates the page of the docs
-make drill ARGS=--each                                 # each fault alone, until the metrics show it
 
 Ctrl-C ends the rounds and compares; a second one ends everything at once. The exit code is 1 if a record is
 lost, duplicated or changed, or if a file is missing or left behind.
@@ -38,7 +37,7 @@ def main() -> int:
             raise UsageError(f"--report: there is no page {page}")
         if given["seed"] is None:
             given["seed"] = secrets.randbelow(1_000_000)
-        if given["minutes"] is None and given["rounds"] is None and not given["each"]:
+        if given["minutes"] is None and given["rounds"] is None:
             given["minutes"] = _MINUTES
         console.print(f"drill with seed {given['seed']}")
         with stop_event() as asked:
@@ -67,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--heavy", type=float, help="share of rounds after which a host or server restarts (default: 0.2)")
     add("--hand-overs", action="store_true", help="only end single hosts, by kill -9 and SIGTERM in turns")
     add("--short", action="store_true", help="shorter rounds, of which every 24th alone ends a host")
-    add("--each", action="store_true", help="each fault once, alone, until the hosts' metrics show it")
     add("--report", type=Path, metavar="PAGE", help="update what this page says that it found")
     add("--state-dir", type=Path, help="an empty folder (default: a temporary one)")
     add("--keep", action="store_true", help="keep the drill's folder")

@@ -15,7 +15,6 @@ _VERDICT = (
     "topic", "acknowledged", "rows", "dead letters", "skipped", "lost", "twice", "changed", "files",
     "orphans",
 )  # fmt: skip
-_SEEN = ("fault alone", "seen in", "after s", "alert")
 _ENDED = ("host that ended alone", "times", "median s until the next owner's first commit", "longest s")
 _RECOVERED = ("fault among others", "times", "median s until every topic had committed", "longest s")
 _ENDS = {"kill_host": "killed", "stop_host": "asked to stop"}
@@ -26,23 +25,10 @@ def _verdict_row(one: TopicVerdict) -> tuple[object, ...]:
     return (*records, one.lost, one.twice, one.changed, one.files, one.orphans)
 
 
-def _seen_rows(outcome: Outcome) -> list[tuple[object, ...]]:
-    return [
-        (
-            one.fault.value,
-            f"{one.sign.metric} {one.sign.moves}" if one.ok else f"not seen in {one.sign.metric}",
-            f"{one.seconds:.1f}" if one.series else "",
-            f"{one.sign.alert}, {one.sign.fires}" if one.sign.alert else one.sign.fires.value,
-        )
-        for one in outcome.sightings
-    ]
-
-
 def differences(outcome: Outcome) -> list[str]:
     """Everything that is wrong, in words."""
-    unseen = [f"monitoring did not show {one.fault}" for one in outcome.sightings if not one.ok]
     wrong = [f"{one.topic}: {what}" for one in outcome.verdicts for what in one.differences]
-    return wrong + outcome.problems + unseen
+    return wrong + outcome.problems
 
 
 def headline(outcome: Outcome) -> str:
@@ -69,7 +55,6 @@ def findings(outcome: Outcome) -> str:
         *_table(_ENDED, [(_ENDS.get(name, name), *figures) for name, *figures in outcome.hand_over_table()]),
         *_table(("step", "times", "not reached in time"), outcome.step_table()),
         *_table(_RECOVERED, outcome.recovery_table()),
-        *(_table(_SEEN, _seen_rows(outcome)) if outcome.sightings else []),
         f"All faults by kind: {_kinds(outcome)}.",
         "",
     ]

@@ -10,7 +10,6 @@ from tests.drill import report
 from tests.drill.arena import Happening
 from tests.drill.outcome import Outcome, Patience, StepHit
 from tests.drill.schedule import Fault
-from tests.drill.signs import SIGNS, Sighting
 from tests.drill.tables import Sample, commit_after, handed_over_after
 from tests.drill.verdict import TopicVerdict
 
@@ -32,20 +31,6 @@ def outcome() -> Outcome:
     ]
     found.verdicts = [TopicVerdict("orders", 3, 2, 1), TopicVerdict("visits", 1, 1)]
     return found
-
-
-def test_a_fault_that_metrics_did_not_show_is_a_difference() -> None:
-    """And the report says in which metric each was seen."""
-    found, sign = outcome(), SIGNS[Fault.PAUSE]
-    found.sightings = [Sighting(Fault.PAUSE, sign, ("tabletopic_state", ()), 1.25, {}, {})]
-    assert found.ok
-    assert f"{sign.metric} rises | 1.2 |" in report.findings(found)
-    found.sightings.append(Sighting(Fault.GAP, SIGNS[Fault.GAP], None, 9.0, {}, {}))
-    assert not found.ok
-    assert report.differences(found) == ["monitoring did not show gap"]
-    # Where nothing is harmed, nothing may move.
-    found.sightings[-1] = Sighting(Fault.RETENTION, SIGNS[Fault.RETENTION], None, 9.0, {}, {})
-    assert found.ok
 
 
 def test_a_commit_after_a_rollback_counts() -> None:
