@@ -12,7 +12,7 @@ ARGS ?=
 # A shell may forbid caches of bytecode; then each of the hundreds of processes of a run compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up down lab test test-servers lint check simulate bench drill lock clean
+.PHONY: help demo up down lab check test test-all test-rest test-servers lint simulate bench drill lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,30 +34,44 @@ lab: $(INSTALLED) $(SIDEBAR) ## JupyterLab with the sidebar, opened on the noteb
 # Tests with servers mostly wait: two processes, each with servers of its own (tests/conftest.py).
 PAIR := -n 2 --dist loadscope --no-loadscope-reorder
 
-# Where CI keeps each run's durations (tests/durations.py).
-REPORT = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
+# The three tiers (CONTRIBUTING.md): each test belongs to the first that has it, by its markers.
+check := -m "not integration" -q -n auto
+story := -m story $(PAIR)
+rest := -m "integration and not story and not servers" $(PAIR)
+servers := -m servers $(PAIR)
 
-# A failure of the first half must not hide the second's. pytest ends with 5 where ARGS chose no test of a kind,
+# One tier. How long its tests took is kept and shown (tests/durations.py).
+RESULTS := build/ci
+TESTS = $(RUN) pytest $($(1)) --junitxml=$(RESULTS)/$(1).xml $(ARGS)
+
+# A failure of one tier must not hide the next one's. pytest ends with 5 where ARGS chose no test of a tier,
 # with 2 after Ctrl-C.
-OUTCOME = status=$$?; [ $$status -ne 2 ] || exit 2; [ $$status -eq 0 ] || [ $$status -eq 5 ] || failed=1
+define EACH
+failed=0; $(foreach tier,$(1),echo "==> pytest, $(tier)"; $(call TESTS,$(tier)); status=$$?; \
+	[ $$status -ne 2 ] || exit 2; [ $$status -eq 0 ] || [ $$status -eq 5 ] || failed=1; ) \
+	$(RUN) tests.durations $(1:%=$(RESULTS)/%.xml); exit $$failed
+endef
 
-test: $(INSTALLED) $(SIDEBAR) ## all tests, including those with real servers
-	@failed=0; \
-	echo "==> pytest, without servers"; $(RUN) pytest -m "not integration" -q -n auto $(call REPORT,quick) $(ARGS); $(OUTCOME); \
-	echo "==> pytest, with servers"; $(RUN) pytest -m "integration and not servers" $(PAIR) $(call REPORT,stack) $(ARGS); $(OUTCOME); \
-	exit $$failed
+check: lint ## lint, and the tests without servers: three minutes
+	@$(call EACH,check)
 
-test-servers: $(INSTALLED) ## production catalogs, object stores and brokers; downloads 1.3 GB the first time
-	@$(RUN) pytest -m servers $(PAIR) $(call REPORT,servers) $(ARGS)
+test: $(INSTALLED) $(SIDEBAR) ## the tests of check, and stories: one stack with its host, kills, two notebooks
+	@$(call EACH,check story)
+
+test-all: $(INSTALLED) $(SIDEBAR) ## everything: an hour; downloads 1.3 GB the first time
+	@$(call EACH,check story rest servers)
+
+test-rest: $(INSTALLED) $(SIDEBAR) ## what test-all has beyond test, but for test-servers
+	@$(call EACH,rest)
+
+test-servers: $(INSTALLED) ## production catalogs, object stores and brokers
+	@$(call EACH,servers)
 
 lint: $(INSTALLED) ## lint, format, types, import rules
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .
 	@echo "==> ruff format --check" && $(BIN)/ruff format --check --quiet .
 	@echo "==> mypy" && $(RUN) mypy
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
-
-check: lint ## lint, and the tests without servers
-	@echo "==> pytest, without servers" && $(RUN) pytest -m "not integration" -q -n auto $(ARGS)
 
 simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; ARGS="--minutes 60", "--seed 4711"
 	@$(RUN) tests.simulation $(ARGS)

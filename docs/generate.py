@@ -346,7 +346,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "ways-storage": lambda: ways(STORAGE),
     "engine-properties": engine_rows,
     "metrics": lambda: table(*monitoring.metrics()),
-    "signs": lambda: table(*monitoring.signs()),
     "alerts": lambda: table(*monitoring.alerts()),
     "aging": lambda: table(*aging.figures()),
     "aging-ratio": aging.ratio,

@@ -9,7 +9,6 @@ import yaml
 
 from tabletopic_kernel.host.metrics.alerts import ALERTS, alerts_of
 from tabletopic_kernel.host.metrics.declared import METRICS, Declared, Group
-from tests.drill.signs import SIGNS
 
 Rows = tuple[list[str], list[list[str]]]
 
@@ -41,19 +40,6 @@ def alerts() -> Rows:
         for one in ALERTS
     ]
     return ["alert", "severity", "what it means", "what to do", "when"], rows
-
-
-def signs() -> Rows:
-    """Every fault of the drill: the metric that moves, and the alert that fires."""
-    rows = [
-        [
-            f"`{fault}`",
-            f"`{one.metric}` {one.moves}",
-            f"{one.alert}, {one.fires}" if one.alert else one.fires.value,
-        ]
-        for fault, one in SIGNS.items()
-    ]
-    return ["fault", "metric", "alert"], rows
 
 
 def alert_rules() -> str:

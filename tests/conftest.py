@@ -55,15 +55,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# `make test` runs the tests with servers in two processes, each with servers of its own; most of their time
-# is waiting. What shares servers, a host or a browser stays together, and the longest is begun first, so that
-# both processes end at about the same time.
+# Tests with servers run in two processes, each with servers of its own, as most of their time is waiting.
+# What shares servers, a host or a browser stays together, and the longest is begun first, so that both
+# processes end at about the same time.
 _LONGEST_FIRST = ("recovery", "integration", "notebooks", "browser", "demo", "local", "cli", "jupyter_server")
 _WITH_OTHERS = {
     "test_kernel.py": "notebooks",  # kernels become hosts: they share the servers where nobody else is one
     "test_notebooks.py": "notebooks",
     "test_live.py": "browser",
 }
+_WITH_NOBODY = ("test_named_steps.py", "test_old_state.py")
 # Most need a minute, and ten times that where the machine is busy with other things.
 _WITH_SERVERS_S = 900
 
@@ -72,7 +73,7 @@ def _share(nodeid: str) -> str:
     """The group of a test: a folder of ``tests/``, or the servers it shares with other folders."""
     _, _, below = nodeid.partition("tests/")
     path = below.partition("::")[0].removeprefix("faces/").split("/")
-    if path[0] == "simulation":  # shares nothing, and fills up whichever process has time
+    if path[0] == "simulation" or path[-1] in _WITH_NOBODY:  # fills up whichever process has time
         return nodeid
     return _WITH_OTHERS.get(path[-1], path[0])
 
@@ -87,6 +88,12 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     """Do not collect doctests here: they are in the package, and looking takes seconds."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What is true of tests with servers is true of the stories; before ``-m`` chooses."""
+    if item.get_closest_marker("story"):
+        item.add_marker("integration")
 
 
 @pytest.hookimpl(optionalhook=True)

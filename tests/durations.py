@@ -1,7 +1,7 @@
-"""Where the time of a run went: ``python -m tests.durations build/ci/*.xml``, of pytest's JUnit reports.
+"""Where the time of a run went: ``python -m tests.durations build/ci/story.xml``, of pytest's JUnit reports.
 
-Writes ``durations.json`` beside the first report, in seconds by test, and prints the folders' sums and the
-twenty longest tests, set-up included.
+Prints the folders' sums and the twenty longest tests, set-up included. ``durations.json`` beside the reports
+has the newest duration of every test, in seconds.
 """
 
 from __future__ import annotations
@@ -43,9 +43,14 @@ def _longest(seconds: dict[str, float]) -> list[str]:
     return sorted(seconds, key=lambda name: -seconds[name])
 
 
+def keep(seconds: dict[str, float], file: Path) -> None:
+    """Add them to those of earlier runs."""
+    earlier = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    file.write_text(json.dumps({**earlier, **seconds}, indent=1, sort_keys=True), "utf-8")
+
+
 if __name__ == "__main__":
     _reports = [Path(name) for name in sys.argv[1:]]
     _seconds = seconds_by_test(_reports)
-    _text = json.dumps(_seconds, indent=1, sort_keys=True)
-    _reports[0].with_name("durations.json").write_text(_text, "utf-8")
+    keep(_seconds, _reports[0].with_name("durations.json"))
     sys.stdout.write(f"{summary(_seconds)}\n")

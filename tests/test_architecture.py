@@ -257,22 +257,29 @@ def test_the_quickstart_has_no_outputs() -> None:
 # --- sizes ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "tabletopic_kernel").rglob("*.py")), ids=lambda path: path.stem
-)
-def test_what_is_long_says_why(path: Path) -> None:
-    """A module of more than 300 lines or a function of more than 40 has its reason in it."""
-    source = path.read_text("utf-8")
-    tree = ast.parse(source)
-    if source.count("\n") > 300:
-        assert re.search(r"[Ll]onger than other\s+modules", ast.get_docstring(tree) or ""), (
-            "the module is long"
-        )
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (body := _without_docstring(node)):
-            lines = source.splitlines()[body[0].lineno - 1 : node.end_lineno]
-            above = source.splitlines()[node.lineno - 1 : body[0].lineno]
-            assert len(lines) <= 40 or "Longer than other functions" in "\n".join(above), node.name
+# Modules of more than 300 lines (ADR 0028); lower it with their number.
+LONG_MODULES = 39
+
+
+def test_few_modules_are_long() -> None:
+    """A module of more than 300 lines splits; no more of them come."""
+    paths = (ROOT / "tabletopic_kernel").rglob("*.py")
+    long = sorted(path.name for path in paths if path.read_bytes().count(b"\n") > 300)
+    assert len(long) <= LONG_MODULES, long
+
+
+def test_a_long_function_says_why() -> None:
+    """A function of more than 40 lines has its reason in a comment."""
+    for path in (ROOT / "tabletopic_kernel").rglob("*.py"):
+        lines = path.read_text("utf-8").splitlines()
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
+                body := _without_docstring(node)
+            ):
+                assert node.end_lineno is not None
+                is_short = node.end_lineno - body[0].lineno < 40
+                above = "\n".join(lines[node.lineno - 1 : body[0].lineno])
+                assert is_short or "Longer than other functions" in above, (path, node.name)
 
 
 _BUILT = {"labextension", "__pycache__"}

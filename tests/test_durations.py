@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from tests.durations import seconds_by_test, summary
+from tests.durations import keep, seconds_by_test, summary
 
 _REPORT = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.table.test_sweep" name="test_a[x.y]" time="1.5" />
@@ -27,3 +28,10 @@ def test_folders_and_the_longest_tests_come_first(tmp_path: Path) -> None:
         "tests/table/test_sweep.py::test_a[x.y]",
         "tests/table/test_sweep.py::test_b",
     ]
+
+
+def test_durations_of_every_run_are_kept(tmp_path: Path) -> None:
+    """A part of the tests, run again, changes its own."""
+    keep({"a": 1.0, "b": 2.0}, tmp_path / "durations.json")
+    keep({"b": 3.0}, tmp_path / "durations.json")
+    assert json.loads((tmp_path / "durations.json").read_text()) == {"a": 1.0, "b": 3.0}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from _pytest.mark.expression import Expression
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -179,13 +180,14 @@ def test_nothing_is_installed_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "code"), [(0, 0, 0), (1, 0, 2), (0, 1, 2), (1, 1, 2), (5, 0, 0), (0, 5, 0)]
 )
-def test_one_half_of_the_tests_does_not_hide_the_other(
+def test_one_tier_of_the_tests_does_not_hide_the_next(
     tmp_path: Path, first: int, second: int, code: int
 ) -> None:
-    """Both run, whichever fails; a half of which no test was chosen is none that failed."""
-    fake, with_servers = tmp_path / "python", "integration and not servers"
+    """Both run, whichever fails; a tier of which no test was chosen is none that failed."""
+    fake = tmp_path / "python"
     fake.write_text(
-        f'#!/bin/sh\necho ran $3\nif [ "$3" = "{with_servers}" ]; then exit {second}; else exit {first}; fi\n'
+        f'#!/bin/sh\n[ "$1" = pytest ] || exit 0\necho ran $3\n'
+        f'[ "$3" = story ] && exit {second}\nexit {first}\n'
     )
     fake.chmod(0o755)
     there = ["-o", ".venv/installed", "-o", "tabletopic_kernel/labextension/package.json"]
@@ -197,14 +199,26 @@ def test_one_half_of_the_tests_does_not_hide_the_other(
         text=True,
         check=False,
     )
-    assert re.findall("^ran (.+)$", done.stdout, re.MULTILINE) == ["not integration", with_servers]
+    assert re.findall("^ran (.+)$", done.stdout, re.MULTILINE) == ["not integration", "story"]
     assert done.returncode == code
 
 
 def test_ci_runs_the_words_of_the_makefile() -> None:
     """What people run is what CI runs."""
     ci = (ROOT / ".ci" / "run").read_text()
-    assert re.findall(r"^run (\S+)", ci, re.MULTILINE) == ["lint", "test", "test-servers"]
+    assert re.findall(r"^run (\S+)", ci, re.MULTILINE) == ["lint", "test", "test-rest", "test-servers"]
+
+
+def test_each_test_is_in_one_tier() -> None:
+    """Each kind of test is chosen once by `make test-all`, whose parts CI runs."""
+    makefile = (ROOT / "Makefile").read_text()
+    chosen = dict(re.findall(r"^(\w+) := -m (\"[^\"]+\"|\w+)", makefile, re.MULTILINE))
+    assert list(chosen) == ["check", "story", "rest", "servers"]
+    assert "EACH,check story rest servers)" in makefile
+    for markers in (set(), {"integration"}, {"integration", "story"}, {"integration", "servers"}):
+        tiers = [name for name, rule in chosen.items() if Expression.compile(rule.strip('"')).evaluate(
+            lambda name, markers=markers, **_: name in markers)]  # fmt: skip
+        assert len(tiers) == 1, (markers, tiers)
 
 
 def test_old_pythons_are_refused(tmp_path: Path) -> None:

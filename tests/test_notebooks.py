@@ -110,8 +110,13 @@ def check_outputs(notebook: Any) -> None:
     assert not [output for output in outputs if output.get("name") == "stdout" and "WARN" in output.text]
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path != AT_AWS], ids=lambda path: path.stem)
+def _in_its_tier(path: Path) -> Any:
+    """The first and the third are stories of `make test`."""
+    mark = pytest.mark.story if path.stem[:2] in ("01", "03") else pytest.mark.integration
+    return pytest.param(path, marks=mark, id=path.stem)
+
+
+@pytest.mark.parametrize("path", [_in_its_tier(path) for path in NOTEBOOKS if path != AT_AWS])
 def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
     """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""
     check_outputs(executed(path, quiet_stack))

@@ -28,9 +28,10 @@ _READY_S = 90.0
 
 @dataclass
 class Lab:
-    """A running server. ``folder`` has its files, its settings and its local stack's state."""
+    """A running server. ``folder`` has its files and settings, and its state unless ``state`` has it."""
 
     folder: Path
+    state: Path | None = None
     port: int = field(default_factory=lambda: free_port(set()))
     process: subprocess.Popen[bytes] | None = None
 
@@ -47,7 +48,7 @@ class Lab:
     @property
     def state_dir(self) -> Path:
         """Folder of the local stack."""
-        return self.folder / "state"
+        return self.state or self.folder / "state"
 
     def start(self) -> int:
         """Start it and wait until it responds; returns its process."""

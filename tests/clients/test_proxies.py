@@ -20,7 +20,6 @@ from tabletopic_kernel.clients.proxies import child_environment, proxy_hint
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.query.duckdb_connection import connect, give_secret
-from tests.drill import signs
 from tests.servers.http_server import Handler, HttpServer
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
@@ -123,11 +122,6 @@ def ask_duckdb(url: str) -> None:
         connection.close()
 
 
-def ask_host(url: str) -> None:
-    """The drill asks a host for its metrics."""
-    assert signs._scraped(("a", url))[("up", (("instance", "a"),))] == 1.0
-
-
 @pytest.mark.parametrize(
     ("ask", "body"),
     [
@@ -137,7 +131,6 @@ def ask_host(url: str) -> None:
         (ask_glue_registry, {"Schemas": []}),
         (ask_pyarrow, b""),
         (ask_duckdb, b"text"),
-        (ask_host, b"x 1\n"),
     ],
 )
 def test_no_request_for_this_machine_goes_through_a_proxy(

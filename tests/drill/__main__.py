@@ -1,9 +1,8 @@
 """``make drill``: inject faults from a seed, then compare every record with the tables.
 
 make drill                                             # five minutes from a new seed
-make drill ARGS="--seed 20 --rounds 30 --short"        # the rounds of ``make test``
-make drill ARGS="--minutes 35 --report docs/drill.md"  # the page of the docs
-make drill ARGS=--each                                 # each fault alone, until the metrics show it
+make drill ARGS="--seed 20 --rounds 30 --short"        # the rounds of ``make test-all``
+make drill ARGS="--minutes 35 --report docs/drill.md"  # updates the page of the docs
 
 Ctrl-C ends the rounds and compares; a second one ends everything at once. The exit code is 1 if a record is
 lost, duplicated or changed, or if a file is missing or left behind.
@@ -12,7 +11,6 @@ lost, duplicated or changed, or if a file is missing or left behind.
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import sys
 from pathlib import Path
@@ -21,7 +19,7 @@ from rich.console import Console
 
 from tabletopic_kernel.faces.cli.commands.servers import stop_event
 from tabletopic_kernel.model.errors import TableTopicError, UsageError
-from tests.drill.report import differences, docs_page, headline, recovery_grid, seen_grid, verdict_table
+from tests.drill.report import findings, write
 from tests.drill.run import run
 from tests.drill.schedule import GROUPS
 
@@ -30,16 +28,16 @@ _GROUPS = ", ".join(GROUPS)
 
 
 def main() -> int:
-    """Run the drill, print and write its report; returns the exit code."""
+    """Run the drill and tell what it found; returns the exit code."""
     given = vars(_parser().parse_args())
-    as_json, report = given.pop("json"), given.pop("report")
-    console = Console(stderr=as_json)
+    page = given.pop("report")
+    console = Console()
     try:
-        if report is not None and not report.parent.is_dir():
-            raise UsageError(f"--report: there is no folder {report.parent}")
+        if page is not None and not page.is_file():
+            raise UsageError(f"--report: there is no page {page}")
         if given["seed"] is None:
             given["seed"] = secrets.randbelow(1_000_000)
-        if given["minutes"] is None and given["rounds"] is None and not given["each"]:
+        if given["minutes"] is None and given["rounds"] is None:
             given["minutes"] = _MINUTES
         console.print(f"drill with seed {given['seed']}")
         with stop_event() as asked:
@@ -47,18 +45,9 @@ def main() -> int:
     except TableTopicError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, UsageError) else 1
-    if as_json:
-        sys.stdout.write(json.dumps(outcome.to_json(), indent=2) + "\n")
-    else:
-        grids = [verdict_table(outcome), recovery_grid(outcome)]
-        for grid in [*grids, seen_grid(outcome)] if outcome.sightings else grids:
-            console.print(grid)
-            console.print()
-        for difference in differences(outcome):
-            console.print(f"✗  {difference}", style="bold red", markup=False)
-        console.print(f"{'✓' if outcome.ok else '✗'}  {headline(outcome)}", markup=False)
-    if report is not None:
-        report.write_text(docs_page(outcome), "utf-8")
+    console.print(findings(outcome), markup=False)
+    if page is not None:
+        write(outcome, page)
     return 0 if outcome.ok else 1
 
 
@@ -77,11 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--heavy", type=float, help="share of rounds after which a host or server restarts (default: 0.2)")
     add("--hand-overs", action="store_true", help="only end single hosts, by kill -9 and SIGTERM in turns")
     add("--short", action="store_true", help="shorter rounds, of which every 24th alone ends a host")
-    add("--each", action="store_true", help="each fault once, alone, until the hosts' metrics show it")
-    add("--report", type=Path, metavar="FILE", help="write the report page here (.md)")
+    add("--report", type=Path, metavar="PAGE", help="update what this page says that it found")
     add("--state-dir", type=Path, help="an empty folder (default: a temporary one)")
     add("--keep", action="store_true", help="keep the drill's folder")
-    add("--json", action="store_true", help="print the outcome as JSON")
     return parser
 
 

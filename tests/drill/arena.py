@@ -11,7 +11,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import psutil
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from tabletopic_kernel.local import machine, processes, watcher
+from tabletopic_kernel.local import processes, watcher
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.local.progress import Report
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
@@ -30,13 +30,12 @@ from tabletopic_kernel.workbench.config import wants_login
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.drill.crash_points import CrashPoints
 from tests.drill.foreign import Reached
-from tests.drill.streams import PLANS, WATCHED_PLANS, Stream
+from tests.drill.streams import PLANS, Stream
 from tests.drill.tables import Sampler
 from tests.drill.verdict import TopicVerdict, judge
 
 HOSTS = 2
 _CATALOG_BUSY_S = 1
-_HELD_S = 45.0  # servers are asked every 20 s, and silence counts after 15
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ class Arena:
         rate: records per second of each topic.
         temporary: remove the folder if this process dies.
         interval_ms: between two commits.
-        watched: hosts expose their metrics; only one topic has records that become no row.
     """
 
     def __init__(
@@ -74,7 +72,6 @@ class Arena:
         *,
         temporary: bool,
         interval_ms: int,
-        watched: bool = False,
     ) -> None:
         self.folder = folder
         self.seed = seed
@@ -87,10 +84,7 @@ class Arena:
         self.gone: dict[str, dict[int, int]] = {}
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
-        # When a lasting fault ends, if not after some seconds.
-        self.until: Callable[[], bool] | None = None
         self._rate, self.interval_ms = rate, interval_ms
-        self._watched = watched
         self._stack = LocalStack(folder)
         self._keeper = watcher.start_keeper(folder, remove=temporary)
         self._lock = threading.Lock()  # guards the hosts, and what happened
@@ -103,7 +97,7 @@ class Arena:
         self.info: StackInfo = self._stack.up(die_with_parent=True)
         self.workbench = Workbench(Settings(state_dir=str(self.folder)))
         servers = self.workbench.servers
-        for plan in WATCHED_PLANS if self._watched else PLANS:
+        for plan in PLANS:
             self._add(Stream(plan, servers.kafka, servers.registry, self.seed))
         self.ensure_hosts()
         for stream in self.streams.values():
@@ -166,32 +160,15 @@ class Arena:
             self.happenings.append(happening)
         return happening
 
-    def hold(self, seconds: float) -> None:
-        """Let a fault last this long, or until its effect is seen."""
-        if self.until is None:
-            time.sleep(seconds)
-            return
-        ends_at = time.monotonic() + _HELD_S
-        while time.monotonic() < ends_at and not self.until():
-            time.sleep(0.1)
-
     # -- hosts
-
-    def targets(self) -> dict[str, str]:
-        """The URL of each host's metrics, by its name; includes hosts that have ended."""
-        with self._lock:
-            return {
-                f"host-{one.number}": f"http://127.0.0.1:{one.metrics_port}/metrics" for one in self.hosts
-            }
 
     def ensure_hosts(self) -> None:
         """Start the missing hosts; none once everything ends, as a late fault may still want some."""
         with self._lock:
             while len(self.alive) < HOSTS and not self._closed:
                 number = len(self.hosts) + 1
-                more = self.points.environment()
-                port = machine.free_port(set()) if self._watched else None
-                self.hosts.append(HostProcess(self.folder, number, more, port))
+                environment = self.points.environment()
+                self.hosts.append(HostProcess(self.folder, number, environment))
 
     @property
     def alive(self) -> list[HostProcess]:
@@ -199,14 +176,9 @@ class Arena:
         return [host for host in self.hosts if host.is_alive]
 
     def some_host(self) -> HostProcess | None:
-        """One of ``victims``."""
-        alive = self.victims()
+        """Any of them."""
+        alive = self.alive
         return self.dice.choice(alive) if alive else None
-
-    def victims(self) -> list[HostProcess]:
-        """Hosts that a fault may hit: any, or the busiest one if monitoring should show it."""
-        busiest = self.busiest_host() if self.until is not None else None
-        return [busiest[0]] if busiest else self.alive
 
     def busiest_host(self) -> tuple[HostProcess, tuple[str, ...]] | None:
         """The host that runs the most topics, and these, by the hosts' reports; None if none runs any."""

@@ -70,7 +70,7 @@ def _terminate(_: Arena, pid: int) -> str:
 def _freeze(arena: Arena, pid: int) -> str:
     seconds = arena.dice.choice((2.0, 4.0, 9.0))  # the last is longer than the group waits
     signal_tree(pid, signal.SIGSTOP)
-    arena.hold(seconds)
+    time.sleep(seconds)
     signal_tree(pid, signal.SIGCONT)
     return f"froze host {pid} for {seconds:g} s"
 
@@ -83,7 +83,7 @@ def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
         chosen = arena.dice.choice(java)
         chosen.send_signal(number)
         if seconds:
-            arena.hold(seconds)
+            time.sleep(seconds)
             chosen.send_signal(signal.SIGCONT)
             return f"froze JVM {chosen.pid} for {seconds:g} s"
         return f"killed JVM {chosen.pid}"
@@ -107,7 +107,7 @@ def _kill_server(name: str) -> Doing:
         if pid is None:
             raise ProcessLookupError(f"{name} does not run")
         os.kill(pid, signal.SIGKILL)
-        arena.hold(1)
+        time.sleep(1)
         arena.mend_servers()
         return f"killed {name} {pid} and started it again"
 
@@ -121,7 +121,7 @@ def _freeze_server(name: str) -> Doing:
             raise ProcessLookupError(f"{name} does not run")
         seconds = arena.dice.choice((1.0, 3.0))
         os.kill(pid, signal.SIGSTOP)
-        arena.hold(seconds)
+        time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
         return f"froze {name} for {seconds:g} s"
 
@@ -141,7 +141,7 @@ def _lock_catalog(arena: Arena, _: str) -> str:
     seconds = arena.dice.uniform(0.5, 3)
     with _database(arena) as database:
         database.execute("BEGIN EXCLUSIVE")
-        arena.hold(seconds)
+        time.sleep(seconds)
         database.execute("ROLLBACK")
     return f"the catalog was locked for {seconds:.1f} s"
 
@@ -161,7 +161,7 @@ def _refuse_commits(arena: Arena, _: str) -> str:
     with _database(arena) as database:
         database.execute(_REFUSAL)
         try:
-            arena.hold(seconds)
+            time.sleep(seconds)
         finally:
             database.execute("DROP TRIGGER drill")
     return f"the catalog refused all commits for {seconds:.1f} s"
@@ -175,7 +175,7 @@ def _fill_disk(arena: Arena, _: str) -> str:
     seconds = arena.dice.uniform(0.5, 2.5)
     chosen = tree(host.pid)
     _limit_files(chosen, 0)
-    arena.hold(seconds)
+    time.sleep(seconds)
     _limit_files([*chosen, *tree(host.pid)], resource.RLIM_INFINITY)
     return f"host {host.pid} could not write any file for {seconds:.1f} s"
 
@@ -205,7 +205,7 @@ def _foreign_letters(arena: Arena, topic: str) -> str:
 
 def _pause(arena: Arena, topic: str) -> str:
     arena.workbench.pause(topic)
-    arena.hold(arena.dice.uniform(0, 1.5))
+    time.sleep(arena.dice.uniform(0, 1.5))
     arena.workbench.resume(topic)
     return "paused and resumed"
 
@@ -224,7 +224,7 @@ def _commit(arena: Arena, topic: str) -> str:
 def _disable(arena: Arena, topic: str) -> str:
     settings = arena.workbench.desired_topic(topic).settings.model_dump(exclude_unset=True)
     arena.workbench.disable(topic)
-    arena.hold(arena.dice.uniform(0, 1))
+    time.sleep(arena.dice.uniform(0, 1))
     arena.workbench.enable(topic, settings)
     return "disabled and enabled"
 

@@ -7,14 +7,12 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.steps import Step
 from tests.drill.arena import Happening
 from tests.drill.schedule import Fault
-from tests.drill.signs import Sighting
 from tests.drill.tables import Sample, commit_after, handed_over_after
 from tests.drill.verdict import TopicVerdict
 
@@ -77,21 +75,19 @@ class Outcome:
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     verdicts: list[TopicVerdict] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    sightings: list[Sighting] = field(default_factory=list)
     options: str = ""  # that shape the schedule, besides the seed
 
     @property
     def command(self) -> str:
         """The command that repeats the schedule."""
-        length = "" if self.sightings else f" --rounds {self.rounds}"
         more = f" {self.options}" if self.options else ""
-        return f'make drill ARGS="--seed {self.seed}{length}{more}"'
+        return f'make drill ARGS="--seed {self.seed} --rounds {self.rounds}{more}"'
 
     @property
     def ok(self) -> bool:
         """Whether each record is where it belongs, once, and no topic stood still."""
         exact = bool(self.verdicts) and all(one.ok for one in self.verdicts)
-        return exact and not self.problems and all(one.ok for one in self.sightings)
+        return exact and not self.problems
 
     @property
     def faults(self) -> list[Happening]:
@@ -142,36 +138,7 @@ class Outcome:
         missed = Counter(one.step for one in self.steps if not one.hit)
         return [(step, hits[step], missed[step]) for step in Step]
 
-    def to_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "ok": self.ok,
-            "seed": self.seed,
-            "command": self.command,
-            "seconds": round(self.ended_s - self.began_s, 1),
-            "rounds": self.rounds,
-            "faults": len(self.faults),
-            "faults_by_kind": dict(Counter(one.what for one in self.faults)),
-            "topics": [asdict(one) for one in self.verdicts],
-            "problems": self.problems,
-            "steps": {step: {"hit": hit, "missed": missed} for step, hit, missed in self.step_table()},
-            "recovery_s": _recovery_json(self.recovery_table()),
-            "hand_over_s": _recovery_json(self.hand_over_table()),
-            "seen": {
-                one.fault: {"metric": one.sign.metric, "seen": one.ok, "seconds": round(one.seconds, 1)}
-                for one in self.sightings
-            },
-            "happenings": [asdict(one) for one in self.happenings],
-        }
-
 
 def _sums(seconds: Mapping[str, Sequence[float]]) -> list[Recovery]:
     rows = [(name, len(some), statistics.median(some), max(some)) for name, some in seconds.items()]
     return sorted(rows, key=lambda row: -row[2])
-
-
-def _recovery_json(rows: Sequence[Recovery]) -> dict[str, dict[str, float]]:
-    return {
-        name: {"count": count, "median": round(median, 2), "max": round(longest, 2)}
-        for name, count, median, longest in rows
-    }

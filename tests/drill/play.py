@@ -38,10 +38,8 @@ from tests.drill.schedule import (
     SPAN_S,
     Fault,
     Round,
-    one_by_one,
     rounds,
 )
-from tests.drill.signs import SIGNS, Moves, Scrape, Series, Sighting, Watch
 from tests.drill.tables import Sample, Sampler, commit_after, handed_over_after
 from tests.drill.verdict import TopicVerdict, letters_of
 
@@ -55,9 +53,6 @@ _SWEEP_S = 6.0  # longer than an owner with nothing to commit delays its sweep
 _REPLAYED_S, _REPLAYS = 60.0, 3
 _OVERLAP = 5  # rounds, including the newest
 _CALM_S = 3.0  # before a host is killed alone
-_CALM_S_LIMIT = 90.0
-# A host reports foreign changes at its next commit; a busy catalog is soon tried again.
-_SEEN_S, _AGAIN_S, _TRIES = 8.0, 1.0, 4
 _LOOK_EVERY_S = 0.05
 _ASK_AFTER_S = 3.0
 _THAW_AFTER_S = (1.0, 8.0)
@@ -78,7 +73,6 @@ class Drill:
         short: rounds of half the length.
         temporary: remove the folder if this process dies.
         interval_ms: between two commits of a topic.
-        each: each fault once, alone, until monitoring has shown it.
     """
 
     def __init__(
@@ -97,29 +91,23 @@ class Drill:
         short: bool = False,
         temporary: bool = True,
         interval_ms: int = 500,
-        each: bool = False,
     ) -> None:
         self.outcome = Outcome(seed, began_s=time.time())
-        self._schedule = (
-            one_by_one(faults)
-            if each
-            else rounds(
-                seed,
-                faults,
-                besides=SHORT_BESIDES if short else BESIDES,
-                span_s=SHORT_SPAN_S if short else SPAN_S,
-                heavy=heavy,
-                alone_every=alone_every,
-                missed=self._missed,
-            )
+        self._schedule = rounds(
+            seed,
+            faults,
+            besides=SHORT_BESIDES if short else BESIDES,
+            span_s=SHORT_SPAN_S if short else SPAN_S,
+            heavy=heavy,
+            alone_every=alone_every,
+            missed=self._missed,
         )
         self._dice = random.Random(f"{seed} play")  # only for this thread
         self._most = most
         self._seconds = None if minutes is None else minutes * 60
         self._say = say
         self._is_over = is_over
-        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms, watched=each)
-        self._watch = Watch(self._arena.targets) if each else None
+        self._arena = Arena(folder, seed, rate, temporary=temporary, interval_ms=interval_ms)
         self._threads: list[threading.Thread] = []
         self._began: deque[float] = deque(maxlen=_OVERLAP)  # of the last rounds
 
@@ -132,7 +120,7 @@ class Drill:
         arena, outcome = self._arena, self.outcome
         try:
             arena.up(report)
-            with arena.sampler() as sampler, self._watch or contextlib.nullcontext():
+            with arena.sampler() as sampler:
                 outcome.samples = sampler.samples
                 self._wait_for_commits(sampler.samples, 0.0, _FIRST_COMMIT_S)
                 for stream in arena.streams.values():
@@ -157,10 +145,7 @@ class Drill:
         arena = self._arena
         self._say(f"{round_.number:4}  {round_}")
         if round_.alone is not None:
-            if self._watch is not None:
-                self._seen(round_.alone, self._watch, sampler)
-            else:
-                self._alone(round_.alone, sampler)
+            self._alone(round_.alone, sampler)
             self.outcome.rounds += 1
             return
         arena.ensure_hosts()
@@ -196,44 +181,6 @@ class Drill:
                 theirs = {topic: sampler.samples[topic] for topic in topics}
                 self._wait_for_commits(theirs, what.at_s, STANDS_STILL_S, handed_over_after, hosts=False)
         arena.ensure_hosts()
-
-    def _seen(self, fault: Fault, watch: Watch, sampler: Sampler) -> None:
-        """Cause a fault that lasts until monitoring shows it; then wait until the topics recover."""
-        arena, sign = self._arena, SIGNS[fault]
-        calm = [watch.last]
-
-        def is_calm() -> bool:
-            nonlocal calm
-            arena.ensure_hosts()  # one that was asked to stop may still have run a moment ago
-            found = watch.calm([f"host-{one.number}" for one in arena.alive])
-            calm = found or [watch.last]
-            return found is not None
-
-        self._wait_until(is_calm, _CALM_S_LIMIT, "no topic moves", sampler)
-        first, began_s, began = watch.count, time.time(), time.monotonic()
-
-        def moved() -> tuple[Series, Scrape] | None:
-            some = ((sign.moved(calm, one), one) for one in watch.since(first))
-            return next(((series, one) for series, one in some if series is not None), None)
-
-        arena.until = lambda: moved() is not None
-        try:
-            for _ in range(_TRIES):
-                done = do(fault, arena, sign.topic or "payments")
-                ends_at = time.monotonic() + (_SEEN_S if done else _AGAIN_S)
-                while (found := moved()) is None and time.monotonic() < ends_at:
-                    time.sleep(_LOOK_EVERY_S)
-                if found is not None or (done and sign.moves is Moves.STAYS):
-                    break
-        finally:
-            arena.until = None
-        series, then = found or (None, watch.last)
-        sighting = Sighting(fault, sign, series, time.monotonic() - began, calm[-1], then)
-        self.outcome.sightings.append(sighting)
-        shown = sign.moves if sighting.ok else "moved" if series else "did not move"
-        self._say(f"      {fault}: {sign.metric} {shown}")
-        arena.ensure_hosts()
-        self._wait_for_commits(sampler.samples, began_s, STANDS_STILL_S)
 
     def _some_topic(self) -> str:
         return self._dice.choice(sorted(self._arena.streams))

@@ -26,7 +26,6 @@ def run(
     heavy: float | None = None,
     hand_overs: bool = False,
     short: bool = False,
-    each: bool = False,
     state_dir: Path | None = None,
     keep: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -43,7 +42,6 @@ def run(
         heavy: the share of rounds after which a host, or a server it needs, must restart; None: a fifth.
         hand_overs: only end hosts, one at a time, to time the takeover.
         short: rounds of half the length that end a host only in every 24th; ``heavy`` overrides that.
-        each: each fault once, alone, until monitoring has shown it.
         state_dir: an empty folder; without it, a temporary one, removed at the end unless ``keep`` is true.
         keep: leave the folder in place.
         say: gets a line for people whenever something is done.
@@ -53,7 +51,7 @@ def run(
         UsageError: a fault that does not exist; neither rounds nor minutes; a folder that is in use.
         TableTopicError: the servers did not start.
     """
-    _check(state_dir, each, hand_overs or short, rounds is None and minutes is None)
+    _check(state_dir, rounds is None and minutes is None)
     wanted = chosen(["kill_host", "stop_host"] if hand_overs else faults)
     folder = (state_dir or Path(tempfile.mkdtemp(prefix="tabletopic-drill-"))).expanduser().resolve()
     removed = state_dir is None and not keep
@@ -70,10 +68,9 @@ def run(
         short=short,
         alone_every=1 if hand_overs else ALONE_EVERY,
         temporary=removed,
-        each=each,
         interval_ms=_CALM_INTERVAL_MS if hand_overs else _INTERVAL_MS,
     )
-    drill.outcome.options = _options(faults, heavy, hand_overs, short, each)
+    drill.outcome.options = _options(faults, heavy, hand_overs, short)
     outcome = drill.play(
         lambda step: say(f"      {step.name}: {step.detail}") if step.state == "done" else None
     )
@@ -82,21 +79,18 @@ def run(
     return outcome
 
 
-def _check(state_dir: Path | None, each: bool, has_own_schedule: bool, is_endless: bool) -> None:
-    """Raise UsageError for options that do not fit together, and for a folder that is in use."""
-    if each and has_own_schedule:
-        raise UsageError("--each has its own schedule: do not combine it with --hand-overs or --short")
-    if is_endless and not each:
+def _check(state_dir: Path | None, is_endless: bool) -> None:
+    """Raise UsageError for a drill without an end, and for a folder that is in use."""
+    if is_endless:
         raise UsageError("set the length with --rounds or --minutes")
     if state_dir is not None and state_dir.is_dir() and any(state_dir.iterdir()):
         raise UsageError(f"{state_dir} is not empty: a drill needs its own folder")
 
 
-def _options(faults: Collection[str], heavy: float | None, hand_overs: bool, short: bool, each: bool) -> str:
+def _options(faults: Collection[str], heavy: float | None, hand_overs: bool, short: bool) -> str:
     """The options, besides seed and rounds, that repeat the same drill."""
     options = [f"--faults {name}" for name in faults]
     options += [f"--heavy {heavy:g}"] if heavy is not None else []
     options += ["--hand-overs"] if hand_overs else []
     options += ["--short"] if short else []
-    options += ["--each"] if each else []
     return " ".join(options)

@@ -211,13 +211,6 @@ def rounds(
         yield replace(this, besides=tuple(sorted(others)))
 
 
-def one_by_one(faults: frozenset[Fault]) -> Iterator[Round]:
-    """A round for each fault, alone; those after which a host must restart come last."""
-    order = sorted(faults, key=lambda one: (one in HEAVY, list(Fault).index(one)))
-    for number, fault in enumerate(order, 1):
-        yield Round(number, None, None, None, (), fault)
-
-
 def _choices(step: Step, faults: frozenset[Fault], heavy: bool) -> list[tuple[Act, Fault | None]]:
     """What may happen at a step, and while it is held; of the other kind if there is nothing of this one."""
     deadly = [(act, None) for act, fault in _NEEDS.items() if fault in faults and act in _DEADLY]

@@ -32,7 +32,6 @@ def test_a_late_fault_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_
     "options",
     [
         {"faults": ["nonsense"], "rounds": 1},
-        {"each": True, "short": True},
         {},
     ],
 )

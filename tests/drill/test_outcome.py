@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.steps import Step
@@ -10,7 +10,6 @@ from tests.drill import report
 from tests.drill.arena import Happening
 from tests.drill.outcome import Outcome, Patience, StepHit
 from tests.drill.schedule import Fault
-from tests.drill.signs import SIGNS, Sighting
 from tests.drill.tables import Sample, commit_after, handed_over_after
 from tests.drill.verdict import TopicVerdict
 
@@ -32,20 +31,6 @@ def outcome() -> Outcome:
     ]
     found.verdicts = [TopicVerdict("orders", 3, 2, 1), TopicVerdict("visits", 1, 1)]
     return found
-
-
-def test_a_fault_that_metrics_did_not_show_is_a_difference() -> None:
-    """And the report says in which metric each was seen."""
-    found, sign = outcome(), SIGNS[Fault.PAUSE]
-    found.sightings = [Sighting(Fault.PAUSE, sign, ("tabletopic_state", ()), 1.25, {}, {})]
-    assert found.ok
-    assert f"{sign.metric} rises | 1.2 |" in report.docs_page(found)
-    found.sightings.append(Sighting(Fault.GAP, SIGNS[Fault.GAP], None, 9.0, {}, {}))
-    assert not found.ok
-    assert report.differences(found) == ["monitoring did not show gap"]
-    # Where nothing is harmed, nothing may move.
-    found.sightings[-1] = Sighting(Fault.RETENTION, SIGNS[Fault.RETENTION], None, 9.0, {}, {})
-    assert found.ok
 
 
 def test_a_commit_after_a_rollback_counts() -> None:
@@ -78,8 +63,7 @@ def test_a_hand_over_ends_with_the_next_owners_first_records() -> None:
     found.happenings = [Happening(1.5, Fault.STOP_HOST, "host 1", "", moved=("orders",))]
     assert found.hand_overs() == {Fault.STOP_HOST: [2.5]}
     assert found.recoveries() == {}
-    assert found.to_json()["hand_over_s"][Fault.STOP_HOST] == {"count": 1, "median": 2.5, "max": 2.5}
-    assert "| asked to stop | 1 | 2.5 | 2.5 |" in report.docs_page(found)
+    assert "| asked to stop | 1 | 2.5 | 2.5 |" in report.findings(found)
 
 
 def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:
@@ -93,17 +77,18 @@ def test_a_topic_that_failed_without_a_cause_is_a_problem() -> None:
     assert found.ok
 
 
-def test_the_report_in_all_forms() -> None:
-    """JSON and page name the verdict, the command that repeats the drill, and each step."""
+def test_a_page_gets_what_was_found(tmp_path: Path) -> None:
+    """The verdict, the command that repeats the drill, and each step; the rest of the page stays."""
     found = outcome()
     found.options = "--faults foreign --heavy 0.1"
-    assert found.ok
-    told = json.loads(json.dumps(found.to_json()))
-    assert (told["faults"], told["steps"]["sent"]["hit"], told["steps"]["claim"]["missed"]) == (2, 1, 1)
-    command = 'make drill ARGS="--seed 7 --rounds 1 --faults foreign --heavy 0.1"'
-    assert told["command"] == command
-    assert command in report.docs_page(found)
-    assert "| sent | 1 | 0 |" in report.docs_page(found)
+    page = tmp_path / "drill.md"
+    page.write_text("# The drill\n\n## What it found\n\nnothing\n")
+    report.write(found, page)
+    text = page.read_text()
+    assert text.startswith("# The drill\n\n## What it found\n\n✓ ")
+    assert "nothing" not in text
+    assert 'make drill ARGS="--seed 7 --rounds 1 --faults foreign --heavy 0.1"' in text
+    assert "| sent | 1 | 0 |" in text
     found.verdicts[0].differ("records are <lost>", [(0, 1)])
     assert report.differences(found) == ["orders: 1 records are <lost>: (0, 1)"]
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
+from tabletopic_kernel.host.metrics.alerts import ALERTS
+from tabletopic_kernel.host.metrics.declared import METRICS
 from tabletopic_kernel.local.crash_points import Act
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.steps import Step
+from tests.drill.faults import _DOINGS
 from tests.drill.schedule import (
     GROUPS,
     HEAVY,
@@ -115,3 +120,13 @@ def test_only_the_death_of_a_worker_costs_no_host() -> None:
     assert not Round(1, Step.STAGED, Act.KILL, None, ()).is_heavy
     assert Round(1, Step.SENT, Act.KILL, None, ()).is_heavy
     assert Round(1, Step.SENT, Act.HOLD, Fault.KILL_SPARK, ()).is_heavy
+
+
+def test_each_fault_has_its_line_in_the_docs() -> None:
+    """With a metric and an alert that are declared; and something that does it."""
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+).*` \w+ \| (\w+)", text.partition("## Faults")[2], re.MULTILINE)
+    metrics = {name for one in METRICS for name in (one.name, one.sample)} | {"up"}
+    assert {fault for fault, _, _ in rows} == set(Fault) == _DOINGS.keys()
+    assert {metric for _, metric, _ in rows} <= metrics
+    assert {alert for _, _, alert in rows} <= {*(one.name for one in ALERTS), "never"}

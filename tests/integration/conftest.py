@@ -20,6 +20,7 @@ from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.integration.together import Outcomes
 
 METADATA = "_kafka_metadata"
 
@@ -132,15 +133,27 @@ def host(bench: Workbench) -> Iterator[Host]:
     running.stop()
 
 
+@pytest.fixture(scope="package")
+def outcomes(request: pytest.FixtureRequest, stack: StackInfo, bench: Workbench, host: Host) -> Outcomes:
+    """The stories that wait together, told to their ends."""
+    told = Outcomes(bench, lambda *topic, **config: _made(stack, *topic, **config))
+    told.play(request.session.items)
+    return told
+
+
+def _made(stack: StackInfo, partitions: int = 1, name: str | None = None, **config: str) -> Sender:
+    topic = name or f"t{uuid.uuid4().hex[:10]}"
+    Broker({"bootstrap.servers": stack.bootstrap_servers}).ensure_topic(topic, partitions, config)
+    return Sender(stack, topic)
+
+
 @pytest.fixture
 def new_topic(stack: StackInfo, bench: Workbench) -> Iterator[Callable[..., Sender]]:
     """Creates a topic and a sender for it; afterwards it is disabled, as queries take time."""
     made: list[Sender] = []
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> Sender:
-        topic = name or f"t{uuid.uuid4().hex[:10]}"
-        Broker({"bootstrap.servers": stack.bootstrap_servers}).ensure_topic(topic, partitions, config)
-        made.append(Sender(stack, topic))
+        made.append(_made(stack, partitions, name, **config))
         return made[-1]
 
     yield make

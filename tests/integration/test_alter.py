@@ -14,7 +14,7 @@ from tabletopic_kernel.model.progress.events import SchemaEvolved
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_offset
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 V1 = """{"type": "record", "name": "Visit", "fields": [
     {"name": "id", "type": "int"}, {"name": "town", "type": "string"}, {"name": "Id", "type": "string"}]}"""

@@ -15,7 +15,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 from tests.integration.rows import FAST, V1, check_rows, row_v1
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 
 @pytest.fixture

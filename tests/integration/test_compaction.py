@@ -16,7 +16,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 from tests.integration.rows import FAST, V1, V2, row_v1, row_v2
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 _COMMITS = 4
 
 

@@ -14,18 +14,17 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, V1, field, record, row_v1
+from tests.integration.together import Story, together
 from tests.recovery.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 INT, TEXT = record(field("a", "int")), record(field("a", "string"))
 UNKNOWN = b"\x00\x7f\x00\x00\x01abc"
 
 
-def test_bad_records_of_every_kind_become_letters(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together(partitions=2)
+def test_bad_records_of_every_kind_become_letters(bench: Workbench, sender: Sender) -> Story:
     """Good neighbours are rows; letters keep the whole record; counts are in status, ledger and events."""
-    sender = new_topic(partitions=2)
     good = sender.serialize(V1, row_v1(1))
     headers = [("a", b"1"), ("a", b"\x00\xff"), ("b", b"")]
     bad = {
@@ -39,12 +38,11 @@ def test_bad_records_of_every_kind_become_letters(
         sender.avro(V1, row_v1(number), row_v1(number + 100))
         sender.raw(data, key=None, headers=headers)
     sender.flush()
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     sender.avro(V1, row_v1(1000))
     sender.raw(UNKNOWN, b"again")
     sender.flush()
-    status = caught_up(sender.topic)
+    status = yield None
     rows, dead_letters = rows_by_offset(bench, sender.topic), dead_letters_by_offset(bench, sender.topic)
     sent_by_offset = {(sent.partition, sent.offset): sent for sent in sender.sent}
     assert rows.keys() | dead_letters.keys() == sent_by_offset.keys()
@@ -68,7 +66,6 @@ def test_bad_records_of_every_kind_become_letters(
     bench.compact(sender.topic)
     wait_until("letters are in one file", lambda: _letter_files(bench, sender.topic) == 1)
     assert dead_letters_by_offset(bench, sender.topic) == dead_letters
-    bench.disable(sender.topic)
 
 
 def _letter_files(bench: Workbench, topic: str) -> int:
@@ -87,7 +84,7 @@ def test_a_schema_that_is_registered_later_is_found(
     framed = sender.serialize(V1, row_v1(0))
     # The registry gives ids in order, but not without holes.
     newest = max(_ids(sender))
-    soon = range(newest + 1, newest + 8)
+    soon = range(newest + 1, newest + 40)
     for schema_id in soon:
         sender.raw(b"\x00" + schema_id.to_bytes(4, "big") + framed[5:])
     sender.flush()
@@ -101,7 +98,6 @@ def test_a_schema_that_is_registered_later_is_found(
     caught_up(sender.topic)
     assert len(dead_letters_by_offset(bench, sender.topic)) == len(soon)
     assert len(rows_by_offset(bench, sender.topic)) == 2
-    bench.disable(sender.topic)
 
 
 def _ids(sender: Sender) -> list[int]:
@@ -115,26 +111,20 @@ def _ids(sender: Sender) -> list[int]:
 
 
 @pytest.mark.parametrize("on_incompatible", ["dead_letter", "new_column", "stop"])
-def test_a_schema_that_does_not_fit(
-    bench: Workbench,
-    new_topic: Callable[..., Sender],
-    caught_up: Callable[..., Any],
-    on_incompatible: str,
-) -> None:
+@together()
+def test_a_schema_that_does_not_fit(bench: Workbench, sender: Sender, on_incompatible: str) -> Story:
     """Text where the table has a number is never coerced: letters, a column of its own, or a stop."""
-    sender = new_topic()
     sender.avro(INT, {"a": 1})
-    bench.enable(sender.topic, {**FAST, "on_incompatible": on_incompatible})
-    caught_up(sender.topic)
+    yield {**FAST, "on_incompatible": on_incompatible}
     sender.registry.set_compatibility(f"{sender.topic}-value", "NONE")
     sender.avro(TEXT, {"a": "x"})
     sender.avro(INT, {"a": 2})
     if on_incompatible == "stop":
-        status = caught_up(sender.topic, state="failed")
+        status = yield None, "failed"
         assert "a is int in the table and string in the new schema" in status.error
         bench.disable(sender.topic)
         return
-    caught_up(sender.topic)
+    yield None
     rows = rows_by_offset(bench, sender.topic)
     if on_incompatible == "dead_letter":
         assert {row["a"] for row in rows.values()} == {1, 2}
@@ -144,93 +134,76 @@ def test_a_schema_that_does_not_fit(
     else:
         ordered = [rows[place] for place in sorted(rows)]
         assert [(row["a"], row["a_string"]) for row in ordered] == [(1, None), (None, "x"), (2, None)]
-    bench.disable(sender.topic)
 
 
-def test_keys_that_are_no_text(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_keys_that_are_no_text(bench: Workbench, sender: Sender) -> Story:
     """A record whose key shall be text and is not UTF-8 is a letter."""
-    sender = new_topic()
     sender.avro(V1, row_v1(0), key="schön".encode())
     sender.avro(V1, row_v1(1), key=b"\xff\x00")
-    bench.enable(sender.topic, {**FAST, "key_format": "string"})
-    caught_up(sender.topic)
+    yield {**FAST, "key_format": "string"}
     assert {row["_kafka_key"] for row in rows_by_offset(bench, sender.topic).values()} == {"schön"}
     (letter,) = dead_letters_by_offset(bench, sender.topic).values()
     assert (letter["reason"], letter["key"]) == ("key_not_text", b"\xff\x00")
-    bench.disable(sender.topic)
 
 
-def test_skipped_records_are_counted(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_skipped_records_are_counted(bench: Workbench, sender: Sender) -> Story:
     """With errors skip there is no dead-letter table, and the count by reason survives in the ledger."""
-    sender = new_topic()
     sender.avro(V1, row_v1(0))
     sender.raw(b"bad")
     sender.flush()
-    bench.enable(sender.topic, {**FAST, "errors": "skip"})
-    status = caught_up(sender.topic)
+    status = yield {**FAST, "errors": "skip"}
     assert (status.rows, status.refused, status.dead_letter_table) == (1, {"no_schema_id": 1}, None)
     assert not bench.open_catalog().table_exists(bench.table_of(sender.topic) + "__dead_letters")
-    bench.disable(sender.topic)
 
 
-def test_a_topic_of_which_most_records_are_refused_stops(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_a_topic_of_which_most_records_are_refused_stops(bench: Workbench, sender: Sender) -> Story:
     """A wrong setting does not pour a topic into letters; with the limit lifted they all are."""
-    sender = new_topic()
     sender.avro(V1, row_v1(0))
     for number in range(1500):
         sender.raw(b"plain text %d" % number)
     sender.flush()
-    bench.enable(sender.topic, FAST)
-    status = caught_up(sender.topic, state="failed")
+    status = yield FAST, "failed"
     assert "more than 50%" in status.error
     assert "max_refused_share" in status.error
     assert status.next_offsets.get(0, 0) == 0
     assert not bench.open_catalog().table_exists(bench.table_of(sender.topic) + "__dead_letters")
-    bench.enable(sender.topic, {**FAST, "max_refused_share": 1})
-    status = caught_up(sender.topic)
+    status = yield {**FAST, "max_refused_share": 1}
     assert (status.rows, status.dead_letters) == (1, 1500)
-    bench.disable(sender.topic)
 
 
+@pytest.mark.parametrize(("count", "stops"), [(20, False), (100, True)])
+@together()
 def test_a_topic_without_a_single_row_stops_soon(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+    bench: Workbench, sender: Sender, count: int, stops: bool
+) -> Story:
     """A hundred records are enough where none is a row; fewer become letters."""
-    few, many = new_topic(), new_topic()
-    for sender, count in ((few, 20), (many, 100)):
-        sender.serialize(V1, row_v1(0))  # registers the schema
-        for number in range(count):
-            sender.raw(b"plain text %d" % number)
-        sender.flush()
-        bench.enable(sender.topic, FAST)
-    status = caught_up(many.topic, state="failed")
-    assert "none of the newest 100 records" in status.error
-    assert caught_up(few.topic).dead_letters == 20
-    for sender in (few, many):
-        bench.disable(sender.topic)
+    sender.serialize(V1, row_v1(0))  # registers the schema
+    for number in range(count):
+        sender.raw(b"plain text %d" % number)
+    sender.flush()
+    if stops:
+        status = yield FAST, "failed"
+        assert "none of the newest 100 records" in status.error
+    else:
+        status = yield FAST
+        assert status.dead_letters == count
 
 
-def test_letters_are_replayed(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_letters_are_replayed(bench: Workbench, sender: Sender) -> Story:
     """Letters that today's settings can read are rows then, once; others stay; a plan says so first."""
-    sender = new_topic()
     sender.avro(INT, {"a": 1})
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     sender.registry.set_compatibility(f"{sender.topic}-value", "NONE")
     sender.avro(TEXT, {"a": "x"}, {"a": "y"})
     sender.raw(b"bad")
     sender.flush()
-    assert caught_up(sender.topic).dead_letters == 3
-    bench.enable(sender.topic, {**FAST, "on_incompatible": "new_column"})
-    caught_up(sender.topic)
+    status = yield None
+    assert status.dead_letters == 3
+    yield {**FAST, "on_incompatible": "new_column"}
     plan = bench.plan_replay(sender.topic)
     assert (plan.letters, plan.rows, plan.stayed) == (3, 2, {"no_schema_id": 1})
     assert plan.changes == ["relax a to optional", "add a_string string"]
@@ -241,7 +214,7 @@ def test_letters_are_replayed(
     assert outcome is not None
     assert (outcome.rows, outcome.stayed, outcome.error) == (1, {"no_schema_id": 1}, None)
     sender.avro(INT, {"a": 2})
-    status = caught_up(sender.topic)
+    status = yield None
     rows = rows_by_offset(bench, sender.topic)
     assert [(row["a"], row["a_string"]) for _, row in sorted(rows.items())] == [
         (1, None),
@@ -253,21 +226,17 @@ def test_letters_are_replayed(
     assert status.dead_letters == 1
     with pytest.raises(UsageError, match="for example"):
         bench.replay(sender.topic, "nowhere = 1")
-    bench.disable(sender.topic)
 
 
 @pytest.mark.parametrize("value_format", ["string", "raw"])
-def test_values_without_a_schema(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], value_format: str
-) -> None:
+@together()
+def test_values_without_a_schema(bench: Workbench, sender: Sender, value_format: str) -> Story:
     """Text or bytes fill one column; a tombstone is a row of null."""
-    sender = new_topic()
     values = ["grün".encode(), b"", None, b"\xff\xfe"]
     for value in values:
         sender.raw(value)
     sender.flush()
-    bench.enable(sender.topic, {**FAST, "value_format": value_format})
-    caught_up(sender.topic)
+    yield {**FAST, "value_format": value_format}
     found = {
         row[METADATA]["offset"]: row["_kafka_value"] for row in rows_by_offset(bench, sender.topic).values()
     }
@@ -277,17 +246,13 @@ def test_values_without_a_schema(
         assert found == {0: "grün", 1: "", 2: None}
         (letter,) = dead_letters_by_offset(bench, sender.topic).values()
         assert (letter["reason"], letter["value"]) == ("not_text", b"\xff\xfe")
-    bench.disable(sender.topic)
 
 
-def test_a_schema_that_cannot_be_read(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_a_schema_that_cannot_be_read(bench: Workbench, sender: Sender) -> Story:
     """Records of schemas that no decoder can be built for are letters with the reason; the others go on."""
-    sender = new_topic()
     sender.avro(V1, row_v1(0))
-    bench.enable(sender.topic, {**FAST, "subjects": "any"})
-    caught_up(sender.topic)
+    yield {**FAST, "subjects": "any"}
     register = sender.registry.register_schema
     deep = '{"type": "array", "items": ' * 70 + '"int"' + "}" * 70
     wide = " ".join(f"int32 f{at} = {at + 20_000};" for at in range(9_000))
@@ -298,14 +263,13 @@ def test_a_schema_that_cannot_be_read(
     for one in made:
         sender.raw(b"\x00" + one.to_bytes(4, "big") + b"\x00")
     sender.avro(V1, row_v1(1))
-    caught_up(sender.topic)
+    yield None
     dead_letters = dead_letters_by_offset(bench, sender.topic)
     assert {one["schema_id"]: one["reason"] for one in dead_letters.values()} == dict.fromkeys(
         made, "bad_schema"
     )
     assert len(rows_by_offset(bench, sender.topic)) == 2
     assert [bool(one.error) for one in bench.topic(sender.topic).peek(3)].count(True) == 2
-    bench.disable(sender.topic)
 
 
 def test_records_of_another_topics_schema(

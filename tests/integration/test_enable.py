@@ -12,20 +12,18 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender, rows_by_offset
 from tests.integration.rows import FAST, V1, check_rows, row_v1
+from tests.integration.together import Story, together
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 
-def test_enabling_before_the_first_schema(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_enabling_before_the_first_schema(bench: Workbench, sender: Sender) -> Story:
     """Without a schema in the registry the table is made with the first record."""
-    sender = new_topic()
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic, state="running")
+    yield FAST, "running"
     assert bench.status(sender.topic)[0].snapshot_id is None
     sender.avro(V1, row_v1(1), row_v1(2))
-    caught_up(sender.topic)
+    yield None
     check_rows(bench, sender)
 
 
@@ -124,15 +122,12 @@ def test_enabling_again_may_change_partitions(
     assert len(rows_by_offset(bench, sender.topic)) == 2
 
 
-def test_settings_that_shape_the_columns_stay(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_settings_that_shape_the_columns_stay(bench: Workbench, sender: Sender) -> Story:
     """A table does not get other columns by enabling again: that is refused, with what to do."""
-    sender = new_topic()
     sender.avro(V1, row_v1(1))
     now = {**FAST, "metadata_columns": ["key", "metadata"]}
-    bench.enable(sender.topic, now)
-    caught_up(sender.topic)
+    yield now
     for other in (
         {"metadata_columns": ["key", "header", "metadata"]},
         {"transform": "none"},

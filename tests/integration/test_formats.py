@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, field, record
+from tests.integration.together import Story, together
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 PROTO = """
 syntax = "proto3";
@@ -43,11 +43,9 @@ def by_offset(bench: Workbench, topic: str, *names: str) -> dict[int, tuple[Any,
     return {row[METADATA]["offset"]: tuple(row[name] for name in names) for row in rows}
 
 
-def test_three_formats_in_one_topic(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_three_formats_in_one_topic(bench: Workbench, sender: Sender) -> Story:
     """Avro, Protobuf and JSON Schema by their ids, record by record; what is damaged is a letter each."""
-    sender = new_topic()
     ids = {
         kind: sender.registry.register_schema(f"{sender.topic}-{record}", Schema(text, kind))
         for kind, record, text in (("PROTOBUF", "Click", PROTO), ("JSON", "A click", JSON_SCHEMA))
@@ -59,58 +57,49 @@ def test_three_formats_in_one_topic(
     sender.raw(prefix(ids["PROTOBUF"]) + b"\x00" + proto_message(1)[:-1])
     sender.raw(prefix(ids["JSON"]) + b'{"id": "x"}')
     sender.flush()
-    bench.enable(sender.topic, FAST)
-    status = caught_up(sender.topic)
+    status = yield FAST
     expected = {3 * (n - 1) + k: (n, f"/{n}") for n in range(1, 31) for k in range(3)}
     assert by_offset(bench, sender.topic, "id", "url") == expected
     dead_letters = dead_letters_by_offset(bench, sender.topic)
     assert sorted(offset for _, offset in dead_letters) == [90, 91]
     assert {letter["reason"].split("_")[0] for letter in dead_letters.values()} == {"protobuf", "json"}
     assert status.rows == 90
-    bench.disable(sender.topic)
 
 
-def test_json_without_a_schema(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_json_without_a_schema(bench: Workbench, sender: Sender) -> Story:
     """Columns come with the records and widen; what is no JSON is a letter."""
-    sender = new_topic()
     for number in range(20):
         sender.raw(json.dumps({"id": number, "at": "2026-01-31", "in": {"x": number / 2}}).encode())
     sender.raw(b'{"id": 1')
     sender.flush()
-    bench.enable(sender.topic, {**FAST, "value_format": "json"})
-    caught_up(sender.topic)
+    yield {**FAST, "value_format": "json"}
     sender.raw(json.dumps({"id": 2**60, "more": [1, 2], "in": {"y": True}}).encode())
     sender.flush()
-    caught_up(sender.topic)
+    yield None
     rows = {row[METADATA]["offset"]: row for row in rows_by_offset(bench, sender.topic).values()}
     assert set(rows) == {*range(20), 21}
     assert (rows[3]["id"], rows[3]["at"], rows[3]["in"]) == (3, "2026-01-31", {"x": 1.5, "y": None})
     assert (rows[21]["id"], rows[21]["more"], rows[21]["in"]) == (2**60, [1, 2], {"x": None, "y": True})
     assert [offset for _, offset in dead_letters_by_offset(bench, sender.topic)] == [20]
-    bench.disable(sender.topic)
 
 
-def test_schemas_that_were_deleted_softly_are_read(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_schemas_that_were_deleted_softly_are_read(bench: Workbench, sender: Sender) -> Story:
     """One version, then the subject: records that name them are rows, of a table that is new or has them."""
-    sender = new_topic()
     newer = record(field("id", "long"), field("url", "string"), field("size", "long", default=0))
     last = record(field("id", "long"), field("url", "string"), field("more", ["null", "long"], default=None))
     sender.avro(AVRO, {"id": 0, "url": "/0"})
     sender.avro(newer, {"id": 1, "url": "/1", "size": 1})
     subject = f"{sender.topic}-value"
     sender.registry.delete_version(subject, 1)
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     values = [sender.serialize(last, {"id": n, "url": f"/{n}", "more": n}) for n in (2, 3)]
     sender.registry.delete_subject(subject)
     for value in values:
         sender.raw(value)
     sender.avro(AVRO, {"id": 4, "url": "/4"})  # the serializer knows its id
-    caught_up(sender.topic)
+    yield None
     assert by_offset(bench, sender.topic, "id", "url", "size", "more") == {
         0: (0, "/0", None, None),
         1: (1, "/1", 1, None),
@@ -118,15 +107,12 @@ def test_schemas_that_were_deleted_softly_are_read(
         3: (3, "/3", None, 3),
         4: (4, "/4", None, None),
     }
-    bench.disable(sender.topic)
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF", "JSON"])
-def test_values_of_the_newest_schema(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any], kind: str
-) -> None:
+@together()
+def test_values_of_the_newest_schema(bench: Workbench, sender: Sender, kind: str) -> Story:
     """Values without an id are read by the newest schema of the subject that is set."""
-    sender = new_topic()
     subject = f"of-{sender.topic}"
     text = {"AVRO": AVRO, "PROTOBUF": PROTO, "JSON": JSON_SCHEMA}[kind]
     sender.registry.register_schema(subject, Schema(text, kind))
@@ -142,8 +128,6 @@ def test_values_of_the_newest_schema(
         sender.raw(value(number))
     sender.raw(b"\xff\xff")
     sender.flush()
-    bench.enable(sender.topic, {**FAST, "value_format": "by_latest_schema", "value_subject": subject})
-    caught_up(sender.topic)
+    yield {**FAST, "value_format": "by_latest_schema", "value_subject": subject}
     assert by_offset(bench, sender.topic, "id", "url") == {n - 1: (n, f"/{n}") for n in range(1, 10)}
     assert [offset for _, offset in dead_letters_by_offset(bench, sender.topic)] == [9]
-    bench.disable(sender.topic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +25,9 @@ from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, prefix
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST
+from tests.integration.together import Story, together
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 Make = Callable[[Any], Any]
 
@@ -113,22 +113,15 @@ def _normal(row: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     return columns, key and {name: value for name, value in key.items() if value is not None}
 
 
-def test_every_way_to_name_a_schema_in_one_topic(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_every_way_to_name_a_schema_in_one_topic(bench: Workbench, sender: Sender) -> Story:
     """Ids in front and in headers, four value schemas, two of keys, tombstones; compared value by value."""
-    sender = new_topic()
     writer = Writer(sender)
     writer.bad(b"no schema", b"no key")
     sender.flush()
-    bench.enable(sender.topic, {**FAST, "key_format": "by_schema_id", "value_message": "Like"})
-    deadline = time.monotonic() + 240
-    while (status := bench.status(sender.topic)[0]).state != "waiting" or "has no table" not in str(
-        status.error
-    ):
-        assert time.monotonic() < deadline, status
-        time.sleep(0.1)
-    assert "no_schema_id" in (status.error or "")
+    status = yield {**FAST, "key_format": "by_schema_id", "value_message": "Like"}, "waiting"
+    assert "has no table" in status.error
+    assert "no_schema_id" in status.error
     for number in range(1, 21):
         header = number % 2 == 0
         key_1, key_2 = (KEY_1, {"user": number}), (KEY_2, {"user": 2**40, "region": "eu"})
@@ -142,7 +135,7 @@ def test_every_way_to_name_a_schema_in_one_topic(
     writer.bad(b"x", None, [(VALUE_HEADER, b"\0")])
     writer.bad(None, prefix(2**31 - 1))
     sender.flush()
-    caught_up(sender.topic)
+    yield None
     rows = {offset: row for (_, offset), row in rows_by_offset(bench, sender.topic).items()}
     assert {offset: _normal(row) for offset, row in rows.items()} == writer.expected
     dead_letters = {
@@ -166,4 +159,3 @@ def test_every_way_to_name_a_schema_in_one_topic(
     assert [one.error is None for one in newest] == [False] * 3 + [True] * 5
     assert newest[3].key_value == {"user": 2**40, "region": "eu"}
     assert newest[4].value == {"id": 20}
-    bench.disable(sender.topic)

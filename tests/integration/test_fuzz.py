@@ -15,7 +15,7 @@ from tests.formats import damage
 from tests.integration.conftest import METADATA, Sender, dead_letters_by_offset, rows_by_offset
 from tests.integration.rows import FAST, V1, V2, field, record, row_v1, row_v2
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 COUNT = 1_500
 DAMAGES: list[damage.Damage] = [
     *damage.ANYWHERE,

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.formats.test_glue_frames import framed
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.story
 _SCHEMA = {"type": "record", "name": "Click", "fields": [{"name": "url", "type": "string"}]}
 
 

@@ -20,7 +20,7 @@ from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 SCHEMA = '{"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}'
 INI = """[loggers]

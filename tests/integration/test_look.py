@@ -14,7 +14,7 @@ from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.story
 V1 = '{"type":"record","name":"Look","fields":[{"name":"n","type":"int"},{"name":"city","type":"string"}]}'
 V2 = (
     '{"type":"record","name":"Look","fields":[{"name":"n","type":"long"},{"name":"city","type":"string"},'

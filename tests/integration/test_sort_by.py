@@ -15,7 +15,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 from tests.recovery.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 SCHEMA = """{"type": "record", "name": "Visit", "fields": [
     {"name": "id", "type": "int"}, {"name": "town", "type": ["null", "string"]}]}"""

@@ -16,20 +16,18 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_offset
 from tests.integration.rows import FAST, V1, V2, check_rows, row_v1, row_v2
+from tests.integration.together import Story, together
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 
-def test_records_that_waited_become_rows(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together(partitions=3)
+def test_records_that_waited_become_rows(bench: Workbench, sender: Sender) -> Story:
     """Records that were there before the topic was enabled are rows, value by value."""
-    sender = new_topic(partitions=3)
     sender.avro(V1, *(row_v1(n) for n in range(300)))
     sender.avro(V1, row_v1(1000), key=None, headers=[("a", b"1"), ("b", b"\x00\xff"), ("a", b"2")])
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
-    status = caught_up(sender.topic, state="running")
+    yield FAST
+    status = yield None, "running"
     check_rows(bench, sender)
     assert status.rows == 301
     assert status.next_offsets == status.end_offsets
@@ -37,20 +35,17 @@ def test_records_that_waited_become_rows(
     assert [one["version"] for one in status.schema_versions] == [1]
 
 
-def test_the_schema_evolves_while_running(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together(partitions=2)
+def test_the_schema_evolves_while_running(bench: Workbench, sender: Sender) -> Story:
     """Fields are added at depth, a type widens, a field is relaxed; older and newer records mix."""
-    sender = new_topic(partitions=2)
     sender.avro(V1, *(row_v1(n) for n in range(20)))
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     sender.avro(V2, *(row_v2(n) for n in range(20, 40)))
-    caught_up(sender.topic)
+    yield None
     for number in range(40, 60):
         schema, row = (V1, row_v1(number)) if number % 2 else (V2, row_v2(number))
         sender.avro(schema, row)
-    status = caught_up(sender.topic)
+    status = yield None
     rows = check_rows(bench, sender)
     # By the topic's own subject: other topics have registered the same schemas.
     assert [one["version"] for one in status.schema_versions] == [1, 2]
@@ -71,28 +66,25 @@ def test_the_schema_evolves_while_running(
     ]
 
 
-PARTITIONS = (
-    ["hour(at)"],
-    ["bucket(4, id)", "truncate(name, 3)"],
-    ["identity(place.city)", "bucket(note, 2)"],
-    ["day(_kafka_metadata.timestamp)", "count"],
+@pytest.mark.parametrize(
+    "partition_by",
+    [
+        ["hour(at)"],
+        ["bucket(4, id)", "truncate(name, 3)"],
+        ["identity(place.city)", "bucket(note, 2)"],
+        ["day(_kafka_metadata.timestamp)", "count"],
+    ],
+    ids=" ".join,
 )
-
-
-def test_partitioned_tables(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_partitioned_tables(bench: Workbench, sender: Sender, partition_by: list[str]) -> Story:
     """Files carry the partition values of exactly their rows, nulls included."""
-    senders = [new_topic() for _ in PARTITIONS]
-    for sender, partition_by in zip(senders, PARTITIONS, strict=True):
-        sender.avro(V1, *(row_v1(n * 997) for n in range(60)))
-        bench.enable(sender.topic, {**FAST, "partition_by": partition_by})
-    for sender, partition_by in zip(senders, PARTITIONS, strict=True):
-        caught_up(sender.topic)
-        check_rows(bench, sender)
-        table = bench.open_catalog().load_table(bench.table_of(sender.topic))
-        assert len(table.spec().fields) == len(partition_by)
-        check_partition_values(table)
+    sender.avro(V1, *(row_v1(n * 997) for n in range(60)))
+    yield {**FAST, "partition_by": partition_by}
+    check_rows(bench, sender)
+    table = bench.open_catalog().load_table(bench.table_of(sender.topic))
+    assert len(table.spec().fields) == len(partition_by)
+    check_partition_values(table)
 
 
 def check_partition_values(table: Any) -> None:
@@ -123,54 +115,48 @@ def _iceberg(value: Any) -> Any:
     return int(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value
 
 
-def test_tombstones_are_rows_without_values(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_tombstones_are_rows_without_values(bench: Workbench, sender: Sender) -> Story:
     """A record without a value becomes a row of nulls, and required columns become optional for it."""
-    sender = new_topic()
     sender.avro(V1, *(row_v1(n) for n in range(3)))
     sender.raw(None, key=b"gone")
     sender.flush()
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     rows = check_rows(bench, sender)
     (dead,) = [row for row in rows.values() if row["_kafka_key"] == b"gone"]
     assert all(value is None for name, value in dead.items() if not name.startswith("_kafka"))
 
 
-def test_a_bad_record_stops_its_topic_and_loses_nothing(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
-    """With errors stop: the reason names the problem; the ledger stays before the batch; no row is lost."""
-    bad: list[tuple[Callable[[bytes], bytes], str]] = [
+@pytest.mark.parametrize(
+    ("spoiled", "reason"),
+    [
         (lambda _: b"not framed", "no_schema_id"),
         (lambda _: b"\x00\x00", "no_schema_id"),
         (lambda _: b"\x00\x7f\x00\x00\x01abc", "unknown_schema"),
         (lambda good: good[:-3], "offset 2"),
         (lambda good: good + b"\x00", "offset 2"),
-    ]
-    senders = [new_topic() for _ in bad]
-    for sender in senders:
-        sender.avro(V1, row_v1(0))
-        bench.enable(sender.topic, {**FAST, "errors": "stop"})
-    for sender, (spoiled, _) in zip(senders, bad, strict=True):
-        caught_up(sender.topic)
-        sender.avro(V1, row_v1(1))
-        sender.raw(spoiled(sender.serialize(V1, row_v1(1))))
-        sender.flush()
-    for sender, (_, told) in zip(senders, bad, strict=True):
-        status = caught_up(sender.topic, state="failed")
-        assert told in status.error
-        assert status.next_offsets[0] <= 2
-        rows = rows_by_offset(bench, sender.topic)
-        assert set(rows) == {(0, offset) for offset in range(status.next_offsets[0])}
+    ],
+)
+@together()
+def test_a_bad_record_stops_its_topic_and_loses_nothing(
+    bench: Workbench, sender: Sender, spoiled: Callable[[bytes], bytes], reason: str
+) -> Story:
+    """With errors stop: the reason names the problem; the ledger stays before the batch; no row is lost."""
+    sender.avro(V1, row_v1(0))
+    yield {**FAST, "errors": "stop"}
+    sender.avro(V1, row_v1(1))
+    sender.raw(spoiled(sender.serialize(V1, row_v1(1))))
+    sender.flush()
+    status = yield None, "failed"
+    assert reason in status.error
+    assert status.next_offsets[0] <= 2
+    rows = rows_by_offset(bench, sender.topic)
+    assert set(rows) == {(0, offset) for offset in range(status.next_offsets[0])}
 
 
-def test_transactions(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_transactions(bench: Workbench, sender: Sender) -> Story:
     """Aborted records are no rows, and the lag reaches 0 although control records end the topic."""
-    sender = new_topic()
     producer = Producer(
         {
             "bootstrap.servers": sender.stack.bootstrap_servers,
@@ -186,8 +172,7 @@ def test_transactions(
         producer.flush()  # what is aborted before it was sent never reaches the broker
         producer.commit_transaction() if keep else producer.abort_transaction()
     _wait(lambda: bench.broker.facts(sender.topic).end == {0: 18})  # the markers come after the answer
-    bench.enable(sender.topic, FAST)
-    status = caught_up(sender.topic)
+    status = yield FAST
     rows = rows_by_offset(bench, sender.topic)
     assert sorted(row["id"] for row in rows.values()) == [0, 1, 2, 3, 4, 20, 21, 22, 23, 24]
     assert status.end_offsets == {0: 18}
@@ -270,15 +255,12 @@ def test_partitions_added_later(
     check_rows(bench, sender)
 
 
-def test_large_records(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_large_records(bench: Workbench, sender: Sender) -> Story:
     """Records near the broker's limit pass, small ones after them too."""
-    sender = new_topic()
     sender.avro(V1, *({**row_v1(n), "name": "x" * 900_000} for n in range(40)))
     sender.avro(V1, *(row_v1(n) for n in range(100)))
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     check_rows(bench, sender)
 
 
@@ -304,27 +286,21 @@ def test_start_settings(
         assert {row["id"] for row in rows_by_offset(bench, sender.topic).values()} == expected
 
 
-def test_the_whole_value_in_one_column(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_the_whole_value_in_one_column(bench: Workbench, sender: Sender) -> Story:
     """Transform none keeps the record in _kafka_value; other columns can be switched off."""
-    sender = new_topic()
     sender.avro(V1, row_v1(4))
-    bench.enable(sender.topic, {**FAST, "transform": "none", "metadata_columns": ["metadata"]})
-    caught_up(sender.topic)
+    yield {**FAST, "transform": "none", "metadata_columns": ["metadata"]}
     (row,) = rows_by_offset(bench, sender.topic).values()
     assert set(row) == {"_kafka_value", METADATA}
     assert row["_kafka_value"] == row_v1(4)
 
 
-def test_a_value_that_is_no_record(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_a_value_that_is_no_record(bench: Workbench, sender: Sender) -> Story:
     """A schema that is no record fills one column."""
-    sender = new_topic()
     sender.avro('"string"', "a", "b")
-    bench.enable(sender.topic, {**FAST, "key_format": "string", "table": "Words"})
-    caught_up(sender.topic)
+    yield {**FAST, "key_format": "string", "table": "Words"}
     assert bench.table_of(sender.topic) == "default.Words"
     rows = rows_by_offset(bench, sender.topic).values()
     assert [(row["_kafka_value"], row["_kafka_key"]) for row in rows] == [("a", "k"), ("b", "k")]

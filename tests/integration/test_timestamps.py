@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_offset
 from tests.integration.rows import ANY_TIME, FAST, NANOSECONDS, V1, row_v1
+from tests.integration.together import Story, together
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 
-def test_nanoseconds_for_milliseconds_stop_no_topic(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together(partitions=2, **ANY_TIME)
+def test_nanoseconds_for_milliseconds_stop_no_topic(bench: Workbench, sender: Sender) -> Story:
     """Spark's source raises on such a record and on the batch it is in; each is a row without a time."""
-    sender = new_topic(partitions=2, **ANY_TIME)
     sender.avro(V1, row_v1(0), row_v1(1))
-    bench.enable(sender.topic, FAST)
-    caught_up(sender.topic)
+    yield FAST
     for number in range(2, 40):
         at = {5: NANOSECONDS, 11: 2**63 - 1}.get(number, 0)
         headers = [("n", str(number).encode())] if number % 3 else None
         sender.avro(V1, row_v1(number), timestamp_ms=at, partition=number % 2, headers=headers)
-    caught_up(sender.topic)
+    yield None
     rows = rows_by_offset(bench, sender.topic)
     assert rows.keys() == {(sent.partition, sent.offset) for sent in sender.sent}
     assert {row["id"] for row in rows.values() if row[METADATA]["timestamp"] is None} == {5, 11}
@@ -34,4 +29,3 @@ def test_nanoseconds_for_milliseconds_stop_no_topic(
         row = rows[sent.partition, sent.offset]
         assert (row["id"], row["_kafka_key"]) == (sent.value["id"], sent.key)
         assert [(one["key"], one["value"]) for one in row["_kafka_header"] or ()] == (sent.headers or [])
-    bench.disable(sender.topic)

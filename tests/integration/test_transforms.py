@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender, dead_letters_by_offset, rows_by_offset
+from tests.integration.together import Story, together
 from tests.pipeline.test_debezium import COLUMNS, MORE, envelope, event
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("host")]
+pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 V1, V2 = json.dumps(envelope(*COLUMNS)), json.dumps(envelope(*COLUMNS, MORE))
 FIRST = "SELECT id, CAST(first_name AS INT) AS number, _cdc FROM batch WHERE _cdc.op <> 'D'"
 SECOND = (
@@ -26,35 +26,32 @@ def row(number: int, name: str) -> dict[str, Any]:
     return {"id": number, "first_name": name, "email": None}
 
 
-def test_change_events_under_a_projection(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_change_events_under_a_projection(bench: Workbench, sender: Sender) -> Story:
     """Each record is a row, a letter or counted as passed over; another projection takes letters back."""
-    sender = new_topic()
     sender.avro(V1, event("c", None, row(1, "10")), event("u", row(1, "10"), row(1, "11")))
     wrong = bench.plan(sender.topic, {"projection": "SELECT count(*) AS n FROM batch"})
     assert "combines rows" in wrong.refused[0]
     settings = {"commit_interval_ms": "500ms", "transform": "flatten_debezium", "projection": FIRST}
     assert [one.name for one in bench.plan(sender.topic, settings).columns][:3] == ["id", "number", "_cdc"]
-    bench.enable(sender.topic, settings)
-    caught_up(sender.topic)
+    yield settings
     sender.avro(V1, event("d", row(1, "11"), None))
     sender.raw(None)
     sender.avro(
         V1, event("c", None, row(2, "keep")), event("c", None, row(3, "drop")), event("t", None, None)
     )
-    status = caught_up(sender.topic)
+    status = yield None
     assert status.passed_over == {"filtered": 1, "tombstone": 1, "truncate": 1}
     assert (status.rows, status.dead_letters, status.refused) == (2, 2, {"projection_failed": 2})
     assert {place for _, place in dead_letters_by_offset(bench, sender.topic)} == {4, 5}
 
     bench.alter(sender.topic, {"projection": SECOND})
     sender.avro(V2, event("c", None, {**row(4, "40"), "balance": None}))
-    caught_up(sender.topic)
+    yield None
     outcome = bench.replay(sender.topic)
     assert outcome is not None
     assert (outcome.rows, outcome.stayed, outcome.error) == (1, {}, None)
-    status = caught_up(sender.topic)
+    status = yield None
     assert status.passed_over == {"filtered": 2, "tombstone": 1, "truncate": 1}
     assert status.dead_letters == 0
     found = {
@@ -72,23 +69,16 @@ def test_change_events_under_a_projection(
     }
 
 
-def test_a_record_that_would_take_all_memory_is_a_letter(
-    bench: Workbench, new_topic: Callable[..., Sender], caught_up: Callable[..., Any]
-) -> None:
+@together()
+def test_a_record_that_would_take_all_memory_is_a_letter(bench: Workbench, sender: Sender) -> Story:
     """In the worker, and where it is tried again; a statement that takes it of all is refused before."""
-    sender = new_topic()
     schema = '{"type":"record","name":"N","fields":[{"name":"n","type":"long"}]}'
     sender.avro(schema, *({"n": n} for n in (1, 900_000_000, 3, 10**18, 5)))
     told = bench.plan(sender.topic, {"projection": "SELECT n, len(range(250000000)) AS b FROM batch"})
     assert "more than 512 MB of memory" in told.refused[0]
-    bench.enable(
-        sender.topic,
-        {"commit_interval_ms": "500ms", "projection": "SELECT n, len(range(n)) AS b FROM batch"},
-    )
-    status = caught_up(sender.topic)
+    status = yield {"commit_interval_ms": "500ms", "projection": "SELECT n, len(range(n)) AS b FROM batch"}
     assert (status.rows, status.refused) == (3, {"projection_failed": 2})
     outcome = bench.replay(sender.topic)
     assert outcome is not None
     assert (outcome.rows, outcome.stayed, outcome.error) == (0, {"projection_failed": 2}, None)
     assert {one["b"] for one in rows_by_offset(bench, sender.topic).values()} == {1, 3, 5}
-    bench.disable(sender.topic)

@@ -75,6 +75,7 @@ def test_without_the_registry_all_else_goes_on(
     check_exact(bench, stream)
 
 
+@pytest.mark.story
 def test_without_the_broker_hosts_wait(
     stack: StackInfo,
     bench: Workbench,

@@ -53,18 +53,19 @@ def settled(bench: Workbench, hosts: Hosts, *streams: Stream) -> dict[str, int]:
     return expected if right else {}
 
 
+@pytest.mark.story
 def test_each_topic_is_run_by_one_host(
     bench: Workbench, hosts: Hosts, new_stream: Callable[..., Stream]
 ) -> None:
-    """Two hosts share six topics; one is killed and the other takes over; a new one gets its share."""
+    """Two hosts share four topics; one is killed and the other takes over; a new one gets its share."""
     first, second = hosts.exactly(2)
-    streams = [new_stream(1, name_for(host, hosts)) for host in (first, second) for _ in range(3)]
+    streams = [new_stream(1, name_for(host, hosts)) for host in (first, second) for _ in range(2)]
     for stream in streams:
         stream.begin(per_second=20, mixed_after=40)
         bench.enable(stream.topic, FAST)
     runs_on = wait_until("each host runs its share", lambda: settled(bench, hosts, *streams))
     lost = [first.lost_its_share, second.lost_its_share]
-    assert sorted(runs_on.values()) == sorted([first.pid, second.pid] * 3) or any(lost)
+    assert sorted(runs_on.values()) == sorted([first.pid, second.pid] * 2) or any(lost)
     for stream in streams:
         wait_for_commits(bench, stream.topic)
 

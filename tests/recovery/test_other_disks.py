@@ -1,8 +1,7 @@
-"""A snapshot's files are readable: files vanish before a commit, and a cluster has other disks."""
+"""A cluster that reaches other disks than its host: nothing that it wrote is committed."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,21 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.local.crash_points import Act, Order
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.progress.events import CommitFailed
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.workbench.workbench import Workbench
-from tests.drill.crash_points import CrashPoints
 from tests.environment import without_settings
-from tests.recovery.checks import (
-    check_exact,
-    load,
-    newest_ledger,
-    unreferenced_files,
-    wait_until_lag_is_0,
-)
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
 from tests.recovery.terminal import run
@@ -32,59 +20,7 @@ from tests.recovery.waiting import wait_until
 from tests.servers.spark_cluster import SECRET, SparkCluster, has_own_disks, own_disk
 
 pytestmark = pytest.mark.integration
-FAST = {"commit_interval_ms": "500ms"}
 HELD_S = 240.0
-
-
-def cut_off(path: Path) -> None:
-    """The end of a file never arrived."""
-    os.truncate(path, path.stat().st_size - 1)
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, cut_off])
-def test_a_staged_file_that_is_not_whole_is_never_committed(
-    damage: Callable[[Path], None],
-    bench: Workbench,
-    hosts: Hosts,
-    new_stream: Callable[..., Stream],
-    tmp_path: Path,
-) -> None:
-    """The batch is dropped whole and said, the ledger stays, and its records are read again (I1, I6)."""
-    points = CrashPoints(tmp_path / "points")
-    hosts.exactly(0)
-    host = hosts.start(**points.environment())
-    hosts.exactly(1)
-    stream = new_stream(2)
-    stream.send(100)
-    bench.enable(stream.topic, FAST)
-    wait_until_lag_is_0(bench, stream.topic)
-    before = newest_ledger(bench, stream.topic)
-    assert before is not None
-    hold = Order("held", Step.COMMIT, Act.HOLD, HELD_S)
-    points.arm(hold)
-    stream.send(100)
-    wait_until("a commit is about to be sent", lambda: points.hit(hold))
-    victim = Path(min(unreferenced_files(load(bench, stream.topic))))
-    again = Order("again", Step.COMMIT, Act.HOLD, HELD_S)
-    damage(victim)
-    points.arm(again)  # the next try waits until it was seen what became of the first
-    points.release(hold)
-
-    def failed() -> list[CommitFailed]:
-        return [one for one in bench.events(stream.topic) if isinstance(one, CommitFailed)]
-
-    wait_until("the commit failed", failed)
-    assert victim.name in failed()[0].reason
-    assert newest_ledger(bench, stream.topic) == before
-    wait_until("the records are staged again", lambda: points.hit(again))
-    assert newest_ledger(bench, stream.topic) == before
-    points.release(again)
-    wait_until_lag_is_0(bench, stream.topic)
-    assert host.stop()[0] == 0
-    check_exact(bench, stream)
-
-
-# --- a cluster --------------------------------------------------------------------------------------------
 
 
 def settings_file(stack: StackInfo, folder: Path, master: str, *, shared: bool) -> None:
