@@ -20,12 +20,11 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 
-from tabletopic_kernel.clients.catalog import guard  # noqa: F401 - what a table may choose
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import location_provider
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.formats.arrays import Positions
@@ -157,7 +156,7 @@ class DataFileWriter:
 
     def _write_file(self, parts: Iterable[pa.Table], key: Partition | None) -> DataFile:
         model = FileFormatFactory.get(FileFormat.PARQUET)
-        locations = load_location_provider(self.metadata.location, self.metadata.properties)
+        locations = location_provider(self.metadata.location, self.metadata.properties)
         path = locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
         self.begun.append(path)
         output = self.io.new_output(path)

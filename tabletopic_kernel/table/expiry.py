@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError, ValidationError
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
@@ -26,12 +25,13 @@ from pyiceberg.table.update import update_table_metadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import removal_of
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import read_metadata
 from tabletopic_kernel.clients.storage.storage import list_infos, live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings, in_sql
 from tabletopic_kernel.pipeline.write import data_root
-from tabletopic_kernel.table.changes.requirements import removal_of
 from tabletopic_kernel.table.sweep import (
     Removed,
     UnreachableFiles,
@@ -311,9 +311,7 @@ def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
     uuid = table.metadata.table_uuid
     with reachable("the storage", lent=lends_keys(table)):
         try:
-            return all(
-                FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions
-            )
+            return all(read_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions)
         except (FileNotFoundError, ValueError, ValidationError):
             return False  # removed meanwhile, or damaged: nobody knows whose it was
 

@@ -14,7 +14,6 @@ have sent the request twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -22,8 +21,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, Valida
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties, Transaction
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -35,12 +33,26 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
+from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import check_inside, create_table, lends_keys, reachable
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
-from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import (
+    lost_a_ref,
+    order_updates,
+    removal_of,
+    same_refs,
+    same_schemas,
+    same_sort_orders,
+)
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import clean_up, snapshot_of, write
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import (
+    QuickTransaction,
+    is_identifier,
+    location_provider,
+    send,
+)
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
 from tabletopic_kernel.clients.storage.storage import unreadable
@@ -65,15 +77,6 @@ from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import TablePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
-from tabletopic_kernel.table.changes.requirements import (
-    lost_a_ref,
-    order_updates,
-    removal_of,
-    same_refs,
-    same_schemas,
-    same_sort_orders,
-)
-from tabletopic_kernel.table.changes.snapshot import snapshot_of
 from tabletopic_kernel.table.lineage import has_newest_rows
 from tabletopic_kernel.table.schemas.registered import (
     KEY_SCHEMAS_PROPERTY,
@@ -252,10 +255,17 @@ class TopicTable:
         try:
             transaction = QuickTransaction(self.table)
             producer = snapshot_of(transaction, change)
-            self._write(producer)
+            try:
+                write(producer)
+            except ValidationException as error:
+                raise HeadMovedError(
+                    f"another program has just rewritten files of {self.identifier}; try again"
+                ) from error
             reach(Step.MANIFEST)
             ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
-            self._require_tag(transaction)
+            if tag := self.table.metadata.refs.get(TAG):
+                # After a claim and a rollback, the head is the same again, but the tag is not (I5).
+                transaction.require(AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id))
         except Exception as error:  # manifests could not be written: nothing was sent yet
             if (trouble := self._storage_trouble(error)) is None:
                 raise
@@ -263,16 +273,16 @@ class TopicTable:
         reach(Step.TAGGED)
         # PyIceberg takes a refusal as proof that nothing was committed, and deletes manifests. But a proxy
         # may have sent the request twice, and the second one was refused because of the first.
-        transaction._snapshot_producers = []
+        transaction.keep_manifests()
         try:
             transaction.commit_transaction()
             reach(Step.SENT)
         except CommitFailedException as error:
             if (locked := lock_trouble(error, self.table.catalog, self.table.name())) is not None:
-                producer._clean_all_uncommitted()
+                clean_up(producer)
                 raise locked from error
             if self._is_refused(producer.snapshot_id):
-                producer._clean_all_uncommitted()
+                clean_up(producer)
                 self.foreign_changes += 1
                 raise HeadMovedError(str(error)) from error
         except Exception as error:  # whatever it is, the catalog may have taken the commit
@@ -329,16 +339,6 @@ class TopicTable:
                 "deleted on purpose, or enable the topic with another --table"
             )
 
-    def _write(self, producer: _SnapshotProducer[Any]) -> None:
-        """Write the manifests of a snapshot."""
-        try:
-            producer.commit()
-        except ValidationException as error:  # a file to remove is no longer in the table
-            producer._clean_all_uncommitted()
-            raise HeadMovedError(
-                f"another program has just rewritten files of {self.identifier}; try again"
-            ) from error
-
     def _check_partitions(self, files: Sequence[DataFile]) -> None:
         if any(file.spec_id != self.table.metadata.default_spec_id for file in files):
             raise StartOverError(f"the partition spec of {self.identifier} has changed")
@@ -354,7 +354,7 @@ class TopicTable:
         properties = self.table.properties
         try:
             check_compression(properties)
-            load_location_provider(self.table.location(), properties)
+            location_provider(self.table.location(), properties)
         except ValueError as error:
             raise ActionNeededError(
                 f"a property of {self.identifier} prevents writing: {error}. Change it with "
@@ -401,14 +401,6 @@ class TopicTable:
                 f"the catalog refused the commit without a reason; asking again: {error}"
             ) from error
         return self.table.metadata.snapshot_by_id(snapshot_id) is None
-
-    def _require_tag(self, transaction: Transaction) -> None:
-        """Add the tag to the request's requirements, as PyIceberg's cover only the head.
-
-        After a claim and a rollback the head is the same again, but the tag is not (I5).
-        """
-        if tag := self.table.metadata.refs.get(TAG):
-            transaction._requirements += (AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id),)
 
     def claim(self, ledger: Ledger, planned: Ledger | None) -> None:
         """Commit a ledger with a higher epoch and no rows: from now on, only its owner commits (I5)."""
@@ -480,7 +472,7 @@ class TopicTable:
         reach(Step.EXPIRE)
         failure: Exception | None = None
         try:
-            self.table._do_commit(removal_of(planned_on.metadata, ids), same_refs(planned_on.metadata, ids))
+            send(self.table, removal_of(planned_on.metadata, ids), same_refs(planned_on.metadata, ids))
         except Exception as error:  # whatever it is, the catalog may have done it
             failure = error
         self.reload()
@@ -558,7 +550,7 @@ class TopicTable:
     def _schema_updates(self, schema: Schema | None, noted: Mapping[str, str]) -> tuple[TableUpdate, ...]:
         updates: tuple[TableUpdate, ...] = ()
         if schema is not None:
-            kept = [one for one in self.table.schema().identifier_field_ids if _identifies(schema, one)]
+            kept = [one for one in self.table.schema().identifier_field_ids if is_identifier(schema, one)]
             new = schema.model_copy(update={"schema_id": self.next_schema_id, "identifier_field_ids": kept})
             add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
             updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
@@ -649,18 +641,6 @@ class TopicTable:
         self._loaded = self.table.metadata
         properties = {**self.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self.table.metadata = self.table.metadata.model_copy(update={"properties": properties})
-
-
-def _identifies(schema: Schema, field_id: int) -> bool:
-    """Whether a column that others chose to identify rows still may (Iceberg spec, "Identifier Field IDs").
-
-    One that becomes optional may not, and other engines load no table whose schema says so.
-    """
-    try:
-        schema._validate_identifier_field(field_id)
-    except ValueError:
-        return False
-    return True
 
 
 def newest_epoch(metadata: TableMetadata) -> int:

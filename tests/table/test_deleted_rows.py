@@ -19,12 +19,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import DELETES
 from tabletopic_kernel.model.errors import HeadMovedError, OutdatedError
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.changes.snapshot import DELETES
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tabletopic_kernel.table.topic_table import summary
