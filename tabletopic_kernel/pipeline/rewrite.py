@@ -27,7 +27,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -131,8 +131,8 @@ def _sorted(error: Exception) -> Exception:
     """The classified error, for another process, with its context."""
     found = sort_error(error, STORAGE)
     if found is not None or isinstance(error, OSError):
-        why = found.reason if found else plain(error)
-        return RetryableError(f"small files could not be compacted: {why}")
+        doing = "small files could not be compacted: "
+        return RetryableError(replace(found, doing=doing) if found else f"{doing}{plain(error)}")
     if isinstance(error, TableTopicError):
         return error
     made = RuntimeError(f"{type(error).__name__}: {plain(error)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -117,8 +117,9 @@ class DataFileWriter:
             sorted_error = sort_error(error, STORAGE)
             if sorted_error is None and not isinstance(error, OSError):
                 raise
-            why = sorted_error.reason if sorted_error else plain(error)
-            raise RetryableError(f"could not write a data file: {why}") from error
+            doing = "could not write a data file: "
+            found = replace(sorted_error, doing=doing) if sorted_error else f"{doing}{plain(error)}"
+            raise RetryableError(found) from error
 
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
         """Write all of ``parts``, each in its own row groups, as one file of one partition.

@@ -54,7 +54,7 @@ from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import (
     send,
 )
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
-from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
+from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
@@ -68,6 +68,7 @@ from tabletopic_kernel.model.errors import (
     RetryableError,
     StartOverError,
     TableTopicError,
+    Trouble,
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
@@ -299,7 +300,7 @@ class TopicTable:
             self.check_not_over(epoch)
             self._send(order_updates(order, metadata), same_sort_orders(metadata))
 
-    def _storage_trouble(self, error: Exception) -> Sorted | None:
+    def _storage_trouble(self, error: Exception) -> Trouble | None:
         """What kept metadata from being written; None if it was a bug of ours.
 
         A manifest that stays empty because another one cannot be read hides that error behind its own.
@@ -679,7 +680,7 @@ def ledger_of(snapshot: Snapshot) -> Ledger | None:
 def _unconfirmed(error: Exception) -> str:
     """The message for a commit that failed after it was sent."""
     sorted_error = sort_error(error, CATALOG)
-    why = sorted_error.reason if sorted_error else f"{type(error).__name__}: {plain(error)}"
+    why = sorted_error or f"{type(error).__name__}: {plain(error)}"
     return f"the catalog did not confirm the commit; looking it up in the table's history: {why}"
 
 

@@ -30,6 +30,7 @@ from tabletopic_kernel.model.errors import (
     RetryableError,
     SettingsError,
     TableTopicError,
+    Trouble,
 )
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.cluster import is_loopback
@@ -47,7 +48,7 @@ def catalog_name(properties: Mapping[str, str]) -> str:
 
 
 def of_section(text: str, catalog: str | None) -> str:
-    """A message about ``[catalog]``, rewritten for the section of ``catalog``; None: unchanged.
+    """A text about ``[catalog]`` for the section of ``catalog``: of errors that came as text from executors.
 
     >>> of_section("check credential in [catalog]", "prod")
     'check credential in [catalogs.prod]'
@@ -61,7 +62,7 @@ def in_section(catalog: str | None) -> Iterator[None]:
     try:
         yield
     except TableTopicError as error:
-        error.args = tuple(of_section(one, catalog) if isinstance(one, str) else one for one in error.args)
+        error.of_catalog(catalog)
         raise
 
 
@@ -117,7 +118,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
             if sort_error(error, CATALOG) is not None:
                 raise
             missing = f"{error.args[0]} is not set" if isinstance(error, KeyError) and error.args else None
-            raise SettingsError(f"[catalog] {missing or plain(error)}") from error
+            raise SettingsError(Trouble(missing or plain(error))) from error
 
 
 def _load(name: str, properties: dict[str, Any]) -> Catalog:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyiceberg.io import ADLS_SAS_TOKEN, ARROW_FILE_IO, FSSPEC_FILE_IO, PY_IO_IMPL, S3_SIGNER
 
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, Trouble
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.table_properties import names_class
 
@@ -71,8 +71,11 @@ def with_lent(own: Mapping[str, Any], lent: Mapping[str, Any]) -> dict[str, Any]
                 continue
             if name not in own:
                 raise SettingsError(
-                    f"the catalog names {name} {rest[name]} for the table and lends no keys for it; if yours "
-                    f"may go there, set {name} in [catalog]"
+                    Trouble(
+                        f"names {name} {rest[name]} for the table and lends no keys for it",
+                        f"if yours may go there, set {name} in {{section}}",
+                        "the catalog",
+                    )
                 )
             del rest[name]
     return files | rest

@@ -17,7 +17,7 @@ from pyiceberg.io import (
     ADLS_TENANT_ID,
 )
 
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, Trouble
 
 _LOGINS: Final = (ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID)
 AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
@@ -43,8 +43,10 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
     account = found.get(ADLS_ACCOUNT_NAME, "")
     if not account:
         raise SettingsError(
-            "[catalog] adls.account-name is not set, and the location names no account: "
-            "abfss://container@account.dfs.core.windows.net/folder"
+            Trouble(
+                "adls.account-name is not set, and the location names no account: "
+                "abfss://container@account.dfs.core.windows.net/folder"
+            )
         )
     for name, value in properties.items():
         lent = name.removeprefix(f"{ADLS_SAS_TOKEN}.")
@@ -53,7 +55,7 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
     if not found.get(ADLS_ACCOUNT_KEY) and not found.get(ADLS_SAS_TOKEN):
         # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
         # process if that does not respond while a file is read.
-        raise SettingsError("[catalog] adls.account-key or adls.sas-token is needed for Azure's storage")
+        raise SettingsError(Trouble("adls.account-key or adls.sas-token is needed for Azure's storage"))
     if "@" in netloc:
         _check_key(account, domain, properties)
     found = {name: value for name, value in found.items() if name not in _LOGINS}
@@ -76,8 +78,10 @@ def _check_key(account: str, domain: str, properties: Mapping[str, Any]) -> None
     ]
     if not any(account == one and (is_set or domain == its_domain) for one, its_domain in known):
         raise SettingsError(
-            f"[catalog] has no key for the account {account} in {domain}, where the table is: set "
-            f"adls.account-name, or adls.sas-token.{account}.dfs.{domain}"
+            Trouble(
+                f"has no key for the account {account} in {domain}, where the table is: set "
+                f"adls.account-name, or adls.sas-token.{account}.dfs.{domain}"
+            )
         )
 
 

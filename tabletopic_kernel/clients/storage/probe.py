@@ -33,7 +33,7 @@ from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import files_at, staged_table
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Trouble, Verdict
 from tabletopic_kernel.model.redact import is_secret
 
 T = TypeVar("T")
@@ -80,9 +80,10 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -
         question = (
             "is its disk busy, or does another program keep its file locked?"
             if is_here
-            else "is its address in [catalog] right, and do firewalls let this machine through?"
+            else "is its address in {section} right, and do firewalls let this machine through?"
         )
-        raise RetryableError(f"{what} has not responded within {limit_s:g} s; {question}") from None
+        cause = f"has not responded within {limit_s:g} s"
+        raise RetryableError(Trouble(cause, question, what, verdict=Verdict.WAIT)) from None
 
 
 def try_table(

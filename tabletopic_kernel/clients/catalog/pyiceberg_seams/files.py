@@ -20,7 +20,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import Table, Transaction
 
 from tabletopic_kernel.clients.storage.azure import AZURE, azure_properties
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, Trouble
 
 F = TypeVar("F", bound=PyArrowFile)
 # By default, Google's client retries for 15 minutes, during which nobody would learn of an outage. `doctor`
@@ -172,7 +172,7 @@ class TableFileIO(SmallFileIO):
         ends = str(self.properties.get(GCS_TOKEN_EXPIRES_AT_MS, ""))
         if not ends.isdecimal() and (ends or GCS_TOKEN in self.properties):
             raise SettingsError(
-                f"[catalog] {GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in milliseconds since 1970"
+                Trouble(f"{GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in milliseconds since 1970")
             )
         made = super()._initialize_gcs_fs()
         make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to recreate it
