@@ -168,7 +168,7 @@ def _relocate_avro(path: Path, moved: Callable[[Any], Any]) -> None:
     def changed(record: Record, schema: StructType) -> Record:
         kinds = {field.name: field.field_type for field in schema.fields}
         values: dict[str, Any] = {}
-        for (name, kind), value in zip(kinds.items(), record._data, strict=True):
+        for (name, kind), value in zip(kinds.items(), (record[at] for at in range(len(record))), strict=True):
             values[name] = changed(value, kind) if isinstance(kind, StructType) and value else moved(value)
         with contextlib.suppress(FileNotFoundError):  # expired
             if "manifest_length" in values:

@@ -5,14 +5,77 @@ to do next; faces print it unchanged, without a traceback. It contains no secret
 into their messages: they are masked when the error is created.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
 from tabletopic_kernel.model.redact import redact
+
+CATALOG_SECTION: Final = "catalog"  # of the settings; that of a further catalog is ``catalogs.<name>``
+
+
+class Verdict(StrEnum):
+    """Who has to act."""
+
+    WAIT = "wait"  # nobody: it is retried (I9)
+    ACT = "act"  # the user
+    BUG = "bug"  # we
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What keeps a system from working, as a value until a face shows it, as its text.
+
+    Args:
+        cause: what the system does, with another program's message; or what is wrong with a setting.
+        remedy: what to do, or to check. ``{section}`` stands for the section of the settings.
+        system: the catalog, the storage or the table; empty if it is a setting, whatever a server says.
+        section: of the settings.
+    """
+
+    cause: str
+    remedy: str = ""
+    system: str = ""
+    section: str = CATALOG_SECTION
+    verdict: Verdict = Verdict.ACT
+    doing: str = ""  # what could not be done, as the beginning of the sentence
+
+    def __str__(self) -> str:
+        section = f"[{self.section}]"
+        lead, joint = (self.system, "; ") if self.system else (section, ": ")
+        remedy = f"{joint}{self.remedy.replace('{section}', section)}" if self.remedy else ""
+        return f"{self.doing}{lead} {self.cause}{remedy}"
+
+    def error(self) -> TableTopicError:
+        """The error of who has to act."""
+        if self.verdict is Verdict.WAIT:
+            return RetryableError(self)
+        return ActionNeededError(self) if self.system else SettingsError(self)
 
 
 class TableTopicError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package; its argument is a text or a ``Trouble``."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
+        super().__init__(*map(_masked, arguments))
+
+    def of_catalog(self, name: str | None) -> None:
+        """Make its trouble that of a further catalog's section; None: it stays."""
+        if name is not None:
+            self.args = tuple(
+                replace(one, section=f"catalogs.{name}")
+                if isinstance(one, Trouble) and one.section == CATALOG_SECTION
+                else one
+                for one in self.args
+            )
+
+
+def _masked(argument: object) -> object:
+    if isinstance(argument, Trouble):
+        return replace(argument, cause=redact(argument.cause), remedy=redact(argument.remedy))
+    return redact(argument) if isinstance(argument, str) else argument
 
 
 class RetryableError(TableTopicError):

@@ -24,7 +24,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -122,8 +122,8 @@ def _classified(error: Exception) -> Exception:
     """The classified error, for another process, with its context."""
     trouble = sort_error(error, STORAGE)
     if trouble is not None or isinstance(error, OSError):
-        why = trouble.reason if trouble else plain(error)
-        return RetryableError(f"small files could not be compacted: {why}")
+        doing = "small files could not be compacted: "
+        return RetryableError(replace(trouble, doing=doing) if trouble else f"{doing}{plain(error)}")
     if isinstance(error, TableTopicError):
         return error
     bug = RuntimeError(f"{type(error).__name__}: {plain(error)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -17,12 +18,11 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 
-from tabletopic_kernel.clients.catalog import guard  # noqa: F401 - what a table may choose
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import location_provider
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.model.errors import RetryableError
@@ -114,8 +114,9 @@ class DataFileWriter:
             sorted_error = sort_error(error, STORAGE)
             if sorted_error is None and not isinstance(error, OSError):
                 raise
-            why = sorted_error.reason if sorted_error else plain(error)
-            raise RetryableError(f"could not write a data file: {why}") from error
+            doing = "could not write a data file: "
+            found = replace(sorted_error, doing=doing) if sorted_error else f"{doing}{plain(error)}"
+            raise RetryableError(found) from error
 
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
         """Write all of ``parts``, each in its own row groups, as one file of one partition.
@@ -153,7 +154,7 @@ class DataFileWriter:
 
     def _write_file(self, parts: Iterable[pa.Table], key: Partition | None) -> DataFile:
         model = FileFormatFactory.get(FileFormat.PARQUET)
-        locations = load_location_provider(self.metadata.location, self.metadata.properties)
+        locations = location_provider(self.metadata.location, self.metadata.properties)
         path = locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
         self.begun.append(path)
         output = self.io.new_output(path)

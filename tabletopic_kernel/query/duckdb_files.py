@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
-from tabletopic_kernel.clients.storage.table_files import AZURE
+from tabletopic_kernel.clients.storage.azure import AZURE
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.query.duckdb_connection import folders_of
 

@@ -20,13 +20,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import removal_of
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.table.changes.ledger_history import ledger_of, summary
-from tabletopic_kernel.table.changes.requirements import removal_of
 from tabletopic_kernel.table.files.orphans import orphan_candidates
 from tabletopic_kernel.table.files.own import UnreachableFiles, is_collected
 from tabletopic_kernel.table.sweep import Removed, orphans_of, removable

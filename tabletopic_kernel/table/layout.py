@@ -14,6 +14,11 @@ from pyiceberg.table.update import (
 )
 
 from tabletopic_kernel.clients.catalog.catalog import check_inside
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import (
+    order_updates,
+    same_sort_orders,
+    same_specs,
+)
 from tabletopic_kernel.model.columns.partitions import (
     next_spec,
     partition_spec,
@@ -24,7 +29,6 @@ from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, 
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.metadata import commit_updates, mend_order
-from tabletopic_kernel.table.changes.requirements import order_updates, same_sort_orders, same_specs
 from tabletopic_kernel.table.schemas.covered import former_names
 from tabletopic_kernel.table.topic_table import TopicTable
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
-from tabletopic_kernel.model.errors import SettingsError, TableTopicError
+from tabletopic_kernel.model.errors import CATALOG_SECTION, SettingsError, TableTopicError, Trouble
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC, internal_owner
@@ -406,7 +406,6 @@ def _storage(servers: Servers, name: str | None = None) -> str:
 
 
 def _try_storage(servers: Servers, name: str | None) -> str:
-    from tabletopic_kernel.clients.catalog.catalog import of_section
     from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
     from tabletopic_kernel.clients.storage.probe import try_folder, within_limit
 
@@ -415,11 +414,12 @@ def _try_storage(servers: Servers, name: str | None) -> str:
     place = within_limit(lambda: _place(servers, name), at=properties.get("uri", ""))
     if place is None and kind == "sql":
         raise SettingsError(
-            "[catalog] warehouse is not set: s3://bucket/folder, or a local folder, for tables"
+            Trouble("warehouse is not set: s3://bucket/folder, or a local folder, for tables")
         )
     if place is None and kind == "glue":
+        section = f"catalogs.{name}" if name else CATALOG_SECTION
         raise _Trouble(
-            of_section("[catalog] warehouse is not set", name),
+            f"[{section}] warehouse is not set",
             "set it to s3://bucket/folder, unless the databases of all table topics have a location",
             "warn",
         )

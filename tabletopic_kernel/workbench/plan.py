@@ -159,6 +159,7 @@ def plan_enable(
                 f"no schema is registered as {key_subject(topic)} yet: {KEY} is added with the first key"
             )
     except (UsageError, ActionNeededError) as error:
+        error.of_catalog(settings.catalog)
         plan.refused.append(str(error))
     return plan
 

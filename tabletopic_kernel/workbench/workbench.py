@@ -624,7 +624,7 @@ class Workbench(Clients):
         desired_topics: Mapping[str, DesiredTopic],
         candidate: Candidate | None = None,
     ) -> Plan:
-        from tabletopic_kernel.clients.catalog.catalog import in_section, of_section  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
 
         others = {
@@ -635,7 +635,6 @@ class Workbench(Clients):
         with in_section(settings.catalog):
             catalog = self.catalog_of(settings.catalog)
             plan = plan_enable(topic, settings, self.broker, self.registry, catalog, others, candidate)
-        plan.refused = [of_section(reason, settings.catalog) for reason in plan.refused]
         plan.refused.extend(self.out_of_reach(settings.catalog))
         return plan
 

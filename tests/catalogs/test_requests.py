@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients.catalog import rest_cache
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams import rest_answers
 from tests.catalogs.conftest import LakeRig
 from tests.host.rig import drain, made_rig
 from tests.servers.aws import Aws
@@ -75,7 +75,7 @@ def test_requests_of_a_commit_of_one_small_file(
         parsed: list[str] = []
         with monkeypatch.context() as patched:
             # The look of a commit brings what the commit before was answered with.
-            patched.setattr(rest_cache, "_parse_look", parsed.append)
+            patched.setattr(rest_answers.TableResponse, "model_validate_json", parsed.append)
             rig.worker.listener.staged(batch(before, 3, 6))
             rig.now_ms += 60_000
             drain(coordinator)

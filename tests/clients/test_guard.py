@@ -22,11 +22,11 @@ from pyiceberg.utils.config import Config
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, open_catalog
 from tabletopic_kernel.clients.catalog.guard import own_choices, with_lent
-from tabletopic_kernel.clients.storage.table_files import TableFileIO
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import TableFileIO
 from tabletopic_kernel.model.errors import ActionNeededError, SettingsError
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.topic_table import TopicTable
-from tests.clients.test_rest_catalog import answering
+from tests.clients.pyiceberg_seams.test_rest import answering
 
 IDENTIFIER = ("default", "clicks")
 SCHEMA = Schema(NestedField(1, "a", LongType(), required=False))

@@ -50,9 +50,9 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG, CODES, STORAGE, TEXTS, Verdict
-from tabletopic_kernel.clients.outside_errors.sorting import Sorted, _names, _text, plain, sort_error
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, CODES, STORAGE, TEXTS
+from tabletopic_kernel.clients.outside_errors.sorting import _names, _rule, _text, plain, sort_error
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, Trouble, Verdict
 from tests.servers.answering_store import AnsweringStore
 from tests.servers.certificates import Authority
 from tests.servers.http_server import Handler, HttpServer
@@ -392,7 +392,7 @@ def cases(name: str) -> list[Case]:
     return [*catalogs(name), *stores(name), *settings(name)]
 
 
-def classified(error: Exception, asked: str = CATALOG) -> Sorted:
+def classified(error: Exception, asked: str = CATALOG) -> Trouble:
     """An error's classification."""
     found = sort_error(error, asked)
     assert found is not None, f"taken for a fault of ours: {error!r}"
@@ -412,8 +412,8 @@ def check(case: Case) -> None:
         if verdict == "setting":
             assert str(shown).startswith("[catalog] ")
         else:
-            assert found.who == (asked if who == "?" else who)
-            assert str(shown).startswith(f"{found.who} ")
+            assert found.system == (asked if who == "?" else who)
+            assert str(shown).startswith(f"{found.system} ")
         if remedy != "is it":
             assert remedy in str(shown) or asked != CATALOG
         assert "\n" not in str(shown)
@@ -442,7 +442,7 @@ def test_an_error_is_known_by_its_code(case: Case) -> None:
 def test_names_decide_nothing(name: str) -> None:
     """A topic, a table, a bucket, a user or a server may be called like an error."""
     for (*_, error), (*_, plain_error) in zip(cases(name), cases("clicks"), strict=True):
-        assert classified(error).rule == classified(plain_error).rule, error
+        assert _rule(error) == _rule(plain_error), error
 
 
 @pytest.mark.parametrize("error", BUGS, ids=repr)
@@ -532,7 +532,7 @@ def test_tls_with_a_server_that_has_none(store: AnsweringStore) -> None:
         lambda: files.open_output_stream("lake/file").close(),
     ):
         error = raised(call)
-        assert classified(error).rule.lead == "does not use TLS there"
+        assert classified(error).cause.startswith("does not use TLS there")
         assert classified(error).verdict is Verdict.ACT
 
 
@@ -623,7 +623,7 @@ def test_texts_hold_no_secrets() -> None:
 
 def test_every_rule_is_met() -> None:
     """A rule that no error leads to is not known to work; those of SQLite and TLS have tests of their own."""
-    met = {classified(error).rule for *_, error in cases("clicks")}
+    met = {_rule(error) for *_, error in cases("clicks")}
     tables = [
         table for name, table in (CODES | TEXTS).items() if not name.startswith(("SQLite", "sqlite3", "TLS"))
     ]

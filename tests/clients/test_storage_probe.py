@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from sqlalchemy import event, text
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import TableFileIO
 from tabletopic_kernel.clients.storage import probe as storage_probe
 from tabletopic_kernel.clients.storage.probe import (
     Place,
@@ -26,7 +27,6 @@ from tabletopic_kernel.clients.storage.probe import (
     try_table,
     within_limit,
 )
-from tabletopic_kernel.clients.storage.table_files import TableFileIO
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tests.servers.answering_store import AnsweringStore
 from tests.servers.staging_catalog import StagingCatalog
@@ -186,7 +186,7 @@ def test_nothing_stays_of_a_trial_on_a_full_disk(tmp_path: Path, monkeypatch: py
         stream._stream.close()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tabletopic_kernel.clients.storage.small_files._Counted.close", full)
+    monkeypatch.setattr("tabletopic_kernel.clients.catalog.pyiceberg_seams.files._Counted.close", full)
     with pytest.raises(RetryableError, match="No space left"):
         try_folder(Place(f"file://{tmp_path}", TableFileIO({})))
     assert list(tmp_path.iterdir()) == []

@@ -9,8 +9,9 @@ from pyarrow.fs import AzureFileSystem, FileInfo, FileType, GcsFileSystem
 from pyiceberg.io import load_file_io
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import TableFileIO
+from tabletopic_kernel.clients.storage.azure import azure_properties
 from tabletopic_kernel.clients.storage.storage import _folders
-from tabletopic_kernel.clients.storage.table_files import TableFileIO, azure_properties
 from tabletopic_kernel.model.errors import SettingsError
 from tests.servers.answering_store import AnsweringStore
 

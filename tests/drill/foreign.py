@@ -13,9 +13,13 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, StringType
 
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import (
+    order_updates,
+    same_schemas,
+    same_sort_orders,
+)
 from tabletopic_kernel.model.columns.sort_orders import next_order
 from tabletopic_kernel.model.ledger import TAG
-from tabletopic_kernel.table.changes.requirements import order_updates, same_schemas, same_sort_orders
 
 # Foreign rows have this partition in their Kafka metadata.
 FOREIGN_PARTITION = -1

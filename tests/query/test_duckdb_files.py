@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
-from tabletopic_kernel.clients.storage.table_files import TableFileIO
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import TableFileIO
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.query.duckdb import DuckLake
 

@@ -19,6 +19,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import ChangeSnapshot
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
 from tabletopic_kernel.host import owner, worker_listener
@@ -36,7 +37,6 @@ from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry
 from tabletopic_kernel.table.changes import commit, ledger_history
 from tabletopic_kernel.table.changes.change import TableChange, appended
-from tabletopic_kernel.table.changes.snapshot import ChangeSnapshot
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without

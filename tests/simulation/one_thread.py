@@ -34,7 +34,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from tabletopic_kernel.clients.catalog import metadata as catalog_metadata
+from tabletopic_kernel.clients.catalog.pyiceberg_seams import tables as catalog_metadata
 from tabletopic_kernel.clients.storage import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.pipeline import conform, write

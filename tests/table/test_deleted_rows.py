@@ -19,13 +19,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import DELETES
 from tabletopic_kernel.model.errors import HeadMovedError, OutdatedError
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.ledger_history import summary
-from tabletopic_kernel.table.changes.snapshot import DELETES
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tests.table.foreign_deletes import delete_files, delete_rows, remove_delete_file

@@ -14,7 +14,7 @@ from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.clients.spark import cluster_probe
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, Trouble, UsageError
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -201,7 +201,7 @@ def test_a_clusters_executors_must_reach_the_topics_catalog(
     def check(_session: object, properties: dict[str, str], _warehouse: str) -> None:
         tried.append(properties["name"])
         if tried == ["main", "prod"]:
-            raise RetryableError("name a [catalog] warehouse")
+            raise RetryableError(Trouble("is not shared", "name a {section} warehouse", "the storage"))
 
     monkeypatch.setattr(cluster_probe, "check_executors", lambda _: [])
     monkeypatch.setattr(cluster_probe, "check_shared_storage", check)

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from tabletopic_kernel.clients.catalog import catalog as catalog_client
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import HostWatch
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import RetryableError, Trouble
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.host.metrics.samples import FakeHost, record
@@ -88,7 +88,7 @@ def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCa
     for question in watch._catalogs.current().values():
         question.once()
     assert asked.asked == ["shop.web", "sales"]
-    asked.error = RetryableError("the catalog is down; is [catalog] right?")
+    asked.error = RetryableError(Trouble("is down", "is {section} right?", "the catalog"))
     question = watch._servers()["catalog", "prod"]
     question.once()
     assert question.trouble == "the catalog is down; is [catalogs.prod] right?"

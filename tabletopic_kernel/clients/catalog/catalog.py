@@ -19,10 +19,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from sqlalchemy.exc import IntegrityError
 
-from tabletopic_kernel.clients.catalog import metadata, rest_cache  # noqa: F401 - change how PyIceberg reads
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
-from tabletopic_kernel.clients.catalog.rest_catalog import PatientRestCatalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.catalogs import own
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.rest import PatientRestCatalog
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused, plain, sort_error
 from tabletopic_kernel.model.errors import (
@@ -30,13 +30,14 @@ from tabletopic_kernel.model.errors import (
     RetryableError,
     SettingsError,
     TableTopicError,
+    Trouble,
 )
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.cluster import is_loopback
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME
 from tabletopic_kernel.model.settings.table_properties import outside
 
-_TABLE_FILES = "tabletopic_kernel.clients.storage.table_files.TableFileIO"
+_TABLE_FILES = "tabletopic_kernel.clients.catalog.pyiceberg_seams.files.TableFileIO"
 NAME = "name"  # our key next to PyIceberg's: Spark and PyIceberg must use the same name
 _TRIES, _GLUE_TRIES = "glue.max-retries", "3"
 
@@ -47,7 +48,7 @@ def catalog_name(properties: Mapping[str, str]) -> str:
 
 
 def of_section(text: str, catalog: str | None) -> str:
-    """A message about ``[catalog]``, rewritten for the section of ``catalog``; None: unchanged.
+    """A text about ``[catalog]`` for the section of ``catalog``: of errors that came as text from executors.
 
     >>> of_section("check credential in [catalog]", "prod")
     'check credential in [catalogs.prod]'
@@ -61,7 +62,7 @@ def in_section(catalog: str | None) -> Iterator[None]:
     try:
         yield
     except TableTopicError as error:
-        error.args = tuple(of_section(one, catalog) if isinstance(one, str) else one for one in error.args)
+        error.of_catalog(catalog)
         raise
 
 
@@ -109,7 +110,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
                 rest.setdefault("pool_pre_ping", "true")
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
                 return PatientRestCatalog(catalog_name(properties), **rest)
-            catalog = _load(catalog_name(properties), rest)
+            catalog = own(_load(catalog_name(properties), rest))
             if catalog_type(properties) == "glue" and is_loopback(rest.get("glue.endpoint", "")):
                 _ask_directly(catalog.glue)  # type: ignore[attr-defined]
             return catalog
@@ -117,7 +118,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
             if sort_error(error, CATALOG) is not None:
                 raise
             missing = f"{error.args[0]} is not set" if isinstance(error, KeyError) and error.args else None
-            raise SettingsError(f"[catalog] {missing or plain(error)}") from error
+            raise SettingsError(Trouble(missing or plain(error))) from error
 
 
 def _load(name: str, properties: dict[str, Any]) -> Catalog:

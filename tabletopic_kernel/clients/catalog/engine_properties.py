@@ -16,7 +16,7 @@ from urllib.parse import quote
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.errors import SettingsError, Trouble
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -144,20 +144,20 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
         catalog_type(one) == "glue" and java_properties_of_aws(one) != keys for one in beside
     ):
         raise SettingsError(
-            "[catalog] cannot be passed to Spark: its Glue client takes the keys of one catalog only, and "
-            "another catalog comes first; query with --engine duckdb"
+            Trouble(
+                "cannot be passed to Spark: its Glue client takes the keys of one catalog only, and "
+                "another catalog comes first; query with --engine duckdb"
+            )
         )
     for name in properties:
         if name.startswith(_NO_SPARK):
-            raise SettingsError(f"[catalog] {name} cannot be passed to Spark; query with --engine duckdb")
+            raise SettingsError(Trouble(f"{name} cannot be passed to Spark; query with --engine duckdb"))
     if _lies(properties, _AZURE, "adls."):
-        raise SettingsError(
-            "[catalog] Spark has no client for Azure storage here; query with --engine duckdb"
-        )
+        raise SettingsError(Trouble("Spark has no client for Azure storage here; query with --engine duckdb"))
     known = {row.pyiceberg for row in TABLE}
     lost = [name for name in properties if name.startswith("gcs.") and name not in known]
     if lost and is_on_gcs(properties):
-        raise SettingsError(f"[catalog] {lost[0]} cannot be passed to Spark; query with --engine duckdb")
+        raise SettingsError(Trouble(f"{lost[0]} cannot be passed to Spark; query with --engine duckdb"))
     catalog = {
         "cache-enabled": "false",  # else Spark does not see PyIceberg's commits
         **_kind(properties),
@@ -226,7 +226,7 @@ def _jdbc(uri: str) -> dict[str, str]:
     try:
         url = make_url(uri)
     except ArgumentError as error:
-        raise SettingsError("[catalog] uri is not a database address") from error
+        raise SettingsError(Trouble("uri is not a database address")) from error
     dialect = url.get_backend_name()
     if dialect == "sqlite":
         # Same file, different driver: sqlite:////x?timeout=30 (seconds) is jdbc:sqlite:/x?busy_timeout=30000.
@@ -239,8 +239,10 @@ def _jdbc(uri: str) -> dict[str, str]:
 def _jdbc_of_postgresql(url: URL) -> dict[str, str]:
     if elsewhere := sorted(_PLACE.intersection(url.query)):
         raise SettingsError(
-            f"[catalog] uri cannot be passed to Spark with {elsewhere[0]} after the question mark; write "
-            "postgresql://HOST:PORT/DATABASE, or query with --engine duckdb"
+            Trouble(
+                f"uri cannot be passed to Spark with {elsewhere[0]} after the question mark; write "
+                "postgresql://HOST:PORT/DATABASE, or query with --engine duckdb"
+            )
         )
     host = f"[{url.host}]" if url.host and ":" in url.host else url.host or "localhost"
     place = f"{host}{f':{url.port}' if url.port else ''}/{quote(url.database or '')}"

@@ -2,7 +2,7 @@
 
 PyIceberg merges a table's properties over the catalog's when it opens the table's files, and imports classes
 that they name; a REST catalog's configuration goes over this person's own, too. So whoever can set a property
-of a table would run code here, or receive keys.
+of a table would run code here, or receive keys. The catalogs of ``pyiceberg_seams`` apply these rules.
 """
 
 from __future__ import annotations
@@ -11,22 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.io import (
-    ADLS_SAS_TOKEN,
-    ARROW_FILE_IO,
-    FSSPEC_FILE_IO,
-    PY_IO_IMPL,
-    S3_SIGNER,
-    FileIO,
-    load_file_io,
-)
-from pyiceberg.table import TableProperties, locations
-from pyiceberg.table.locations import LocationProvider
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.io import ADLS_SAS_TOKEN, ARROW_FILE_IO, FSSPEC_FILE_IO, PY_IO_IMPL, S3_SIGNER
 
-from tabletopic_kernel.model.errors import ActionNeededError, SettingsError
+from tabletopic_kernel.model.errors import SettingsError, Trouble
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.table_properties import names_class
 
@@ -43,7 +30,6 @@ STORAGE_PREFIXES = tuple(prefix for store in _STORES for prefix in store)
 _PLACE = re.compile(r"^(?!s3\.signer).*(?:endpoint|host|authority|scheme|proxy|account-name)")
 # How this person logs in to the catalog, and checks who answers.
 _LOGIN = re.compile(r"(auth|ssl|s3\.signer|rest\.sig)|(oauth2-server-uri|credential)$")
-_delete_old = Catalog._delete_old_metadata
 
 
 def own_choices(own: Mapping[str, Any], served: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,38 +71,11 @@ def with_lent(own: Mapping[str, Any], lent: Mapping[str, Any]) -> dict[str, Any]
                 continue
             if name not in own:
                 raise SettingsError(
-                    f"the catalog names {name} {rest[name]} for the table and lends no keys for it; if yours "
-                    f"may go there, set {name} in [catalog]"
+                    Trouble(
+                        f"names {name} {rest[name]} for the table and lends no keys for it",
+                        f"if yours may go there, set {name} in {{section}}",
+                        "the catalog",
+                    )
                 )
             del rest[name]
     return files | rest
-
-
-def _own_files(catalog: Catalog, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-    """Like PyIceberg's, but without ``properties``, which are the table's."""
-    return load_file_io(catalog.properties, location)
-
-
-def _no_provider(
-    location_provider_impl: str, table_location: str, table_properties: Properties
-) -> LocationProvider | None:
-    """Like PyIceberg's, but imports nothing."""
-    raise ActionNeededError(
-        f"the table at {table_location} names a class for the locations of its files, "
-        f"{location_provider_impl}, which is not loaded; remove the property "
-        f"{TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL}"
-    )
-
-
-def _delete_own_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-    """Like PyIceberg's, but only beside the newest file: the log may name any file."""
-    newest = metadata.metadata_log[-1].metadata_file if metadata.metadata_log else ""
-    folder = newest.rpartition("/")[0]
-    log = [one for one in base.metadata_log if one.metadata_file.rpartition("/")[0] == folder]
-    _delete_old(io, base.model_copy(update={"metadata_log": log}), metadata)
-
-
-# All of PyIceberg's catalogs, except REST ones, and all of its writers come through these.
-Catalog._load_file_io = _own_files  # type: ignore[assignment,method-assign]
-Catalog._delete_old_metadata = staticmethod(_delete_own_metadata)  # type: ignore[method-assign]
-locations._import_location_provider = _no_provider

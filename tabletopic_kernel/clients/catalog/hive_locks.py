@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.catalogs import hive_client
 from tabletopic_kernel.model.errors import RetryableError
 
 _LOG = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def _held(catalog: Catalog, identifier: tuple[str, ...]) -> list[Any]:
         from hive_metastore.ttypes import ShowLocksRequest  # noqa: PLC0415 - large, and only of this catalog
 
         request = ShowLocksRequest(dbname=identifier[0], tablename=identifier[-1], isExtended=False)
-        with catalog._client as client:  # type: ignore[attr-defined]
+        with hive_client(catalog) as client:
             answer = client.show_locks(request)
         return [lock for lock in answer.locks or [] if lock.state == _ACQUIRED]
     except Exception as error:  # the commit's own error is what counts

@@ -14,20 +14,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
+from tabletopic_kernel.model.errors import Verdict
+
 CATALOG: Final = "the catalog"
 STORAGE: Final = "the storage"
-
-
-class Verdict(StrEnum):
-    """Who has to act."""
-
-    WAIT = "wait"  # nobody: it is retried (I9)
-    ACT = "act"  # the user
-    BUG = "bug"  # we
 
 
 @dataclass(frozen=True)
@@ -75,45 +68,45 @@ _PROPERTY = _act("correct it with --table-property, or ALTER TABLE … SET TBLPR
 
 # A load balancer whose catalog restarts sends pages of its own, with 404 or even 200: it is not the catalog's
 # word, so no topic fails for it, and no table is gone.
-_NO_CATALOG = _wait("is it being restarted, or is the path in [catalog] uri wrong? It is everything before /v1/config", "does not respond as an Iceberg REST catalog")
+_NO_CATALOG = _wait("is it being restarted, or is the path in {section} uri wrong? It is everything before /v1/config", "does not respond as an Iceberg REST catalog")
 _UNSUPPORTED = _act("use another catalog, or a newer version of it", "cannot do it")
-_NOT_OURS = _act("is [catalog] uri that of a catalog?")
+_NOT_OURS = _act("is {section} uri that of a catalog?")
 _TOO_MANY = _wait("raise the database's connection limit", "is overloaded")
-_NO_LOGIN = _login("check user and password in [catalog] uri")
-_NO_DATABASE = _act("create that database, or name an existing one at the end of [catalog] uri", "does not exist")
-_NO_HIVE = _act("is [catalog] uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?", "does not behave like a Hive metastore")
+_NO_LOGIN = _login("check user and password in {section} uri")
+_NO_DATABASE = _act("create that database, or name an existing one at the end of {section} uri", "does not exist")
+_NO_HIVE = _act("is {section} uri the Thrift port of a Hive metastore (9083), and does it require Kerberos?", "does not behave like a Hive metastore")
 _OF_CATALOGS: Rules = {
     "REST": {  # the class, or the HTTP status
-        "UnauthorizedError": _login("check credential, token or auth in [catalog]"),
-        "ForbiddenError": _rights("give the user of [catalog] the right to do that"),
-        "AuthorizationExpiredError": _login("the token in [catalog] has expired: set a new one, or credential, which renews them automatically"),
+        "UnauthorizedError": _login("check credential, token or auth in {section}"),
+        "ForbiddenError": _rights("give the user of {section} the right to do that"),
+        "AuthorizationExpiredError": _login("the token in {section} has expired: set a new one, or credential, which renews them automatically"),
         "TooManyRequestsError": _busy(", or raise its limits"),
         "501": _UNSUPPORTED,
         "408 425": _wait(),
         "page": _NO_CATALOG,
-        "4xx": _act("a retry would be refused as well: is [catalog] right, and does the server's version support this?"),
+        "4xx": _act("a retry would be refused as well: is {section} right, and does the server's version support this?"),
     },
     "response": {  # PyIceberg's models; a page with status 200 fits none
         "ConfigResponse": _NO_CATALOG,
-        "TokenResponse": _wait("is the server of the login being restarted, or is oauth2-server-uri in [catalog] wrong?", "gets no token"),
+        "TokenResponse": _wait("is the server of the login being restarted, or is oauth2-server-uri in {section} wrong?", "gets no token"),
         "other": _INVALID,
     },
     "pyiceberg.exceptions": {
         "NotInstalledError": _setting("install it beside tabletopic"),
         "NoSuchIcebergTableError NoSuchPropertyException": _act("a table of this name exists and is not an Iceberg table: choose another with --table or --namespace", "has something else by that name"),
-        "OAuthError": _login("check credential, scope and oauth2-server-uri in [catalog]", keys=True),
+        "OAuthError": _login("check credential, scope and oauth2-server-uri in {section}", keys=True),
         "RESTError SignError WaitingForLockException": _wait(),
     },
     "SQLite": {
         "ProgrammingError": _BUG,  # of Python's module, not of SQLite
         f"{sqlite3.SQLITE_NOTADB} {sqlite3.SQLITE_CORRUPT}": _NOT_OURS,
-        f"{sqlite3.SQLITE_CANTOPEN}": _wait("does the folder of [catalog] uri exist, may you write to it, and are file handles free (ulimit -n)?"),
-        f"{sqlite3.SQLITE_READONLY}": _wait("may you write to the file of [catalog] uri, and to its folder?", "is read-only at the moment"),
+        f"{sqlite3.SQLITE_CANTOPEN}": _wait("does the folder of {section} uri exist, may you write to it, and are file handles free (ulimit -n)?"),
+        f"{sqlite3.SQLITE_READONLY}": _wait("may you write to the file of {section} uri, and to its folder?", "is read-only at the moment"),
         f"{sqlite3.SQLITE_BUSY} {sqlite3.SQLITE_LOCKED}": _wait("another program is writing to it", "is locked"),
         f"{sqlite3.SQLITE_FULL}": _wait("make room on its disk", "is read-only at the moment"),
     },
     "SQL": {  # SQLSTATE, or MySQL's number
-        "25006 1290": _wait("is it failing over, or does [catalog] uri point to a replica?", "is read-only at the moment"),
+        "25006 1290": _wait("is it failing over, or does {section} uri point to a replica?", "is read-only at the moment"),
         "53300 1040": _TOO_MANY,
         "28P01 28000 1045 1698": _NO_LOGIN,
         "3D000 1049": _NO_DATABASE,
@@ -122,7 +115,7 @@ _OF_CATALOGS: Rules = {
     },
     "sqlalchemy.exc": {
         "ArgumentError": _setting("correct uri"),
-        "ProgrammingError DataError NotSupportedError": _act("does [catalog] uri name a database that Iceberg's SQL catalog can use?"),
+        "ProgrammingError DataError NotSupportedError": _act("does {section} uri name a database that Iceberg's SQL catalog can use?"),
         "DBAPIError DisconnectionError TimeoutError": _wait(),
     },
     "Thrift": {  # the class with its type
@@ -158,18 +151,18 @@ _OF_AWS: Rules = {
     "AWS": {
         "clock": _CLOCK,
         "expired": _login("the AWS session has expired: log in again, or use keys or a role that are renewed", keys=True),
-        "keys": _login("check access key, secret key, session token and region in [catalog], or those of the profile", keys=True),
-        "rights": _rights("give the user of [catalog] the right, in IAM and, if you use it, in Lake Formation", keys=True),
+        "keys": _login("check access key, secret key, session token and region in {section}, or those of the profile", keys=True),
+        "rights": _rights("give the user of {section} the right, in IAM and, if you use it, in Lake Formation", keys=True),
         "busy 429": _busy(", or ask AWS for a higher quota"),
         "quota": _act("ask AWS for a higher quota"),
         "down 408": _wait(),
-        "4xx": _act("a retry would be refused as well: is [catalog] right?"),
+        "4xx": _act("a retry would be refused as well: is {section} right?"),
     },
     "botocore.exceptions": {
         "NoRegionError": _setting("set glue.region, or client.region for all of AWS"),
         "ProfileNotFound ConfigNotFound ConfigParseError InvalidConfigError": _setting("correct the profile, in the properties or in AWS_PROFILE, or the files in ~/.aws"),
         "InvalidRegionError UnknownRegionError UnknownEndpointError": _setting("correct the region"),
-        "NoCredentialsError PartialCredentialsError": _act("set client.access-key-id and client.secret-access-key in [catalog], or a profile, or a role", "was not contacted: there are no AWS credentials", keys=True),
+        "NoCredentialsError PartialCredentialsError": _act("set client.access-key-id and client.secret-access-key in {section}, or a profile, or a role", "was not contacted: there are no AWS credentials", keys=True),
         "UnauthorizedSSOTokenError SSOTokenLoadError TokenRetrievalError": _act("log in again: aws sso login", "was not contacted: the AWS login has expired", keys=True),
         "ParamValidationError": _BUG,
     },
@@ -179,12 +172,12 @@ _OF_AWS: Rules = {
 
 # --- storage ------------------------------------------------------------------------------------------------
 
-_S3_KEYS = "check s3.access-key-id, s3.secret-access-key and s3.session-token in [catalog], and this machine's clock"
-_NO_BUCKET = _act("create that bucket, or correct warehouse (and the endpoint) in [catalog]", "has no such bucket")
+_S3_KEYS = "check s3.access-key-id, s3.secret-access-key and s3.session-token in {section}, and this machine's clock"
+_NO_BUCKET = _act("create that bucket, or correct warehouse (and the endpoint) in {section}", "has no such bucket")
 _NO_TLS = _act("the address does not accept TLS: should it be http:// instead of https://, or another port?", "does not use TLS there")
-_GCS_KEYS = _keys("check gcs.oauth2.token and its expiry in [catalog], or log in: gcloud auth application-default login")
-_AZURE_KEYS = _keys("check adls.account-key or adls.sas-token in [catalog], and this machine's clock")
-_REJECTED = _wait("may you write there, and is its disk mounted? Its path is [catalog] warehouse", "rejects the write")
+_GCS_KEYS = _keys("check gcs.oauth2.token and its expiry in {section}, or log in: gcloud auth application-default login")
+_AZURE_KEYS = _keys("check adls.account-key or adls.sas-token in {section}, and this machine's clock")
+_REJECTED = _wait("may you write there, and is its disk mounted? Its path is {section} warehouse", "rejects the write")
 _MISSING = _wait("is its disk mounted, and were files of the table deleted?", "is missing files")
 _OF_STORES: Rules = {
     "S3": {
@@ -193,11 +186,11 @@ _OF_STORES: Rules = {
         "rights 401 403": _rights(f"may its keys list, read, write and delete there? If they may, {_S3_KEYS}", keys=True),
         "busy": _busy(),
         "bucket": _NO_BUCKET,
-        "region 301": _act("set s3.region in [catalog] to the bucket's region", "has the bucket in another region"),
+        "region 301": _act("set s3.region in {section} to the bucket's region", "has the bucket in another region"),
         "full": _act("make room there, or raise the quota", "is full"),
-        "encryption": _act("check s3.sse-kms-key-id in [catalog] and the right to use that key", "cannot encrypt", keys=True),
+        "encryption": _act("check s3.sse-kms-key-id in {section} and the right to use that key", "cannot encrypt", keys=True),
         "name": _act("correct the bucket's name in warehouse"),
-        "400": _act("check s3.region, s3.endpoint, s3.session-token and the keys in [catalog]", "rejects the request", keys=True),
+        "400": _act("check s3.region, s3.endpoint, s3.session-token and the keys in {section}", "rejects the request", keys=True),
         "other": _wait(),
     },
     "GCS": {  # google::cloud::StatusCode, also with the function that was called
@@ -206,7 +199,7 @@ _OF_STORES: Rules = {
         "NOT_FOUND:CreateResumableUpload NOT_FOUND:InsertObjectMedia": _NO_BUCKET,
         "NOT_FOUND": _wait("were files of the table deleted?", "is missing a file of the table"),
         "RESOURCE_EXHAUSTED": _busy(),
-        "INVALID_ARGUMENT": _act("check warehouse and gcs.* in [catalog]", "rejects the request"),
+        "INVALID_ARGUMENT": _act("check warehouse and gcs.* in {section}", "rejects the request"),
         "other": _wait(),
     },
     "Azure": {
@@ -286,8 +279,8 @@ _TEXTS: Mapping[str, Rules] = {
             r"database '' does not exist": _NO_DATABASE,
             r"permission denied for schema": _rights("let the user create the catalog's tables: GRANT USAGE, CREATE ON SCHEMA public TO it"),
             r"root certificate file|server does not support SSL|server certificate for|"
-            r"SSL error: (?!unexpected eof)|requires a valid client certificate": _act("check sslmode, sslrootcert, sslcert and sslkey behind the ? of [catalog] uri", "cannot be reached by TLS"),
-            r"invalid (dsn|connection option|sslmode|port|URI|integer value)": _act("correct [catalog] uri"),
+            r"SSL error: (?!unexpected eof)|requires a valid client certificate": _act("check sslmode, sslrootcert, sslcert and sslkey behind the ? of {section} uri", "cannot be reached by TLS"),
+            r"invalid (dsn|connection option|sslmode|port|URI|integer value)": _act("correct {section} uri"),
         },
         "sqlite3.OperationalError": {r"^no such (table|column)": _NOT_OURS},
         "thrift.Thrift.TException": {  # Java's exceptions, which the metastore passes on as text

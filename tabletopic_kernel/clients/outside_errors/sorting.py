@@ -6,7 +6,6 @@ import re
 import ssl
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyiceberg.exceptions import RESTError
@@ -20,15 +19,14 @@ from tabletopic_kernel.clients.outside_errors.rules import (
     STORAGE,
     TEXTS,
     Rule,
-    Verdict,
 )
 from tabletopic_kernel.clients.proxies import proxy_hint
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, TableTopicError
+from tabletopic_kernel.model.errors import Trouble, Verdict
 
 _MOST: Final = 300  # characters of another program's message
 _NEXT: Final = {
-    CATALOG: "is it running, and is [catalog] right?",
-    STORAGE: "is it reachable and not full, and are location and keys in [catalog] right?",
+    CATALOG: "is it running, and is {section} right?",
+    STORAGE: "is it reachable and not full, and are location and keys in {section} right?",
 }
 Codes = Iterable[tuple[str, object]]
 _S3: Final = re.compile(
@@ -48,36 +46,7 @@ _BACKGROUND: Final = re.compile(
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
-@dataclass(frozen=True)
-class Sorted:
-    """A classified error; ``text`` is the library's message in one line."""
-
-    rule: Rule
-    verdict: Verdict
-    who: str
-    text: str
-    proxy: str = ""  # through which the request went, and how to avoid it
-
-    @property
-    def remedy(self) -> str:
-        """What to do, or to check."""
-        return self.rule.remedy or _NEXT[self.who]
-
-    @property
-    def reason(self) -> str:
-        """Which system failed, why, and what to do."""
-        return f"{self.who} {self.rule.lead} ({self.text}); {self.remedy}{self.proxy}"
-
-    def error(self) -> TableTopicError:
-        """The error for users."""
-        if self.verdict is Verdict.WAIT:
-            return RetryableError(self.reason)
-        if self.rule.setting:
-            return SettingsError(f"[catalog] {self.text}: {self.remedy}")
-        return ActionNeededError(self.reason)
-
-
-def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorted | None:
+def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Trouble | None:
     """Classify an error of another library; None for a bug in this program.
 
     Args:
@@ -89,14 +58,19 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Sorte
     if rule is None or rule.verdict is Verdict.BUG:
         return None
     verdict = Verdict.WAIT if lent and rule.keys else rule.verdict
+    if rule.setting and verdict is Verdict.ACT:
+        return Trouble(plain(error), rule.remedy)
+    who = rule.who or asked
     proxy = next(filter(None, (proxy_hint(_url(one)) for one in _chain(error))), "")
-    return Sorted(rule, verdict, rule.who or asked, plain(error), proxy)
+    return Trouble(
+        f"{rule.lead} ({plain(error)})", f"{rule.remedy or _NEXT[who]}{proxy}", who, verdict=verdict
+    )
 
 
 def is_refused(error: BaseException) -> bool:
     """Whether the server understood the request and denied it."""
     found = sort_error(error, CATALOG)
-    return found is not None and found.verdict is Verdict.ACT and not found.rule.setting
+    return found is not None and found.verdict is Verdict.ACT and found.system != ""
 
 
 def plain(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError, Trouble
 
 _LOG = logging.getLogger(__name__)
 _GROUP = "tabletopic-probe"
@@ -28,7 +28,7 @@ _GROUP = "tabletopic-probe"
 _WAIT_S = 120.0
 _LOOK_S = 1.0
 _MOST_TASKS = 16
-_REMEDY = "name a [catalog] warehouse that all machines of the cluster and this one share"
+_REMEDY = "name a {section} warehouse that all machines of the cluster and this one share"
 _SAME = "install this host's packages on each of their machines, or ship them with `tabletopic pack`"
 # Python's words when it starts a worker, and when it loads a task there.
 _OTHER = re.compile(rf"(the executor on \S+ {OTHER_VERSIONS}: .*)")
@@ -119,15 +119,9 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
     try:
         for number, (machine, fault) in enumerate(_run(session, probe.run, tasks)):
             if fault:
-                raise ActionNeededError(
-                    f"executors do not write where this host reads: the one on {machine} cannot use "
-                    f"{warehouse}, the warehouse ({fault}); {_REMEDY}"
-                )
+                raise _not_shared(f"the one on {machine} cannot use {warehouse}, the warehouse ({fault})")
             if _found(probe.io, probe.of_task(number)) != token:
-                raise ActionNeededError(
-                    f"executors do not write where this host reads: what the one on {machine} writes to "
-                    f"{warehouse} is not visible here; {_REMEDY}"
-                )
+                raise _not_shared(f"what the one on {machine} writes to {warehouse} is not visible here")
     finally:
         for place in (probe.of_driver, *map(probe.of_task, range(tasks))):
             with contextlib.suppress(OSError):
@@ -212,6 +206,10 @@ def _write(io: FileIO, place: str, text: bytes) -> None:
 def _read(io: FileIO, place: str) -> bytes:
     with io.new_input(place).open() as stream:
         return stream.read()
+
+
+def _not_shared(cause: str) -> ActionNeededError:
+    return ActionNeededError(Trouble(f"do not write where this host reads: {cause}", _REMEDY, "executors"))
 
 
 def _found(io: FileIO, place: str) -> bytes | None:

@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import read_metadata
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.model.errors import StartOverError
 
@@ -108,7 +108,7 @@ def _newer(table: Table, there: Mapping[str, str], held: str | None) -> str | No
         if _version(name) <= _version(current):
             return None
         try:  # tables may share a folder
-            found = FromInputFile.table_metadata(table.io.new_input(there[name]))
+            found = read_metadata(table.io.new_input(there[name]))
         except (FileNotFoundError, ValueError, ValidationError):  # removed meanwhile, or cut off
             continue
         before = [_name(entry.metadata_file) for entry in found.metadata_log[-1:]]

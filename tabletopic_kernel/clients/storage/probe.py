@@ -30,9 +30,10 @@ from sqlalchemy.orm import Session
 from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, warehouse_location
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import files_at, staged_table
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Trouble, Verdict
 from tabletopic_kernel.model.redact import is_secret
 
 T = TypeVar("T")
@@ -79,9 +80,10 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -
         question = (
             "is its disk busy, or does another program keep its file locked?"
             if is_here
-            else "is its address in [catalog] right, and do firewalls let this machine through?"
+            else "is its address in {section} right, and do firewalls let this machine through?"
         )
-        raise RetryableError(f"{what} has not responded within {limit_s:g} s; {question}") from None
+        cause = f"has not responded within {limit_s:g} s"
+        raise RetryableError(Trouble(cause, question, what, verdict=Verdict.WAIT)) from None
 
 
 def try_table(
@@ -154,7 +156,7 @@ def default_place(catalog: Catalog) -> Place | None:
     warehouse = warehouse_location(catalog.properties)
     if warehouse is None or (isinstance(catalog, RestCatalog) and not _has_keys(catalog, warehouse)):
         return None
-    return Place(warehouse, catalog._load_file_io(location=warehouse))
+    return Place(warehouse, files_at(catalog, warehouse))
 
 
 def try_folder(place: Place, *, must_delete: bool = True) -> None:
@@ -202,7 +204,7 @@ def _metastore_place(catalog: MetastoreCatalog, identifier: tuple[str, ...]) -> 
             raise
     location = properties.get("location") or catalog.properties.get("warehouse")
     if location:
-        return Place(location, catalog._load_file_io(location=location))
+        return Place(location, files_at(catalog, location))
     if not is_there and type(catalog).__name__ == "HiveCatalog":
         return None  # the metastore has its own warehouse for new databases
     raise ValueError("No default path is set, please specify a location when creating a table")
@@ -212,7 +214,7 @@ def _rest_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
     """The place, from a staged table that is never created: it has location and keys (Iceberg's REST API)."""
     schema = Schema(NestedField(1, "probe", LongType(), required=False))
     try:
-        staged = catalog.create_table_transaction(identifier, schema)._table
+        staged = staged_table(catalog.create_table_transaction(identifier, schema))
     except NoSuchNamespaceError:  # it will be created with the table
         return default_place(catalog)
     except Exception as error:  # servers need not support it

@@ -6,16 +6,16 @@ asks it right before the request, of freshly loaded metadata whose head the requ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import SnapshotChange
 from tabletopic_kernel.model.errors import HeadMovedError, StartOverError
 from tabletopic_kernel.model.ledger import Ledger
-from tabletopic_kernel.model.moved_rows import Positions
 
 
 def _always(_: Table, change: TableChange) -> TableChange:
@@ -23,26 +23,15 @@ def _always(_: Table, change: TableChange) -> TableChange:
 
 
 @dataclass(frozen=True)
-class TableChange:
+class TableChange(SnapshotChange):
     """Everything that one snapshot does (I2).
 
     Args:
-        ledger: the table's ledger after it.
-        add: data files to add.
-        delete_rows: rows of files in ``add`` to delete: ascending positions by location.
-        remove: data files and delete files to remove.
-        keeps_rows: the rows of ``add`` are those of the data files in ``remove``: Iceberg's operation
-            "replace", which readers that follow the table skip.
         still_true: checks the freshly loaded table, and returns the change as it applies there. Raises
             OutdatedError or StartOverError if the change cannot be made any more, HeadMovedError if it has to
             be planned again.
     """
 
-    ledger: Ledger
-    add: tuple[DataFile, ...] = ()
-    delete_rows: Mapping[str, Positions] = field(default_factory=dict)
-    remove: tuple[DataFile, ...] = ()
-    keeps_rows: bool = False
     still_true: Callable[[Table, TableChange], TableChange] = _always
 
 

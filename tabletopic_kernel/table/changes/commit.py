@@ -11,21 +11,20 @@ have sent the request twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import TableProperties, Transaction
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table import TableProperties
 from pyiceberg.table.update import AssertRefSnapshotId
-from pyiceberg.table.update.snapshot import ManageSnapshots, _SnapshotProducer
+from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
-from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import clean_up, snapshot_of, write
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction, location_provider
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
-from tabletopic_kernel.clients.outside_errors.sorting import Sorted, plain, sort_error
+from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.storage.storage import unreadable
 from tabletopic_kernel.model.columns.table_columns import missing_columns
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
@@ -35,6 +34,7 @@ from tabletopic_kernel.model.errors import (
     OutcomeUnknownError,
     StartOverError,
     TableTopicError,
+    Trouble,
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.ledger import TAG, Ledger
@@ -43,7 +43,6 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.table.changes.change import TableChange
 from tabletopic_kernel.table.changes.ledger_history import LedgerTable
 from tabletopic_kernel.table.changes.metadata import mend_order
-from tabletopic_kernel.table.changes.snapshot import snapshot_of
 
 VERSION = 2  # PyIceberg reads version 3 but cannot write it
 
@@ -67,7 +66,12 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
     try:
         transaction = QuickTransaction(table.table)
         producer = snapshot_of(transaction, change)
-        _write(table, producer)
+        try:
+            write(producer)
+        except ValidationException as error:
+            raise HeadMovedError(
+                f"another program has just rewritten files of {table.identifier}; try again"
+            ) from error
         reach(Step.MANIFEST)
         ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
         _require_tag(table, transaction)
@@ -78,23 +82,23 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
     reach(Step.TAGGED)
     # PyIceberg takes a refusal as proof that nothing was committed, and deletes manifests. But a proxy
     # may have sent the request twice, and the second one was refused because of the first.
-    transaction._snapshot_producers = []
+    transaction.keep_manifests()
     try:
         transaction.commit_transaction()
         reach(Step.SENT)
     except CommitFailedException as error:
         if (locked := lock_trouble(error, table.table.catalog, table.table.name())) is not None:
-            producer._clean_all_uncommitted()
+            clean_up(producer)
             raise locked from error
         if _is_refused(table, producer.snapshot_id):
-            producer._clean_all_uncommitted()
+            clean_up(producer)
             table.foreign_changes += 1
             raise HeadMovedError(str(error)) from error
     except Exception as error:  # whatever it is, the catalog may have taken the commit
         raise OutcomeUnknownError(_unconfirmed(error)) from error
 
 
-def _storage_trouble(table: LedgerTable, error: Exception) -> Sorted | None:
+def _storage_trouble(table: LedgerTable, error: Exception) -> Trouble | None:
     """What kept metadata from being written; None if it was a bug of ours.
 
     A manifest that stays empty because another one cannot be read hides that error behind its own.
@@ -104,17 +108,6 @@ def _storage_trouble(table: LedgerTable, error: Exception) -> Sorted | None:
         sort_error(raised, STORAGE, lent=lent) for raised in (error, error.__context__) if raised
     )
     return next(filter(None, sorted_errors), None)
-
-
-def _write(table: LedgerTable, producer: _SnapshotProducer[Any]) -> None:
-    """Write the manifests of a snapshot."""
-    try:
-        producer.commit()
-    except ValidationException as error:  # a file to remove is no longer in the table
-        producer._clean_all_uncommitted()
-        raise HeadMovedError(
-            f"another program has just rewritten files of {table.identifier}; try again"
-        ) from error
 
 
 def _check_partitions(table: LedgerTable, files: Sequence[DataFile]) -> None:
@@ -128,7 +121,7 @@ def check_writable(table: LedgerTable, wanted: Iterable[NestedField]) -> None:
     properties = table.table.properties
     try:
         check_compression(properties)
-        load_location_provider(table.table.location(), properties)
+        location_provider(table.table.location(), properties)
     except ValueError as error:
         raise ActionNeededError(
             f"a property of {table.identifier} prevents writing: {error}. Change it with "
@@ -181,13 +174,13 @@ def _is_refused(table: LedgerTable, snapshot_id: int) -> bool:
     return table.table.metadata.snapshot_by_id(snapshot_id) is None
 
 
-def _require_tag(table: LedgerTable, transaction: Transaction) -> None:
+def _require_tag(table: LedgerTable, transaction: QuickTransaction) -> None:
     """Add the tag to the request's requirements, as PyIceberg's cover only the head.
 
     After a claim and a rollback the head is the same again, but the tag is not (I5).
     """
     if tag := table.table.metadata.refs.get(TAG):
-        transaction._requirements += (AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id),)
+        transaction.require(AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id))
 
 
 def _without_retries(table: LedgerTable) -> None:
@@ -200,5 +193,5 @@ def _without_retries(table: LedgerTable) -> None:
 def _unconfirmed(error: Exception) -> str:
     """The message for a commit that failed after it was sent."""
     sorted_error = sort_error(error, CATALOG)
-    why = sorted_error.reason if sorted_error else f"{type(error).__name__}: {plain(error)}"
+    why = sorted_error or f"{type(error).__name__}: {plain(error)}"
     return f"the catalog did not confirm the commit; looking it up in the table's history: {why}"

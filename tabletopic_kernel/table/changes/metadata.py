@@ -19,14 +19,7 @@ from pyiceberg.table.update import (
 
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG
-from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
-from tabletopic_kernel.model.columns.sort_orders import order_without_lost
-from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, RetryableError, TableTopicError
-from tabletopic_kernel.model.ledger import Ledger
-from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.table.changes.ledger_history import LedgerTable
-from tabletopic_kernel.table.changes.requirements import (
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import (
     lost_a_ref,
     order_updates,
     removal_of,
@@ -34,6 +27,14 @@ from tabletopic_kernel.table.changes.requirements import (
     same_schemas,
     same_sort_orders,
 )
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import is_identifier, send
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG
+from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
+from tabletopic_kernel.model.columns.sort_orders import order_without_lost
+from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, RetryableError, TableTopicError
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.table.changes.ledger_history import LedgerTable
 
 
 def change(table: LedgerTable, updates: tuple[TableUpdate, ...], epoch: int) -> None:
@@ -89,7 +90,7 @@ def schema_updates(
     """The updates that make ``schema`` current (None: columns stay) and note properties."""
     updates: tuple[TableUpdate, ...] = ()
     if schema is not None:
-        kept = [one for one in table.table.schema().identifier_field_ids if _identifies(schema, one)]
+        kept = [one for one in table.table.schema().identifier_field_ids if is_identifier(schema, one)]
         new = schema.model_copy(update={"schema_id": next_schema_id(table), "identifier_field_ids": kept})
         add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
         updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
@@ -99,18 +100,6 @@ def schema_updates(
 def next_schema_id(table: LedgerTable) -> int:
     """The id of the next version of the table's schema."""
     return 1 + max(schema.schema_id for schema in table.table.metadata.schemas)
-
-
-def _identifies(schema: Schema, field_id: int) -> bool:
-    """Whether a column that others chose to identify rows still may (Iceberg spec, "Identifier Field IDs").
-
-    One that becomes optional may not, and other engines load no table whose schema says so.
-    """
-    try:
-        schema._validate_identifier_field(field_id)
-    except ValueError:
-        return False
-    return True
 
 
 def expire(
@@ -134,7 +123,7 @@ def expire(
     reach(Step.EXPIRE)
     failure: Exception | None = None
     try:
-        table.table._do_commit(removal_of(planned_on.metadata, ids), same_refs(planned_on.metadata, ids))
+        send(table.table, removal_of(planned_on.metadata, ids), same_refs(planned_on.metadata, ids))
     except Exception as error:  # whatever it is, the catalog may have done it
         failure = error
     table.reload()

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pyarrow.fs as pafs
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import read_metadata
 from tabletopic_kernel.clients.storage.locations import file_name, normal_location
 from tabletopic_kernel.clients.storage.storage import list_infos
 from tabletopic_kernel.pipeline.write import data_root
@@ -72,9 +72,7 @@ def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
     uuid = table.metadata.table_uuid
     with reachable("the storage", lent=lends_keys(table)):
         try:
-            return all(
-                FromInputFile.table_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions
-            )
+            return all(read_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions)
         except (FileNotFoundError, ValueError, ValidationError):
             return False  # removed meanwhile, or damaged: nobody knows whose it was
 

@@ -11,12 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from tabletopic_kernel.clients.catalog import metadata  # noqa: F401 - it changes how PyIceberg writes
-from tabletopic_kernel.clients.storage.small_files import SmallFileIO
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import SmallFileIO
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import MetadataFiles
 from tests.servers.answering_store import AnsweringStore
 
 
@@ -69,5 +68,5 @@ def test_new_metadata_is_not_looked_for(store: AnsweringStore) -> None:
     for name in (f"00000-{made.table_uuid}", "v1"):
         with contextlib.suppress(FileExistsError):  # one without is looked for first, as others may have it
             location = f"s3://lake/t/{name}.metadata.json"
-            ToOutputFile.table_metadata(made, files_of(store).new_output(location))
+            MetadataFiles.table_metadata(made, files_of(store).new_output(location))
     assert [one.split()[0] for one in store.requests] == ["PUT", "HEAD"]

@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from pydantic import PrivateAttr
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
@@ -31,6 +30,8 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import read_metadata
 
 
 class _SameSchemas(AssertCurrentSchemaId):
@@ -157,5 +158,5 @@ def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) 
     if before.metadata_location not in log:
         return True
     between = log[log.index(before.metadata_location) + 1 :]
-    found = (FromInputFile.table_metadata(before.io.new_input(path)) for path in between)
+    found = (read_metadata(before.io.new_input(path)) for path in between)
     return any(ref.snapshot_id in snapshots for one in found for ref in one.refs.values())

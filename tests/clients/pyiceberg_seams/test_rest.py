@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tabletopic_kernel.clients.catalog import rest_catalog
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams import rest as rest_catalog
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.servers.http_server import Handler, HttpServer

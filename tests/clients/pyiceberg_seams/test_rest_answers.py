@@ -7,14 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import SortOrder
 
-from tabletopic_kernel.clients.catalog import rest_cache
+from tabletopic_kernel.clients.catalog.pyiceberg_seams import rest_answers
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.rest_answers import CommitAnswer, LoadAnswer
 
 LOCATION = "s3://lake/t/metadata/00001-x.metadata.json"
 
@@ -33,14 +32,14 @@ def answer(metadata: TableMetadata, *, location: str = LOCATION, **more: Any) ->
 def test_the_look_after_a_commit_is_not_parsed() -> None:
     """It has the commit's metadata, and the keys that came with the look."""
     text = answer(made(owner="ann"))
-    committed = CommitTableResponse.model_validate_json(text)
+    committed = CommitAnswer.model_validate_json(text)
     for config in ({}, {"s3.session-token": "first"}, {"s3.session-token": "second"}):
-        looked = TableResponse.model_validate_json(answer(committed.metadata, config=config))
+        looked = LoadAnswer.model_validate_json(answer(committed.metadata, config=config))
         assert looked.metadata is committed.metadata
         assert (looked.metadata_location, looked.config) == (LOCATION, config)
-    assert TableResponse.model_validate_json(text).metadata is committed.metadata
+    assert LoadAnswer.model_validate_json(text).metadata is committed.metadata
     spaced = text[:-1] + ' , "storage-credentials": [{"prefix": "s3://", "config": {"a": "}"}}]}\n'
-    looked = TableResponse.model_validate_json(spaced)
+    looked = LoadAnswer.model_validate_json(spaced)
     assert looked.metadata is committed.metadata
     assert looked.storage_credentials[0].config == {"a": "}"}
 
@@ -55,8 +54,8 @@ def test_the_look_after_a_commit_is_not_parsed() -> None:
 def test_keys_that_a_commit_was_answered_with_are_those_of_the_look(lent: dict[str, Any]) -> None:
     """Some catalogs lend keys with both answers, and then the look's own count."""
     text = answer(made(owner="ann"), **lent)
-    committed = CommitTableResponse.model_validate_json(text)
-    looked = TableResponse.model_validate_json(text)
+    committed = CommitAnswer.model_validate_json(text)
+    looked = LoadAnswer.model_validate_json(text)
     assert looked.metadata.model_dump_json() == committed.metadata.model_dump_json()
     assert looked.model_dump(by_alias=True, include={"config", "storage_credentials"}).items() >= lent.items()
 
@@ -76,30 +75,30 @@ def test_keys_that_a_commit_was_answered_with_are_those_of_the_look(lent: dict[s
 def test_what_differs_is_parsed(change: Any) -> None:
     """Somebody changed the table, even below the same location, or the server wrote it another way."""
     text = answer(made(owner="ann"))
-    committed = CommitTableResponse.model_validate_json(text)
+    committed = CommitAnswer.model_validate_json(text)
     other = change(text)
-    looked = TableResponse.model_validate_json(other)
+    looked = LoadAnswer.model_validate_json(other)
     assert looked.metadata is not committed.metadata
     assert looked.metadata.properties == json.loads(other)["metadata"]["properties"]
 
 
 def test_nothing_piles_up() -> None:
     """What nobody holds is forgotten, and a newer commit below the same location stays."""
-    first = CommitTableResponse.model_validate_json(answer(made(owner="ann")))
-    second = CommitTableResponse.model_validate_json(answer(made(owner="bob")))
+    first = CommitAnswer.model_validate_json(answer(made(owner="ann")))
+    second = CommitAnswer.model_validate_json(answer(made(owner="bob")))
     del first
     gc.collect()
-    assert TableResponse.model_validate_json(answer(second.metadata)).metadata is second.metadata
+    assert LoadAnswer.model_validate_json(answer(second.metadata)).metadata is second.metadata
     del second
     gc.collect()
-    assert LOCATION not in rest_cache._known
+    assert LOCATION not in rest_answers._known
 
 
 def test_an_answer_that_is_none_raises_as_before() -> None:
     """PyIceberg's own errors."""
-    CommitTableResponse.model_validate_json(answer(made()))
+    CommitAnswer.model_validate_json(answer(made()))
     whole = answer(made(), config={})
-    CommitTableResponse.model_validate_json(whole.replace(', "config": {}', ""))
+    CommitAnswer.model_validate_json(whole.replace(', "config": {}', ""))
     for text in (whole[:-2], "<html>", '{"metadata-location": "' + LOCATION + '"}', ""):
         with pytest.raises(ValueError, match="TableResponse"):
-            TableResponse.model_validate_json(text)
+            LoadAnswer.model_validate_json(text)

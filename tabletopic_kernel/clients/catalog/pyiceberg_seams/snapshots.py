@@ -1,13 +1,18 @@
-"""The snapshot of a change that removes files or deletes rows: PyIceberg's own writes no delete files."""
+"""The snapshot of a change that removes files or deletes rows.
+
+To be needless, PyIceberg would have to write delete files and delete manifests, and to clean up after a
+refused commit on request.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.expressions.visitors import manifest_evaluator
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -20,17 +25,37 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import snapshot as pyiceberg_snapshot
 from pyiceberg.table.update.snapshot import _OverwriteFiles, _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 
 from tabletopic_kernel.clients.storage.position_deletes import write_positions
-from tabletopic_kernel.table.changes.change import TableChange
+from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.moved_rows import Positions
 
 DELETES = "-deletes.parquet"  # the end of our position delete files' names
 
 
-def snapshot_of(transaction: Transaction, change: TableChange) -> _SnapshotProducer[Any]:
+@dataclass(frozen=True)
+class SnapshotChange:
+    """What one snapshot changes.
+
+    Args:
+        ledger: the table's ledger after it.
+        add: data files to add.
+        delete_rows: rows of files in ``add`` to delete: ascending positions by location.
+        remove: data files and delete files to remove.
+        keeps_rows: the rows of ``add`` are those of the data files in ``remove``: Iceberg's operation
+            "replace", which readers that follow the table skip.
+    """
+
+    ledger: Ledger
+    add: tuple[DataFile, ...] = ()
+    delete_rows: Mapping[str, Positions] = field(default_factory=dict)
+    remove: tuple[DataFile, ...] = ()
+    keeps_rows: bool = False
+
+
+def snapshot_of(transaction: Transaction, change: SnapshotChange) -> _SnapshotProducer[Any]:
     """The snapshot of a change on the main branch; its ``commit`` writes the manifests.
 
     Raises:
@@ -66,14 +91,14 @@ class ChangeSnapshot(_OverwriteFiles):
     _removed_deletes: tuple[DataFile, ...] = ()
 
     @classmethod
-    def of(cls, transaction: Transaction, change: TableChange) -> ChangeSnapshot:
+    def of(cls, transaction: Transaction, change: SnapshotChange) -> ChangeSnapshot:
         """A snapshot of the main branch without the change's new files; raises as ``snapshot_of``."""
         io, properties = transaction._table.io, change.ledger.to_summary()
         snapshot = cls(Operation.OVERWRITE, transaction, io, snapshot_properties=properties)
         snapshot._change_rows(change)
         return snapshot
 
-    def _change_rows(self, change: TableChange) -> None:
+    def _change_rows(self, change: SnapshotChange) -> None:
         self._keeps_rows = change.keeps_rows
         for file in change.remove:
             if file.content == DataFileContent.DATA:
@@ -130,16 +155,30 @@ class ChangeSnapshot(_OverwriteFiles):
             self._added_data_files, self._deleted_data_files = added, deleted
         return summary.model_copy(update={"operation": Operation.REPLACE}) if self._keeps_rows else summary
 
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        return thread_safe(super()._build_manifest_evaluator(spec_id))
 
-def _thread_safe_evaluator(*arguments: Any) -> Callable[[ManifestFile], bool]:
+
+def thread_safe(evaluate: Callable[[ManifestFile], bool]) -> Callable[[ManifestFile], bool]:
     """PyIceberg's check whether a manifest may have files of the partitions to remove, but thread-safe.
 
     PyIceberg's own keeps a manifest's bounds in itself while it compares them. A commit that removes files
     checks many manifests concurrently, so one was judged by another's bounds, skipped, and its files reported
-    as missing.
+    as missing. PyIceberg would have to make an evaluator per call.
     """
-    visitor = manifest_evaluator(*arguments).__self__  # type: ignore[attr-defined]  # a bound method
+    visitor = evaluate.__self__  # type: ignore[attr-defined]  # a bound method
     return lambda manifest: bool(copy(visitor).eval(manifest))
 
 
-pyiceberg_snapshot.manifest_evaluator = _thread_safe_evaluator  # type: ignore[assignment,attr-defined]
+def write(producer: _SnapshotProducer[Any]) -> None:
+    """Write the manifests of a snapshot; ValidationException: a file to remove is no longer there."""
+    try:
+        producer.commit()
+    except ValidationException:
+        clean_up(producer)
+        raise
+
+
+def clean_up(producer: _SnapshotProducer[Any]) -> None:
+    """Delete the manifests of a snapshot that is not committed."""
+    producer._clean_all_uncommitted()

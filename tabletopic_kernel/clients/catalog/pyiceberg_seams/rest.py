@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
@@ -20,6 +20,8 @@ from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES, own_choices, with_lent
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.catalogs import own_class
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.rest_answers import CommitAnswer, LoadAnswer
 from tabletopic_kernel.model.settings.cluster import is_loopback
 
 CONNECT_S, READ_S = 10.0, 60.0
@@ -68,8 +70,17 @@ class _WithTimeout(BaseAdapter):
         self._inner.close()
 
 
-class PatientRestCatalog(RestCatalog):
-    """PyIceberg's, with timeouts: 10 s for a connection, 60 s between two bytes of a response."""
+if TYPE_CHECKING:
+    _OwnRestCatalog = RestCatalog
+else:
+    _OwnRestCatalog = own_class(RestCatalog, TableResponse=LoadAnswer, CommitTableResponse=CommitAnswer)
+
+
+class PatientRestCatalog(_OwnRestCatalog):
+    """PyIceberg's, with timeouts: 10 s for a connection, 60 s between two bytes of a response.
+
+    PyIceberg would have to have settings for the timeouts, and tell what a server chooses from one's own.
+    """
 
     def _create_session(self) -> Session:
         session = super()._create_session()  # with the adapter that signs requests, if configured

@@ -5,7 +5,8 @@ is the same is not a guess: the load's response begins with every byte of the co
 commit's, whatever its location means to the catalog. If a server writes it differently, or somebody changed
 the table, the bytes differ, and it is parsed. The rest, such as lent keys, always is.
 
-Metadata is kept only while somebody holds it, for example a table.
+Metadata is kept only while somebody holds it, for example a table. To be needless, PyIceberg's REST catalog
+would have to send the location that it knows, and the server to answer that nothing has changed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from weakref import ref
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
+
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import own_metadata
 
 _LOCATION = re.compile(r'"metadata-location"\s*:\s*"([^"\\]*)"')
 _HEAD = 4_096  # characters to search for the location; servers put it first
@@ -37,12 +40,28 @@ class _Known(NamedTuple):
 
 
 _known: dict[str, _Known] = {}  # by location, while somebody holds the metadata
-_parse_look, _parse_commit = TableResponse.model_validate_json, CommitTableResponse.model_validate_json
+
+
+class CommitAnswer(CommitTableResponse):
+    """A commit's response that is remembered, unless it lends keys: a load needs its own."""
+
+    @classmethod
+    def model_validate_json(cls, text: Any, **options: Any) -> Any:  # type: ignore[override]
+        """Like pydantic's."""
+        return _commit_answer(text, **options)
+
+
+class LoadAnswer(TableResponse):
+    """A load's response whose metadata may be that of a commit's."""
+
+    @classmethod
+    def model_validate_json(cls, text: Any, **options: Any) -> Any:  # type: ignore[override]
+        """Like pydantic's."""
+        return _load_answer(text, **options)
 
 
 def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTableResponse:
-    """Like PyIceberg's, but remembers the response, unless it lends keys: a load needs its own."""
-    answer = _parse_commit(text, **options)
+    answer = _own(CommitTableResponse.model_validate_json(text, **options))
     location = _location(text)
     lends = isinstance(text, str) and any(name in text for name in _LENT)
     if isinstance(text, str) and not lends and location and location == answer.metadata_location:
@@ -52,8 +71,7 @@ def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTable
     return answer
 
 
-def _look_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse:
-    """Like PyIceberg's, but does not parse the metadata of a commit's response again."""
+def _load_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse:
     known = _known.get(_location(text) or "")
     metadata = known.metadata() if known else None
     if known and metadata is not None and isinstance(text, str):
@@ -62,13 +80,17 @@ def _look_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse
             try:
                 more = json.loads("{" + rest.removeprefix(","))
             except ValueError:  # PyIceberg raises its own error for it
-                return _parse_look(text, **options)
+                return TableResponse.model_validate_json(text, **options)
             if not any(name in more for name in _METADATA):  # in JSON, the last of several counts
                 place = _location(text)
                 return TableResponse.model_validate(
                     {**more, "metadata-location": place, "metadata": metadata}
                 )
-    return _parse_look(text, **options)
+    return TableResponse.model_validate_json(text, **options)
+
+
+def _own(answer: CommitTableResponse) -> CommitTableResponse:
+    return answer.model_copy(update={"metadata": own_metadata(answer.metadata)})
 
 
 def _location(text: str | bytes | bytearray) -> str | None:
@@ -84,8 +106,3 @@ def _forget(location: str, gone: ref[TableMetadata]) -> None:
     known = _known.get(location)
     if known is not None and known.metadata is gone:
         _known.pop(location, None)
-
-
-# PyIceberg's REST catalog parses both responses only with these.
-TableResponse.model_validate_json = staticmethod(_look_answer)  # type: ignore[method-assign,assignment]
-CommitTableResponse.model_validate_json = staticmethod(_commit_answer)  # type: ignore[method-assign,assignment]

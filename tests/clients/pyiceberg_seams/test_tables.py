@@ -13,19 +13,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg import serializers
-from pyiceberg.avro.file import AvroFileHeader
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import clear_manifest_cache
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from sqlalchemy import text
 
-from tabletopic_kernel.clients.catalog import metadata
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams import manifests as manifests_module
+from tabletopic_kernel.clients.catalog.pyiceberg_seams import tables
 from tests.table.histories import place_of
 
 _NAME = "default.t"
@@ -115,9 +114,9 @@ def test_a_name_that_may_be_used_again_is_read_again(catalog: Catalog, tmp_path:
     table = catalog.load_table(_NAME)
     place = tmp_path / "v1.metadata.json"
     shutil.copy(place_of(table.metadata_location), place)
-    first = FromInputFile.table_metadata(table.io.new_input(f"file://{place}"))
+    first = tables.read_metadata(table.io.new_input(f"file://{place}"))
     place.write_text(json.dumps(json.loads(place.read_text()) | {"properties": {"new": "1"}}))
-    second = FromInputFile.table_metadata(table.io.new_input(f"file://{place}"))
+    second = tables.read_metadata(table.io.new_input(f"file://{place}"))
     assert (first.properties, second.properties) == ({}, {"new": "1"})
 
 
@@ -138,8 +137,8 @@ def test_the_schema_of_manifests_is_converted_once(catalog: Catalog, monkeypatch
             converted.append(avro_schema)
             return super().avro_to_iceberg(avro_schema)
 
-    monkeypatch.setattr(metadata, "AvroSchemaConversion", Counting)
-    metadata._converted.cache_clear()
+    monkeypatch.setattr(manifests_module, "AvroSchemaConversion", Counting)
+    manifests_module._converted.cache_clear()
     table = catalog.load_table(_NAME)
     clear_manifest_cache()
     manifests = table.current_snapshot().manifests(table.io)  # type: ignore[union-attr]
@@ -147,7 +146,7 @@ def test_the_schema_of_manifests_is_converted_once(catalog: Catalog, monkeypatch
     assert (len(manifests), len(entries)) == (2, 2)
     assert len(converted) == 2, "one for the list of manifests, one for both manifests"
     with pytest.raises(ValueError, match="No schema found"):
-        AvroFileHeader(b"Obj\x01", {}, b"").get_schema()
+        manifests_module._Header(b"Obj\x01", {}, b"").get_schema()
 
 
 def test_nothing_piles_up(catalog: Catalog) -> None:
@@ -158,14 +157,14 @@ def test_nothing_piles_up(catalog: Catalog) -> None:
         table.append(_ROW)
         locations.add(table.metadata_location)
     gc.collect()
-    assert set(metadata._known) & locations == {table.metadata_location}
+    assert set(tables._known) & locations == {table.metadata_location}
     texts = {id(one) for one in table.metadata.snapshots}
     assert len(texts) == 5
-    assert texts <= set(metadata._texts)
+    assert texts <= set(tables._texts)
     del table
     gc.collect()
-    assert not set(metadata._known) & locations
-    assert not texts & set(metadata._texts)
+    assert not set(tables._known) & locations
+    assert not texts & set(tables._texts)
 
 
 @pytest.mark.parametrize("properties", [{}, {"a": '"snapshots":[]', '"snapshots":[]': "b"}])

@@ -11,21 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg import table as pyiceberg_table
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo, Or
+from pyiceberg.expressions.visitors import manifest_evaluator
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Namespace, Table, TableIdentifier
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import snapshot as pyiceberg_snapshot
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.clients.catalog.metadata import QuickTransaction
-from tabletopic_kernel.table.changes.requirements import same_specs
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import same_specs
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import thread_safe
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -33,7 +34,8 @@ SCHEMA = pa.schema([("id", pa.int64())])
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     """With a few snapshots."""
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}/w")
+    place = {"uri": f"sqlite:///{tmp_path / 'c.db'}", "warehouse": f"file://{tmp_path}/w"}
+    catalog = open_catalog({"type": "sql", **place})
     catalog.create_namespace("default")
     made = catalog.create_table("default.t", SCHEMA)
     for number in range(3):
@@ -97,9 +99,7 @@ def test_manifests_are_judged_by_their_own_bounds_in_several_threads() -> None:
     """While one is compared, another thread begins with the next, whose partitions are others."""
     schema = Schema(NestedField(1, "part", LongType(), required=False))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "part"))
-    judge = pyiceberg_snapshot.manifest_evaluator(
-        spec, schema, Or(EqualTo("part", 5), EqualTo("part", 1)), True
-    )
+    judge = thread_safe(manifest_evaluator(spec, schema, Or(EqualTo("part", 5), EqualTo("part", 1)), True))
     judged: list[bool] = []
 
     class Slow(list[Any]):

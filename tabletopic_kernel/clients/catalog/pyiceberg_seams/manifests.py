@@ -1,0 +1,89 @@
+"""Manifests of our tables: the schema in their headers is converted once.
+
+All of a table repeat one Avro schema; converting it for each was an eighth of a compaction's CPU time. To be
+needless, PyIceberg would have to cache the conversion by the schema's text.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from types import FunctionType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pyiceberg import manifest
+from pyiceberg.avro.file import META_SCHEMA, AvroFile, AvroFileHeader
+from pyiceberg.avro.resolver import construct_reader
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import StructProtocol
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+D = TypeVar("D", bound=StructProtocol)
+M = TypeVar("M", bound=BaseModel)
+_SCHEMAS = 64  # a manifest's, one for each partition spec, and a manifest list's
+
+
+def renamed(function: Any, **names: Any) -> Any:
+    """A function of PyIceberg's that finds these names in the place of its module's."""
+    own = {**function.__globals__, **names}
+    ours = FunctionType(
+        function.__code__, own, function.__name__, function.__defaults__, function.__closure__
+    )
+    ours.__kwdefaults__, ours.__doc__ = function.__kwdefaults__, function.__doc__
+    return ours
+
+
+def copy_as(kind: type[M], model: BaseModel, **update: Any) -> M:
+    """A shallow copy of a model as one of a subclass."""
+    return kind.model_construct(model.model_fields_set, **{**model.__dict__, **update})
+
+
+class _Header(AvroFileHeader):
+    def get_schema(self) -> Schema:
+        text = self.meta.get("avro.schema")
+        return _converted(text) if text else super().get_schema()
+
+
+@lru_cache(_SCHEMAS)
+def _converted(text: str) -> Schema:
+    """Shared, as its readers only visit it."""
+    return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+
+
+class _AvroFile(AvroFile[D]):
+    def _read_header(self) -> AvroFileHeader:
+        return construct_reader(META_SCHEMA, {-1: _Header}).read(self.decoder)  # type: ignore[no-any-return]
+
+
+class _ManifestFile(ManifestFile):
+    fetch_manifest_entry = renamed(ManifestFile.fetch_manifest_entry, AvroFile=_AvroFile)
+
+
+_manifests = renamed(
+    manifest._manifests,
+    read_manifest_list=renamed(manifest.read_manifest_list, AvroFile=_AvroFile, ManifestFile=_ManifestFile),
+    _manifest_cache=manifest._ManifestCache(),
+)
+
+
+class OwnSnapshot(Snapshot):
+    """A snapshot whose manifests are read by us."""
+
+    def manifests(self, io: FileIO) -> list[ManifestFile]:
+        """Like PyIceberg's."""
+        return list(_manifests(io, self.manifest_list))
+
+    def __eq__(self, other: object) -> bool:
+        """Also to PyIceberg's."""
+        return isinstance(other, Snapshot) and self.__dict__ == other.__dict__
+
+    __hash__ = Snapshot.__hash__
+
+
+def own_snapshot(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot, as one of ours."""
+    return snapshot if isinstance(snapshot, OwnSnapshot) else copy_as(OwnSnapshot, snapshot)

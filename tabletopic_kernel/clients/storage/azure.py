@@ -1,0 +1,93 @@
+"""The properties with which PyArrow opens Azure's storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pyiceberg.io import (
+    ADLS_ACCOUNT_KEY,
+    ADLS_ACCOUNT_NAME,
+    ADLS_BLOB_STORAGE_AUTHORITY,
+    ADLS_CLIENT_ID,
+    ADLS_CLIENT_SECRET,
+    ADLS_DFS_STORAGE_AUTHORITY,
+    ADLS_SAS_TOKEN,
+    ADLS_TENANT_ID,
+)
+
+from tabletopic_kernel.model.errors import SettingsError, Trouble
+
+_LOGINS: Final = (ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID)
+AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
+_DOMAIN: Final = "core.windows.net"
+
+
+def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, Any]:
+    """``adls.*`` for the account in a location, ``container@account.host``, or the configured one.
+
+    Catalogs lend ``adls.sas-token.<account>``, with or without the host after it; Iceberg's Java reads both.
+
+    >>> lent = {"adls.sas-token.acme.dfs.core.windows.net": "sig=1"}
+    >>> azure_properties(lent, "lake@acme.dfs.core.windows.net")
+    {'adls.account-name': 'acme', 'adls.sas-token': '?sig=1'}
+    """
+    found = {name: value for name, value in properties.items() if not name.startswith(f"{ADLS_SAS_TOKEN}.")}
+    account, domain = _account(netloc)
+    if account:
+        found[ADLS_ACCOUNT_NAME] = account
+        if domain != _DOMAIN:  # one of Azure's other clouds
+            found.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
+            found.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
+    account = found.get(ADLS_ACCOUNT_NAME, "")
+    if not account:
+        raise SettingsError(
+            Trouble(
+                "adls.account-name is not set, and the location names no account: "
+                "abfss://container@account.dfs.core.windows.net/folder"
+            )
+        )
+    for name, value in properties.items():
+        lent = name.removeprefix(f"{ADLS_SAS_TOKEN}.")
+        if lent != name and lent.partition(".")[0] == account:
+            found[ADLS_SAS_TOKEN] = value
+    if not found.get(ADLS_ACCOUNT_KEY) and not found.get(ADLS_SAS_TOKEN):
+        # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
+        # process if that does not respond while a file is read.
+        raise SettingsError(Trouble("adls.account-key or adls.sas-token is needed for Azure's storage"))
+    if "@" in netloc:
+        _check_key(account, domain, properties)
+    found = {name: value for name, value in found.items() if name not in _LOGINS}
+    if token := found.get(ADLS_SAS_TOKEN):
+        found[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
+    return {name: value for name, value in found.items() if name.startswith("adls.")}
+
+
+def _check_key(account: str, domain: str, properties: Mapping[str, Any]) -> None:
+    """Check that the keys are for this account: whoever makes a table chooses its location.
+
+    They are for ``adls.account-name``, the warehouse's account, and that in the name of a lent signature.
+    """
+    is_set = ADLS_DFS_STORAGE_AUTHORITY in properties or ADLS_BLOB_STORAGE_AUTHORITY in properties
+    names = [name.removeprefix(f"{ADLS_SAS_TOKEN}.") for name in properties]
+    known = [
+        (properties.get(ADLS_ACCOUNT_NAME), _DOMAIN),
+        _account(urlsplit(properties.get("warehouse", "")).netloc),
+        *(_account(f"@{name}") for name, whole in zip(names, properties, strict=True) if name != whole),
+    ]
+    if not any(account == one and (is_set or domain == its_domain) for one, its_domain in known):
+        raise SettingsError(
+            Trouble(
+                f"has no key for the account {account} in {domain}, where the table is: set "
+                f"adls.account-name, or adls.sas-token.{account}.dfs.{domain}"
+            )
+        )
+
+
+def _account(netloc: str) -> tuple[str, str]:
+    """Account and domain in ``container@account.dfs.domain``; an empty account without an ``@``."""
+    host = (urlsplit(f"//{netloc}").hostname or "") if "@" in netloc else ""
+    account, _, authority = host.partition(".")
+    kind, _, domain = authority.partition(".")
+    return account, domain if kind in ("dfs", "blob") else _DOMAIN

@@ -1,0 +1,47 @@
+"""What is wrong is a value until a face shows it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    RetryableError,
+    SettingsError,
+    TableTopicError,
+    Trouble,
+    Verdict,
+)
+
+REFUSED = Trouble("refuses the login (words)", "check token in {section}", "the catalog")
+DOWN = Trouble("is down", "is {section} right?", "the catalog", verdict=Verdict.WAIT, doing="no commit: ")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "text"),
+    [
+        (REFUSED, ActionNeededError, "the catalog refuses the login (words); check token in [{}]"),
+        (DOWN, RetryableError, "no commit: the catalog is down; is [{}] right?"),
+        (Trouble("uri is not set"), SettingsError, "[{}] uri is not set"),
+        (Trouble("uri is x", "correct it"), SettingsError, "[{}] uri is x: correct it"),
+    ],
+)
+def test_an_error_names_the_section_of_its_catalog(
+    trouble: Trouble, kind: type[TableTopicError], text: str
+) -> None:
+    """Also in another process; which catalog it is, the caller of the catalog knows."""
+    error = pickle.loads(pickle.dumps(trouble.error()))
+    assert (type(error), str(error)) == (kind, text.format("catalog"))
+    error.of_catalog(None)
+    assert str(error) == text.format("catalog")
+    error.of_catalog("prod")
+    error.of_catalog("lab")
+    assert str(error) == text.format("catalogs.prod")
+
+
+def test_a_trouble_holds_no_secret() -> None:
+    """Other programs put addresses with a login into their messages."""
+    error = RetryableError(Trouble("fails (https://me:s3cret@host)", "see https://me:s3cret@host", "x"))
+    assert "s3cret" not in str(error)
