@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model.progress.events import Failed
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import check_exact, wait_until_lag_is_0
 from tests.recovery.hosts import HostProcess, Hosts
@@ -107,5 +108,6 @@ def test_without_the_broker_hosts_wait(
     stream.send(100)
     wait_until_lag_is_0(bench, stream.topic)
     assert host.is_alive
+    assert all(event.waits for event in bench.events(stream.topic) if isinstance(event, Failed))
     assert late.stop()[0] == 0, late.last_words()
     check_exact(bench, stream)

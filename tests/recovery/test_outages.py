@@ -1,4 +1,7 @@
-"""Broker, registry or catalog are unavailable for a while: the host waits and loses nothing (I9)."""
+"""Broker, registry or catalog are unavailable for a while: the host waits and loses nothing (I9).
+
+A broker that is away is in test_ended_servers.py.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,6 @@ from tests.recovery.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 FAST = {"commit_interval_ms": "500ms"}
-BROKER_AWAY_S = 8.0  # longer than a host may be silent in its group
 BROKER_STALLS_S = 4.0  # longer than its own session, shorter than a host's
 CATALOG_LOCKED_S = 10.0
 _ASKING = 24
@@ -77,19 +79,6 @@ def goes_on(bench: Workbench, host: HostProcess, stream: Stream) -> None:
     wait_until_lag_is_0(bench, stream.topic)
     assert host.is_alive
     check_exact(bench, stream)
-
-
-def test_the_broker_is_away(
-    stack: StackInfo, bench: Workbench, host: HostProcess, new_stream: Callable[..., Stream]
-) -> None:
-    """A broker that is stopped and started again costs time and nothing else."""
-    stream = flowing(bench, new_stream)
-    local = LocalStack(stack.state_dir)
-    assert local.down(["kafka"]) == ["kafka"]
-    time.sleep(BROKER_AWAY_S)
-    assert local.up(die_with_parent=True).started == ("kafka",)
-    goes_on(bench, host, stream)
-    assert all(trouble.waits for trouble in troubles(bench, stream.topic))
 
 
 def test_the_broker_stalls(
