@@ -44,19 +44,16 @@ class Answer:
 
     def differences(self) -> list[str]:
         """One line for each row that differs from the expected one."""
-        pairs = enumerate(zip_longest(map(_words, self.found), map(_words, self.expected)), start=1)
+        pairs = enumerate(zip_longest(self.found, self.expected), start=1)
         return [
-            f"row {number}: {found or _NO_ROW}, must be {expected or _NO_ROW}"
-            for number, (found, expected) in pairs
-            if found != expected
+            f"row {number}: {_words(row)}, must be {_words(expected)}"
+            for number, (row, expected) in pairs
+            if row != expected
         ]
 
 
-_NO_ROW = "no such row"
-
-
-def _words(row: Row) -> str:
-    return ", ".join(map(str, row))
+def _words(row: Row | None) -> str:
+    return "no such row" if row is None else ", ".join(map(str, row))
 
 
 @dataclass(frozen=True)

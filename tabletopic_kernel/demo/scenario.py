@@ -54,9 +54,9 @@ def run(
     """Run the demo with its own servers, and stop everything it started.
 
     Without ``state_dir``, in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on
-    stdout, and text for people on stderr. Returns the exit code: 1 if a comparison failed, 128 + signal number if
-    interrupted. Raises UsageError (too few events, a folder in use), StackError (a server or the host did not
-    start), or what the parts raise; by then everything is stopped, and the logs are kept.
+    stdout, and text for people on stderr. Returns the exit code: 1 if a comparison failed, 128 + signal
+    number if interrupted. Raises UsageError (too few events, a folder in use), StackError (a server or the
+    host did not start), or what the parts raise; by then everything is stopped, and the logs are kept.
     """
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)

@@ -14,7 +14,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from tabletopic_kernel.model.errors import StackError
@@ -77,12 +77,24 @@ _FIRST_PERSON = 500 if sys.platform == "darwin" else 1_000  # lower ids are the 
 _NO_SHELLS = ("nologin", "false")
 
 
-def has_other_people() -> bool:
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container's
+        return str(uid)
+
+
+def has_other_people(
+    us: int | None = None,
+    accounts: Sequence[pwd.struct_passwd] | None = None,
+    name_of: Callable[[int], str] = _user,
+) -> bool:
     """Whether somebody besides this user and root can log in to this machine.
 
     A user who is not listed, but known, is one of a directory, which has others.
     """
-    us, accounts = os.geteuid(), pwd.getpwall()
+    us = os.geteuid() if us is None else us
+    accounts = pwd.getpwall() if accounts is None else accounts
     people = {
         account.pw_uid
         for account in accounts
@@ -91,15 +103,8 @@ def has_other_people() -> bool:
         and not account.pw_shell.endswith(_NO_SHELLS)
     }
     return bool(people - {us}) or (
-        us not in {account.pw_uid for account in accounts} and _user(us) != str(us)
+        us not in {account.pw_uid for account in accounts} and name_of(us) != str(us)
     )
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:  # a container's
-        return str(uid)
 
 
 def owners(path: Path) -> set[int]:

@@ -28,7 +28,6 @@ from tabletopic_kernel.local.registry_server import RegistryServer
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import SettingsError, StackError
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings
-from tabletopic_kernel.workbench import config
 from tabletopic_kernel.workbench.clients import find_servers
 from tabletopic_kernel.workbench.config import load_settings, wants_login
 
@@ -46,13 +45,10 @@ HUB = {"JUPYTERHUB_USER": "me"}
         ("off", HUB, False),
     ],
 )
-def test_when_a_login_is_wanted(
-    setting: str, environ: dict[str, str], wanted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_a_login_is_wanted(setting: str, environ: dict[str, str], wanted: bool) -> None:
     """On a machine of one's own other programs just connect; a Hub's users may share one."""
-    monkeypatch.setattr(config, "has_other_people", lambda: False)
     settings = load_settings({"local.login": setting}, environ=environ, cwd=Path("/")).settings
-    assert wants_login(settings, environ) is wanted
+    assert wants_login(settings, environ, lambda: False) is wanted
 
 
 def _account(name: str, uid: int, shell: str = "/bin/bash") -> pwd.struct_passwd:
@@ -73,17 +69,16 @@ def _account(name: str, uid: int, shell: str = "/bin/bash") -> pwd.struct_passwd
         (70000, [], True),  # known, but not listed: from a directory
     ],
 )
-def test_people_who_can_log_in_are_a_reason(
-    us: int, accounts: list[pwd.struct_passwd], wanted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_people_who_can_log_in_are_a_reason(us: int, accounts: list[pwd.struct_passwd], wanted: bool) -> None:
     """Accounts of services, without a shell, and root, who may read everything anyway, are not."""
     known = [_account("root", 0), *accounts]
-    by_id = {one.pw_uid: one for one in known} | {70000: _account("carol", 70000)}
-    monkeypatch.setattr(machine.os, "geteuid", lambda: us)
-    monkeypatch.setattr(machine.pwd, "getpwall", lambda: known)
-    monkeypatch.setattr(machine.pwd, "getpwuid", by_id.__getitem__)
+    names = {one.pw_uid: one.pw_name for one in known} | {70000: "carol"}
     settings = load_settings(environ={}, cwd=Path("/")).settings
-    assert wants_login(settings, {}) is wanted
+
+    def has_others() -> bool:
+        return machine.has_other_people(us, known, lambda uid: names.get(uid, str(uid)))
+
+    assert wants_login(settings, {}, has_others) is wanted
 
 
 def test_other_values_are_refused() -> None:

@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from tabletopic_kernel.local import broker, hosts, processes, watcher
-from tabletopic_kernel.local.processes import ProcessId
 
 _IDLE = "import sys; print('here', flush=True); sys.stdin.read()"
 _JUPYTER = """
@@ -57,13 +56,6 @@ def started(tmp_path: Path) -> Iterator[Processes]:
     yield made
     made.close()
     processes.stop([one for _, one in processes.find({processes.mark(watcher.KEEPER, tmp_path)})], 10)
-
-
-def test_a_keeper_that_ends_meanwhile_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel no longer tells the command line of a process that is about to end."""
-    monkeypatch.setattr(processes, "find", lambda marks: [("mark", ProcessId.of(psutil.Process()))])
-    monkeypatch.setattr(psutil.Process, "cmdline", lambda self: [])
-    assert not watcher._others_wait("mark")
 
 
 def test_servers_and_hosts_end_with_a_killed_jupyter_server(started: Processes, tmp_path: Path) -> None:

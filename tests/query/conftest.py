@@ -51,3 +51,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckLake]:
     made = DuckLake(small_catalog(tmp_path_factory.mktemp("lake")))
     yield made
     made.close()
+
+
+@pytest.fixture
+def loaded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The names by which the test's catalog is asked for tables."""
+    names: list[object] = []
+    load = catalog.load_table
+    monkeypatch.setattr(catalog, "load_table", lambda name: (names.append(name), load(name))[1])
+    return names

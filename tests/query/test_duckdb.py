@@ -83,11 +83,8 @@ def test_statements_that_are_no_select(lake: DuckLake) -> None:
     ]
 
 
-def test_only_tables_that_are_named_are_opened(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_tables_that_are_named_are_opened(catalog: Catalog, loaded: list[object]) -> None:
     """A catalog of many tables costs nothing: only what the text names is loaded."""
-    loaded: list[object] = []
-    load = catalog.load_table
-    monkeypatch.setattr(catalog, "load_table", lambda name: loaded.append(name) or load(name))
     DuckLake(catalog).sql("SELECT c.id, c.url FROM clicks c WHERE url = 'web.orders'")
     assert loaded == [("default", "clicks")]
 
@@ -276,15 +273,10 @@ def test_several_queries_are_refused(lake: DuckLake) -> None:
         lake.sql("SELECT 1; SELECT 2")
 
 
-def test_the_catalog_is_asked_for_tables_alone(
-    own: DuckLake, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalog_is_asked_for_tables_alone(own: DuckLake, loaded: list[object]) -> None:
     """Not for the other words of a join or of a table function."""
-    asked: list[Any] = []
-    load = catalog.load_table
-    monkeypatch.setattr(catalog, "load_table", lambda name: asked.append(name) or load(name))
     own.sql("SELECT count(*) FROM clicks JOIN range(3) AS numbers(id) USING (id)")
-    assert asked == [("default", "clicks")]
+    assert loaded == [("default", "clicks")]
 
 
 def test_names_that_differ_only_in_case_are_not_mixed_up(own: DuckLake, catalog: Catalog) -> None:
@@ -463,12 +455,7 @@ def test_spark_writes_to_no_table_that_names_a_java_class(own: DuckLake, catalog
             own.check_spark_writes(sql)
 
 
-def test_only_what_spark_writes_to_is_looked_up(
-    own: DuckLake, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_spark_writes_to_is_looked_up(own: DuckLake, loaded: list[object]) -> None:
     """Not each word of a text that is inserted: a catalog may take long for one, or refuse it."""
-    asked: list[tuple[str, ...]] = []
-    load = catalog.load_table
-    monkeypatch.setattr(catalog, "load_table", lambda name: (asked.append(name), load(name))[1])
     own.check_spark_writes("INSERT INTO clicks VALUES ('call it', \"a/b, c\", 'from d'), ('update e')")
-    assert asked == [("default", "clicks")]
+    assert loaded == [("default", "clicks")]

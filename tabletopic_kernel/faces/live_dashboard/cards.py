@@ -113,36 +113,36 @@ def notes(view: View, name: str) -> str:
     # Longer than other functions, as it is a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
     progress, kept = topic.progress, view.retention.get(name)
-    found = [(text, "bad") for text in view.troubles.values()]
+    texts = [(text, "bad") for text in view.troubles.values()]
     if view.desired_topics is None and not view.troubles:
-        found.append(("Connecting to the broker …", "info"))
+        texts.append(("Connecting to the broker …", "info"))
     elif view.desired_topics is not None and desired is None:
         where = f"Enable it in JupyterLab's sidebar, with `tabletopic enable {name}`."
-        found.append((f"This topic is not enabled. {where}", "info"))
+        texts.append((f"This topic is not enabled. {where}", "info"))
     elif desired is not None and desired.refused:
-        found.append((_short(desired.refused), "bad"))
+        texts.append((_short(desired.refused), "bad"))
     elif state == NO_HOST:
         start = "Start one in the sidebar, with `tabletopic serve`; it resumes at the table's ledger."
-        found.append((f"No host runs this topic: nothing is read or committed. {start}", "bad"))
+        texts.append((f"No host runs this topic: nothing is read or committed. {start}", "bad"))
     elif progress is not None and progress.error and view.live_host(name):
-        found.append((_short(progress.error), "bad" if state == "failed" else ""))
+        texts.append((_short(progress.error), "bad" if state == "failed" else ""))
     elif (delay := view.delay(name)) is not None:
-        found.append((f"{name} {delay.reason}.", ""))
+        texts.append((f"{name} {delay.reason}.", ""))
     elif progress is not None and progress.commits == 0:
         waits = "The first records will trigger it."
         if topic.lag_records:
             waits = f"Waiting to commit {many(topic.lag_records, 'record')}."
         elif topic.lag_records == 0:
             waits += " The topic is empty: send some."
-        found.append((f"No commit yet. {waits}", "info"))
+        texts.append((f"No commit yet. {waits}", "info"))
     left = kept.left_s(topic.oldest_ms, view.now_ms) if kept and topic.lag_records else None
     if left is not None and left < _SAFE_S:
         risk = "The topic's retention may delete the oldest record that is not in the table in"
         remedy = "raise retention.ms, or find out why the table is behind."
-        found.append((f"{risk} {words.seconds(left)}: {remedy}", "bad"))
+        texts.append((f"{risk} {words.seconds(left)}: {remedy}", "bad"))
     if 0 < view.history_read < 1:
-        found.append((f"Reading history from the control topic: {view.history_read:.0%}", "info"))
-    return "".join(note(text, kind) for text, kind in found)
+        texts.append((f"Reading history from the control topic: {view.history_read:.0%}", "info"))
+    return "".join(note(text, kind) for text, kind in texts)
 
 
 def snapshots(view: View, name: str, zone: tzinfo) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
@@ -45,20 +46,23 @@ class Log:
     recent: int
 
 
-def find_log(properties: Mapping[str, str]) -> Log:
+OpenReader = Callable[[], Reader]
+
+
+def find_log(open_reader: OpenReader) -> Log:
     """Where the control topic begins; raises RetryableError if that is unavailable."""
-    with _reader(properties) as reader:
+    with open_reader() as reader:
         first, end = reader.bounds(CONTROL_TOPIC, 0)
         recent = reader.offset_at(CONTROL_TOPIC, 0, now_ms() - _RECENT_MS)
         return Log(first, end if recent is None else max(first, recent))
 
 
-def follow(properties: Mapping[str, str], log: Log, take: Take, over: threading.Event) -> None:
+def follow(open_reader: OpenReader, log: Log, take: Take, over: threading.Event) -> None:
     """Read recent events and continue until ``over``, across outages; ``take`` gets events in batches."""
     offset = log.recent
     while not over.is_set():
         try:
-            with _reader(properties) as reader:
+            with open_reader() as reader:
                 place = TopicPartition(CONTROL_TOPIC, 0, offset)
                 for messages in reader.follow([place], lambda: not over.is_set()):
                     offset = (messages[-1].offset() or 0) + 1
@@ -69,11 +73,7 @@ def follow(properties: Mapping[str, str], log: Log, take: Take, over: threading.
 
 
 def recall(
-    properties: Mapping[str, str],
-    log: Log,
-    take: Take,
-    over: threading.Event,
-    report: Callable[[float], None],
+    open_reader: OpenReader, log: Log, take: Take, over: threading.Event, report: Callable[[float], None]
 ) -> None:
     """Read what ``follow`` does not, chunk by chunk from the newest to the oldest, without heartbeats.
 
@@ -82,12 +82,12 @@ def recall(
     upper = log.recent
     while upper > log.first and not over.is_set():
         try:
-            with _reader(properties) as reader:
+            with open_reader() as reader:
                 while upper > log.first and not over.is_set():
                     lower = max(log.first, upper - _CHUNK)
-                    found = _chunk(reader, lower, upper, over)
+                    events = _chunk(reader, lower, upper, over)
                     upper = lower
-                    take(found)
+                    take(events)
                     report((log.recent - upper) / (log.recent - log.first))
         except Exception as error:  # as above
             _log("the past", error)
@@ -220,11 +220,11 @@ class Live:
         return found != servers
 
     def _follow(self, workbench: Workbench, over: threading.Event) -> None:
-        properties = workbench.servers.kafka
+        open_reader = partial(_reader, workbench.servers.kafka)
         while not over.is_set():
             try:
                 if CONTROL_TOPIC in workbench.broker.topics():
-                    log = find_log(properties)
+                    log = find_log(open_reader)
                     break
                 self.known.read(1.0)  # no host has ever run here
             except Exception as error:
@@ -234,12 +234,12 @@ class Live:
             return
         past = threading.Thread(
             target=recall,
-            args=(properties, log, self.known.take, over, self.known.read),
+            args=(open_reader, log, self.known.take, over, self.known.read),
             name="past",
             daemon=True,
         )
         past.start()
-        follow(properties, log, self.known.take, over)
+        follow(open_reader, log, self.known.take, over)
         past.join()
 
     def _ask_broker(self, workbench: Workbench, over: threading.Event) -> None:

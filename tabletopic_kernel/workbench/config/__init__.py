@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,11 +168,15 @@ def check_something_to_start(settings: Settings, *, fork: bool = False) -> None:
         )
 
 
-def wants_login(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+def wants_login(
+    settings: Settings,
+    environ: Mapping[str, str] | None = None,
+    has_others: Callable[[], bool] = has_other_people,
+) -> bool:
     """Whether embedded servers started now require a login."""
     if settings.local.login != "auto":
         return settings.local.login == "on"
-    return behind_hub(environ) or has_other_people()
+    return behind_hub(environ) or has_others()
 
 
 def behind_hub(environ: Mapping[str, str] | None = None) -> bool:

@@ -19,6 +19,8 @@ from tabletopic_kernel.faces.live_dashboard import polls
 from tabletopic_kernel.faces.live_dashboard.live import Live
 from tabletopic_kernel.faces.live_dashboard.view import Known
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress.event_json import event_json
+from tabletopic_kernel.model.progress.events import Paused
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings
 
@@ -73,8 +75,6 @@ def test_other_servers_are_another_record() -> None:
 def test_an_unexpected_error_ends_no_reader(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Neither of recent events nor of the past; what was read once is not read again."""
     monkeypatch.setattr(module, "_READ_AGAIN_S", 0.0)
-    monkeypatch.setattr(module, "_events", list)
-    monkeypatch.setattr(module, "is_heartbeat", lambda _: False)
     over, troubles = threading.Event(), [error]
 
     class Reader:
@@ -86,29 +86,32 @@ def test_an_unexpected_error_ends_no_reader(monkeypatch: pytest.MonkeyPatch, err
         def __exit__(self, *_: object) -> None: ...
 
         def follow(self, places: list[TopicPartition], _: object) -> Iterator[list[Mock]]:
-            yield from ([Mock(offset=lambda at=at: at)] for at in range(places[0].offset, 7))
+            yield from ([message(at)] for at in range(places[0].offset, 7))
             over.set()
 
         def read_range(
             self, _: str, first: dict[int, int], end: dict[int, int], __: object
         ) -> Iterator[list[int]]:
-            yield [Mock(offset=lambda at=at: at) for at in range(first[0], end[0])]
+            yield [message(at) for at in range(first[0], end[0])]
 
-    monkeypatch.setattr(module, "_reader", lambda _: Reader())
+    def message(at: int) -> Mock:
+        event = Paused(topic="clicks", at_ms=at)
+        return Mock(offset=lambda: at, value=lambda: event_json(event).encode(), error=lambda: None)
+
     taken: list[int] = []
 
     def take(events: list[Any]) -> None:
-        taken.extend(event.offset() for event in events)
+        taken.extend(event.at_ms for event in events)
         if taken in ([4], [0, 1, 2, 3]):  # the first time
             raise error
 
-    module.follow({}, module.Log(0, 4), take, over)
+    module.follow(Reader, module.Log(0, 4), take, over)
     assert taken == [4, 5, 6]
     over.clear()
     taken.clear()
     troubles.append(error)
     shares: list[float] = []
-    module.recall({}, module.Log(0, 4), take, over, shares.append)
+    module.recall(Reader, module.Log(0, 4), take, over, shares.append)
     assert (taken, shares) == ([0, 1, 2, 3], [1.0])
 
 
