@@ -76,7 +76,7 @@ class _Part:
 
     batch: pa.RecordBatch
     groups: list[Group]
-    unframed: Rejections
+    unframed: list[Rejections]
     keys: KeyColumns
 
 
@@ -113,7 +113,8 @@ class _Staging:
         needed = frozenset(group.schema_id for group in part.groups if not self._knows(group.schema_id))
         self.result.needs |= Needs(needed, key_ids=part.keys.needed, proved_keys=part.keys.proved)
         if not self.result.ends(self._plan.settings):
-            self._refuse(part.batch, part.unframed)
+            for rejections in part.unframed:
+                self._refuse(part.batch, rejections)
         for group in part.groups:
             if not self.result.ends(self._plan.settings) or group.schema_id in self._plan.values.candidates:
                 self._take_group(part.batch, group, part.keys)
