@@ -53,7 +53,8 @@ class StageTask:
 
 def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageResult:
     """Stage records into files of the table and its dead-letter table."""
-    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer)
+    has_letters = loaded.plan.settings.errors == "dead_letter"
+    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer if has_letters else None)
     result = stage(loaded, records, files)
     files.close(result, is_void=result.is_void(loaded.plan.settings))
     return result
