@@ -39,7 +39,7 @@ from tabletopic_kernel.pipeline.sinks import Rejections, StagedRows
 from tabletopic_kernel.pipeline.split_by_schema import Group, split
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
-from tabletopic_kernel.pipeline.transform.transform import Step, make_projection, make_step
+from tabletopic_kernel.pipeline.transform.transform import Step, make_step
 from tabletopic_kernel.pipeline.write import DataFileWriter
 
 if TYPE_CHECKING:
@@ -69,9 +69,14 @@ class LoadedPlan:
 
     @cached_property
     def projection(self) -> SqlProjection | ChildProjection | None:
-        """The projection; raises ProjectionError."""
-        plan = self.plan.projection
-        return make_projection(plan, is_worker=self._is_worker) if plan else None
+        """The projection: in a child, unless Spark restarts this process if it ends."""
+        if (plan := self.plan.projection) is None:
+            return None
+        if not self._is_worker:
+            return ChildProjection(plan.text, plan.columns)
+        from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection  # noqa: PLC0415 - DuckDB, where it is needed
+
+        return SqlProjection(plan.text, plan.columns)
 
     @cached_property
     def _inferring(self) -> Decoder:
@@ -161,7 +166,7 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
             return result
         offsets = batch.column("offset")
         offsets = offsets if len(positions) == len(batch) else offsets.take(pa.array(positions))
-        transformed = loaded.step(schema_id).rows(rows, offsets)
+        transformed = loaded.step(schema_id)(rows, offsets)
         columns, positions = result.take(transformed, positions, schema_id)
         if renames := plan.values.schemas[schema_id].renames:
             columns = rename(columns, dict(renames))
@@ -249,11 +254,11 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
         return KeyColumns(rejections=bad)
     if plan is None or target is None or keys.null_count == len(keys):
         return KeyColumns()
-    groups, unframed = split(keys, headers_of(batch), KEY_HEADER)
+    groups, rejections = split(keys, headers_of(batch), KEY_HEADER)
     named = [(group.schema_id, group) for group in groups if group.schema_id is not None]
     if needed := frozenset(schema_id for schema_id, _ in named if not plan.knows(schema_id)):
         return KeyColumns(needed=needed)
-    rejections, proved = [unframed], set[SchemaKey]()
+    proved = set[SchemaKey]()
     parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
     for schema_id, group in named:
         rows, positions = _decode(

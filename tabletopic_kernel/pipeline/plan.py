@@ -65,10 +65,9 @@ class Projection:
 class StagePlan:
     """Everything a task needs, sent with it.
 
-    ``table`` and ``dead_letters`` are None while there is no such table. ``covers_tombstones``: every value
-    column is optional. ``inferred``: what JSON without a schema is decoded to; missing columns come back as
-    needs. ``keys``: None if keys name no schema, or no column has them. ``patient``: no batch is given up
-    because its first records all fail alike.
+    ``table`` and ``dead_letters`` are None while there is no such table, ``keys`` if no column has keys that
+    name schemas. ``covers_tombstones``: all value columns are optional. ``inferred``: what JSON is decoded to
+    if it has no schema. ``patient``: no batch is given up because its first records all fail alike.
     """
 
     topic: str
@@ -99,11 +98,9 @@ class StagePlan:
     @property
     def to_ask_again(self) -> Needs | None:
         """What to look up in the registry again; None: nothing."""
-        of_keys = self.keys.unknown if self.keys else frozenset()
+        needs = Needs(self.values.unknown, key_ids=self.keys.unknown if self.keys else frozenset())
         follows_latest = self.settings.value_format == "by_latest_schema"  # so each batch looks it up
-        if not (self.values.unknown or of_keys or follows_latest):
-            return None
-        return Needs(frozenset[SchemaKey | None](self.values.unknown), key_ids=of_keys)
+        return needs if needs or follows_latest else None
 
 
 @dataclass(frozen=True)
@@ -156,10 +153,9 @@ class RefusedRecord:
 class StageResult:
     """The result of one task, or of a whole batch.
 
-    ``decoded``: records that became rows, or describe none. ``failed`` counts records that caused an
-    unexpected exception, by its class; ``traces`` has a few of these, by their last lines. ``alike``: a group
-    was given up because all of its records seemed to fail alike, so this result is incomplete. ``stopped``:
-    why the topic cannot continue with these settings.
+    ``decoded``: records that became rows, or describe none. ``failed`` counts unexpected exceptions by class;
+    ``traces`` has a few, by their last lines. ``alike``: a group was given up, as all its records seemed to
+    fail alike. ``stopped``: why the topic cannot continue with these settings.
     """
 
     records: int = 0
@@ -200,13 +196,13 @@ class StageResult:
         self.stopped = self.stopped or other.stopped
 
     def trace(self, line: str, trace: str) -> None:
-        """Keep a trace for the log, while they are few."""
+        """Keep a trace, while they are few."""
         if len(self.traces) < _MAX_TRACES:
             self.traces.setdefault(line, trace)
 
     @property
     def all_fail_alike(self) -> bool:
-        """Whether no record became a row, and enough of them caused the same exception."""
+        """Whether nothing was decoded, and enough records caused the same exception."""
         return not self.decoded and len(self.failed) == 1 and sum(self.failed.values()) >= MIN_ALIKE
 
     def ends(self, settings: TopicSettings) -> bool:

@@ -91,10 +91,7 @@ class KafkaRanges:
 
 
 def batch_of(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
-    """Records as Spark's source has them, without the column of headers if it is not needed.
-
-    A timestamp that Arrow cannot hold is null.
-    """
+    """Records as Spark's source has them; a timestamp that Arrow cannot hold is null."""
     columns: dict[str, list[Any]] = {
         "value": [message.value() for message in messages],
         "key": [message.key() for message in messages],
@@ -144,11 +141,7 @@ _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """What one streaming query reads.
-
-    ``java`` and ``librdkafka`` are connection properties for Kafka's two clients, ``max_records`` is the
-    maximum of a batch.
-    """
+    """What one streaming query reads, with the properties of Kafka's two clients."""
 
     topic: str
     java: Mapping[str, str] = field(repr=False)  # with the login
@@ -201,10 +194,7 @@ def poll_interval_ms(commit_interval_ms: int) -> int:
 
 
 def batch_end_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
-    """The end offsets of a batch, from the log Spark writes before the batch runs.
-
-    They include transactions' control records and gaps from log compaction, unlike the records' own offsets.
-    """
+    """The end offsets of a batch, from Spark's log: control records and gaps of log compaction included."""
     path = checkpoint / "offsets" / str(batch_id)
     for line in path.read_text().splitlines():
         if line.startswith("{"):

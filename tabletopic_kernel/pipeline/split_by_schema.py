@@ -69,11 +69,11 @@ class Group:
 
 def split(
     values: pa.Array, headers: pa.Array | None = None, header: str = wire.VALUE_HEADER
-) -> tuple[list[Group], Rejections]:
+) -> tuple[list[Group], list[Rejections]]:
     """Group the values of a batch, or its keys, by schema; ``header`` may have the schema id.
 
     Returns:
-        Groups (tombstones first, then by ascending id) and the records without a frame; together, their
+        Groups (tombstones first, then by ascending id) and the records that name no schema; together, their
         positions are 0 to n-1, each once.
     """
     found = None if headers is None else _last_headers(headers, header)
@@ -85,15 +85,13 @@ def split(
     others = np.ones(len(values), dtype=bool)
     others[rows] = False
     left = np.flatnonzero(others)
-    groups, unframed = _split_by_prefix(values.take(pa.array(left)), left)
-    bad: list[Positions] = []
-    messages: list[str] = []
+    groups, rejections = _split_by_prefix(values.take(pa.array(left)), left)
     for positions, text in _by_text(rows, named):
         try:
             schema, indexes = wire.read_schema_header(text)
         except ValueError as error:
-            bad.append(positions)
-            messages += [f"the header {header} {error}"] * len(positions)
+            message = f"the header {header} {error}"
+            rejections.append(Rejections(positions, None, BAD_SCHEMA_HEADER, message))
             continue
         front = wire.prefix(schema if isinstance(schema, int) else 0) + indexes
         chosen = values.take(pa.array(positions))
@@ -101,33 +99,27 @@ def split(
             pa.scalar(front, values.type), chosen, pa.scalar(b"", values.type)
         )
         groups.append(Group(schema, positions, joined, indexes))
-    if not bad:
-        return groups, unframed
-    before = [unframed.reason(at) for at in range(len(unframed))]
-    reasons = before + [BAD_SCHEMA_HEADER] * len(messages)
-    messages = [*unframed.messages, *messages]
-    return groups, Rejections(np.concatenate([unframed.positions, *bad]), None, reasons, messages)
+    return groups, rejections
 
 
-def unsplit(values: pa.Array) -> tuple[list[Group], Rejections]:
+def unsplit(values: pa.Array) -> tuple[list[Group], list[Rejections]]:
     """The values of a topic whose records name no schema: all non-null ones are one group."""
     positions = np.arange(len(values), dtype=np.int64)
     present = values.is_valid().to_numpy(zero_copy_only=False)
-    nobody = _unframed(values, positions[:0], positions[:0])
     if not len(values) or present.all():
-        return [Group(WHOLE_TOPIC, positions, values)] if len(values) else [], nobody
+        return [Group(WHOLE_TOPIC, positions, values)] if len(values) else [], []
     absent, there = positions[~present], positions[present]
     groups = [Group(None, absent, values.take(pa.array(absent)))]
     if len(there):
         groups.append(Group(WHOLE_TOPIC, there, values.take(pa.array(there))))
-    return groups, nobody
+    return groups, []
 
 
-def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], Rejections]:
+def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], list[Rejections]]:
     """Group values by the schema id in front; ``positions`` are the values' in the batch."""
     count = len(values)
     if count == 0:
-        return [], _unframed(values, positions, positions)
+        return [], []
     starts, lengths, data = _layout(values)
     present = (
         np.ones(count, dtype=bool)
@@ -139,7 +131,7 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
         framed &= data[np.where(framed, starts, 0)] == wire.MAGIC
     ids = _ids(data, starts[framed])
     if framed.all() and (ids == ids[0]).all():
-        return [Group(int(ids[0]), positions, values)], _unframed(values, positions[:0], positions[:0])
+        return [Group(int(ids[0]), positions, values)], []
     groups = []
     if not present.all():
         absent = np.flatnonzero(~present)
@@ -150,19 +142,17 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
         groups.append(Group(int(ids[first]), positions[at], values.take(pa.array(at))))
     bare = np.flatnonzero(present & ~framed)
     if not len(bare):
-        return groups, _unframed(values, bare, positions[bare])
+        return groups, []
     glue = split_glue(values, bare)
     groups += [Group(guid, positions[at], bodies, is_glue=True) for guid, at, bodies in glue.groups]
-    unframed = _unframed(values, glue.others, positions[glue.others])
-    if not glue.damaged:
-        return groups, unframed
-    broken, messages = zip(*glue.damaged, strict=True)
-    return groups, Rejections(
-        np.concatenate([unframed.positions, positions[list(broken)]]),
-        None,
-        [NO_SCHEMA_ID] * len(unframed) + [BAD_SCHEMA_HEADER] * len(broken),
-        [*unframed.messages, *messages],
-    )
+    rejections = []
+    if len(glue.others):
+        reasons = [_explain(values[at].as_py()) for at in glue.others.tolist()]
+        rejections.append(Rejections(positions[glue.others], None, NO_SCHEMA_ID, reasons))
+    if glue.damaged:
+        broken, messages = zip(*glue.damaged, strict=True)
+        rejections.append(Rejections(positions[list(broken)], None, BAD_SCHEMA_HEADER, messages))
+    return groups, rejections
 
 
 def _last_headers(headers: pa.Array, name: str) -> tuple[Positions, pa.Array] | None:
@@ -197,12 +187,6 @@ def _runs(codes: np.ndarray) -> Iterator[tuple[Positions, int]]:
     edges = np.flatnonzero(np.diff(codes[order])) + 1
     for chosen in np.split(order, edges):
         yield chosen, int(chosen[0])
-
-
-def _unframed(values: pa.Array, at: Positions, positions: Positions) -> Rejections:
-    """Refuse the values at ``at``, at ``positions`` in the batch: they do not begin with a schema id."""
-    messages = [_explain(values[one].as_py()) for one in at.tolist()]
-    return Rejections(positions, None, NO_SCHEMA_ID, messages)
 
 
 def _layout(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -53,7 +53,8 @@ class StageTask:
 
 def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageResult:
     """Stage records into files of the table and its dead-letter table."""
-    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer)
+    has_letters = loaded.plan.settings.errors == "dead_letter"
+    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer if has_letters else None)
     result = stage(loaded, records, files)
     files.close(result, is_void=result.is_void(loaded.plan.settings))
     return result
@@ -76,7 +77,7 @@ class _Part:
 
     batch: pa.RecordBatch
     groups: list[Group]
-    unframed: Rejections
+    unframed: list[Rejections]
     keys: KeyColumns
 
 
@@ -113,7 +114,8 @@ class _Staging:
         needed = frozenset(group.schema_id for group in part.groups if not self._knows(group.schema_id))
         self.result.needs |= Needs(needed, key_ids=part.keys.needed, proved_keys=part.keys.proved)
         if not self.result.ends(self._plan.settings):
-            self._refuse(part.batch, part.unframed)
+            for rejections in part.unframed:
+                self._refuse(part.batch, rejections)
         for group in part.groups:
             if not self.result.ends(self._plan.settings) or group.schema_id in self._plan.values.candidates:
                 self._take_group(part.batch, group, part.keys)

@@ -31,18 +31,12 @@ from tabletopic_kernel.pipeline.conform import file_schema
 
 
 def epochs_root(metadata: TableMetadata) -> str:
-    """The parent of a table's epoch folders; it contains the table's uuid.
-
-    So tables with the same ``write.data.path``, and successive tables under one location, never share files.
-    """
+    """The parent of a table's epoch folders: tables with the same data path or location never share files."""
     return f"{data_root(metadata)}/{metadata.table_uuid}"
 
 
 def epoch_folder(epoch: int) -> str:
-    """The name of the folder under ``epochs_root`` with the files staged in ``epoch``.
-
-    It is how files of a finished epoch that no snapshot refers to are found (I10).
-    """
+    """The folder under ``epochs_root`` with an epoch's files, by which unused ones are found (I10)."""
     return f"epoch-{epoch:08d}"
 
 
@@ -195,7 +189,7 @@ def schemas_by_shape(metadata: TableMetadata) -> dict[Shape, int]:
 
 
 def shape_of(fields: pa.Schema | pa.StructType) -> Shape:
-    """Ids, names, types and nullability, at all levels; a writer's other metadata does not count."""
+    """Ids, names, types and nullability, at all levels, without a writer's other metadata."""
     return tuple(_shape_of_field(field) for field in fields)
 
 

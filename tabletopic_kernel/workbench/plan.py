@@ -104,9 +104,8 @@ def plan_enable(
 ) -> Plan:
     """What enabling the topic would do; reads only. Reasons against it are in ``refused``.
 
-    ``catalog``: the one that the settings name. ``taken``: the other enabled topics of this catalog, by
-    table; some of the tables may not exist yet. ``candidate``: a schema to use instead of the newest
-    registered one.
+    ``taken``: the other enabled topics of this catalog, by table; some of the tables may not exist yet.
+    ``candidate``: a schema to use instead of the newest registered one.
 
     Raises:
         UsageError: there is no such topic.

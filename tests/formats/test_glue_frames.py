@@ -37,7 +37,7 @@ def _split(values: list[bytes | None], kind: pa.DataType = _BINARY) -> tuple[dic
     for group in groups:
         bodies = dict(zip(group.positions.tolist(), group.values.to_pylist(), strict=True))
         rows.setdefault(group.schema_id, {}).update(bodies)
-    return rows, {at: refused.message(n) for n, at in enumerate(refused.positions.tolist())}
+    return rows, {at: one.message(n) for one in refused for n, at in enumerate(one.positions.tolist())}
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])

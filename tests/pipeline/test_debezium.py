@@ -457,7 +457,7 @@ def test_envelopes_of_other_formats(kind: str, insert: bytes, delete: bytes) -> 
     values = pa.array([prefix(5) + insert, prefix(5) + delete], pa.binary())
     batch, refused = decoder.decode(values)
     assert refused == []
-    found = make_step("flatten_debezium", decoder.iceberg_schema).rows(batch, pa.array([3, 4]))
+    found = make_step("flatten_debezium", decoder.iceberg_schema)(batch, pa.array([3, 4]))
     assert found.columns["id"].to_pylist() == [7, 8]
     assert [one["op"] for one in found.columns["_cdc"].to_pylist()] == ["I", "D"]
     assert found.columns["_cdc"][0]["source"].as_py() == "s.t"

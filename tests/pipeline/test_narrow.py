@@ -128,7 +128,7 @@ PLACES: list[tuple[str, int, Any, str]] = [
     ("avro", 120, decode_avro.AvroDecoder, "decode"),
     ("avro", 120, stage, "split"),
     ("avro", 120, stage, "decode_keys"),
-    ("avro", 120, transform.Flatten, "rows"),
+    ("avro", 120, transform, "flatten"),
     ("avro", 120, conform, "conform"),
     ("avro", 120, decode, "kafka_columns"),
     ("protobuf", 30, protobuf_exact.ExactEngine, "row"),
@@ -141,7 +141,7 @@ PLACES: list[tuple[str, int, Any, str]] = [
     ("debezium", 120, transform.Unwrap, "rows"),
     ("debezium_json", 120, json_payload.PayloadDecoder, "decode"),
     ("projection", 120, sql_projection.SqlProjection, "rows"),
-    ("whole", 120, transform.WholeValue, "rows"),
+    ("whole", 120, transform, "whole_value"),
 ]
 
 
@@ -210,7 +210,7 @@ def test_an_exception_of_any_type_costs_its_records_alone(
     """In each engine and step: the poisoned records are letters with the last line, the others are rows."""
     topic = topic_of(form)
     bad = {0, count // 2, count // 2 + 1, count - 1}
-    for error in ERRORS if name in ("decode", "rows") and form == "avro" else ERRORS[-2:]:
+    for error in ERRORS if name in ("decode", "flatten") and form == "avro" else ERRORS[-2:]:
         with monkeypatch.context() as patch:
             _inject(patch, where, name, error)
             texts = [POISON if at in bad else f"t{at}" for at in range(count)]
@@ -245,7 +245,7 @@ def test_trouble_is_no_records_fault(
 ) -> None:
     """Memory, storage and dependencies: the batch fails as a whole and is tried again (I9)."""
     topic = topic_of("avro")
-    _inject(monkeypatch, transform.Flatten, "rows", error)
+    _inject(monkeypatch, transform, "flatten", error)
     with pytest.raises(type(error)):
         topic.send(*(FORMS["avro"].value(text) for text in ("a", POISON, "b")))
 
@@ -265,15 +265,15 @@ def _staged(topic: Path, texts: list[str], errors: str = "skip", **more: Any) ->
 def test_where_all_fail_alike_nothing_is_taken(topic_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch in which everything fails alike is known as such after a few tries, not by all."""
     topic, tries = topic_of("avro"), []
-    real = transform.Flatten.rows
+    real = transform.flatten
 
-    def rows(self: Any, batch: pa.RecordBatch, offsets: pa.Array) -> Any:
+    def rows(batch: pa.RecordBatch, offsets: pa.Array) -> Any:
         tries.append(len(batch))
         if _is_poisoned([batch]):
             raise KeyError("x")
-        return real(self, batch, offsets)
+        return real(batch, offsets)
 
-    monkeypatch.setattr(transform.Flatten, "rows", rows)
+    monkeypatch.setattr(transform, "flatten", rows)
     result = _staged(topic, [POISON] * 5_000)
     assert result.all_fail_alike
     assert (result.alike, result.failed, result.rows, result.refused_count) == (
@@ -297,7 +297,7 @@ def test_where_all_fail_alike_nothing_is_taken(topic_of: Any, monkeypatch: pytes
 def test_a_few_that_fail_alike_are_letters(topic_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One record, or a handful, say nothing about a program, however alike they fail."""
     topic = topic_of("avro")
-    _inject(monkeypatch, transform.Flatten, "rows", KeyError("x"))
+    _inject(monkeypatch, transform, "flatten", KeyError("x"))
     for count in (1, MIN_ALIKE - 1):
         result = _staged(topic, [POISON] * count)
         assert (result.all_fail_alike, result.refused) == (False, {INTERNAL_ERROR: count})
@@ -308,7 +308,7 @@ def test_what_becomes_of_them_is_as_the_settings_say(
     errors: str, topic_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Left out and counted, a reason to stop, or in need of a dead-letter table."""
-    _inject(monkeypatch, transform.Flatten, "rows", KeyError("x"))
+    _inject(monkeypatch, transform, "flatten", KeyError("x"))
     result = _staged(topic_of("avro"), ["a", POISON, "b"], errors=errors)
     assert result.refused == {INTERNAL_ERROR: 1}
     assert result.needs.dead_letters == (errors == "dead_letter")

@@ -61,7 +61,7 @@ def by_key(values: list[bytes | None], headers: list[Headers | None]) -> Any:
         (group.schema_id, group.indexes): (group.positions.tolist(), group.values.to_pylist())
         for group in groups
     }
-    bare = {at: unframed.reason(n) for n, at in enumerate(unframed.positions.tolist())}
+    bare = {at: one.reason(n) for one in unframed for n, at in enumerate(one.positions.tolist())}
     return found, bare
 
 
@@ -101,7 +101,7 @@ def test_the_last_header_goes_before_others_and_before_a_prefix() -> None:
 def test_a_damaged_header_is_told(header: bytes) -> None:
     """It names no schema, and a good prefix does not make up for it."""
     values = pa.array([prefix(7) + b"a", prefix(7) + b"b"], pa.binary())
-    groups, unframed = split(values, headers_of([None, [(VALUE_HEADER, header)]]))
+    groups, (unframed,) = split(values, headers_of([None, [(VALUE_HEADER, header)]]))
     assert [group.positions.tolist() for group in groups] == [[0]]
     assert unframed.positions.tolist() == [1]
     assert unframed.reason(0) == "bad_schema_header"
@@ -149,7 +149,7 @@ def test_every_record_is_in_one_place(records: list[tuple[bytes | None, Headers 
     values = pa.array([value for value, _ in records], pa.binary())[cut:]
     headers = headers_of([headers for _, headers in records])[cut:]
     groups, unframed = split(values, headers)
-    placed = [at for group in groups for at in group.positions.tolist()] + unframed.positions.tolist()
+    placed = [at for part in (*groups, *unframed) for at in part.positions.tolist()]
     assert sorted(placed) == list(range(len(values)))
     for group in groups:
         originals = [values[at].as_py() for at in group.positions.tolist()]
@@ -206,7 +206,7 @@ def test_what_serializers_write_is_read(kind: str) -> None:
         values.append(serializer(message(number), SerializationContext("t", MessageField.VALUE, own)))
         headers.append(own)
     groups, unframed = split(pa.array(values, pa.binary()), headers_of(headers))
-    assert len(unframed) == 0
+    assert unframed == []
     assert len(groups) == 3
     found = {
         at: row

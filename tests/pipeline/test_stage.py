@@ -212,11 +212,13 @@ def test_a_schema_may_be_named_by_a_header(plan: StagePlan) -> None:
 
 @pytest.mark.parametrize(("errors", "kept"), [("skip", 1), ("stop", 0)])
 def test_skip_counts_and_stop_keeps_nothing(plan: StagePlan, errors: Any, kept: int) -> None:
-    """Neither writes letters; the count by reason is there in both."""
-    result = run(replace(plan.with_settings(errors=errors), dead_letters=None), batch(good(0), b"bad"))
-    assert (len(rows(result.files)), result.dead_letters) == (kept, [])
-    assert result.refused == {"no_schema_id": 1}
-    assert not result.needs
+    """Neither writes letters, even if there is a table for them; the count by reason is there in both."""
+    for dead_letters in (None, plan.dead_letters):
+        chosen = replace(plan.with_settings(errors=errors), dead_letters=dead_letters)
+        result = run(chosen, batch(good(0), b"bad"))
+        assert (len(rows(result.files)), result.dead_letters) == (kept, [])
+        assert result.refused == {"no_schema_id": 1}
+        assert not result.needs
 
 
 def test_a_key_that_is_no_text_is_a_letter(plan: StagePlan, catalog: Catalog) -> None:

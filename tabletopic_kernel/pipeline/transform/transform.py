@@ -10,7 +10,7 @@ table topics and Iceberg's Kafka Connect transforms use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY, ar
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import NOT_AN_ENVELOPE
 from tabletopic_kernel.pipeline.conform import fit
-from tabletopic_kernel.pipeline.plan import Projection
 from tabletopic_kernel.pipeline.transform.columns import (
     AFTER,
     BEFORE,
@@ -41,11 +40,6 @@ from tabletopic_kernel.pipeline.transform.columns import (
     every,
     row_columns,
 )
-from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
-
-if TYPE_CHECKING:
-    from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
-
 
 _OPS = [*ROW_OPS, *ROWLESS_OPS]
 _OPS_ARRAY = pa.array(_OPS, pa.large_string())
@@ -181,47 +175,28 @@ def _taken(array: pa.Array | pa.RecordBatch, kept: Positions) -> pa.Array | pa.R
     return array if len(kept) == len(array) else array.take(pa.array(kept))
 
 
-class Step(Protocol):
-    """One transform."""
-
-    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
-        """The transformed rows; ``offsets`` are their records'."""
-        ...
+# From decoded rows, and the offsets of their records.
+Step = Callable[[pa.RecordBatch, pa.Array], Rows]
 
 
 def make_step(transform: Transform, decoded: Schema) -> Step:
     """The step of a transform, for rows of these columns."""
     match transform:
         case "flatten":
-            return Flatten()
+            return flatten
         case "none":
-            return WholeValue()
+            return whole_value
         case "flatten_debezium":
-            return Unwrap(decoded)
+            return Unwrap(decoded).rows
 
 
-def make_projection(plan: Projection, *, is_worker: bool) -> SqlProjection | ChildProjection:
-    """The projection of a plan: in this process, which Spark restarts if it exits, or in a child."""
-    if not is_worker:
-        return ChildProjection(plan.text, plan.columns)
-    from tabletopic_kernel.pipeline.transform.projection import projection as sql_projection  # noqa: PLC0415 - DuckDB, where it is needed
-
-    return sql_projection.SqlProjection(plan.text, plan.columns)
+def flatten(batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+    """Make each field of the value a column."""
+    return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), every(len(batch)))
 
 
-class Flatten:
-    """Makes each field of the value a column."""
-
-    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
-        """See ``Step``."""
-        return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), every(len(batch)))
-
-
-class WholeValue:
-    """Puts all fields into one column."""
-
-    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
-        """See ``Step``."""
-        if batch.schema.names == [VALUE]:  # a value that is not a record is already in that column
-            return Flatten().rows(batch, offsets)
-        return Rows({VALUE: batch.to_struct_array()}, every(len(batch)))
+def whole_value(batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+    """Put all fields into one column."""
+    if batch.schema.names == [VALUE]:  # a value that is not a record is already in that column
+        return flatten(batch, offsets)
+    return Rows({VALUE: batch.to_struct_array()}, every(len(batch)))

@@ -33,7 +33,7 @@ _KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 def planned_columns(text: str, batch: Schema) -> Schema:
-    """The output columns, all optional, of a projection of rows with the columns ``batch``.
+    """The output columns of a projection of rows with the columns ``batch``.
 
     Raises:
         ProjectionError: it is not allowed, does not work with these columns, or takes too much.

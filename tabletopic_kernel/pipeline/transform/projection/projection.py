@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -22,7 +22,7 @@ from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
 from tabletopic_kernel.model.errors import InternalError, ProjectionError
 from tabletopic_kernel.pipeline.conform import conform, fitted
 from tabletopic_kernel.pipeline.transform.columns import FILTERED, Rows
-from tabletopic_kernel.pipeline.transform.projection import guard as sql_guard
+from tabletopic_kernel.pipeline.transform.projection import guard
 from tabletopic_kernel.pipeline.transform.projection.guard import LimitError
 from tabletopic_kernel.pipeline.transform.projection.statement import ROW, TABLE, connect, statement
 from tabletopic_kernel.pipeline.transform.projection.types import beyond_calendar, columns_of
@@ -46,11 +46,7 @@ _WASTED_S: Final = 90.0
 
 
 class SqlProjection:
-    """A projection of rows with the columns ``batch``. For one thread at a time.
-
-    Raises:
-        ProjectionError: it is not allowed, or does not work with these columns.
-    """
+    """A projection of rows with the columns ``batch``; raises ProjectionError. For one thread at a time."""
 
     def __init__(self, text: str, batch: Schema) -> None:
         self._statement = statement(text)
@@ -59,8 +55,9 @@ class SqlProjection:
         numbered = self._input.append(pa.field(ROW, pa.int64()))
         connection = connect()
         connection.register(TABLE, pa.Table.from_batches([], numbered))
-        try:
-            names, types = sql_guard.run(connection, lambda: _described(connection, self._statement.query), 0)
+        try:  # this computes whatever does not depend on the records
+            planned = guard.run(connection, lambda: connection.sql(self._statement.query), 0)
+            names, types = planned.columns, planned.types
         except LimitError as error:
             raise _too_much(error) from error
         except duckdb.Error as error:
@@ -202,17 +199,11 @@ def _too_much(error: LimitError) -> ProjectionError:
     return ProjectionError(f"{error}, whatever the records are")
 
 
-def _described(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[Any]]:
-    # This already computes whatever does not depend on the records.
-    found = connection.sql(query)
-    return found.columns, found.types
-
-
 def _run(query: str, table: pa.Table) -> pa.Table:
     connection = connect()
     try:
         connection.register(TABLE, table)
-        return sql_guard.run(connection, lambda: connection.execute(query).to_arrow_table(), len(table))
+        return guard.run(connection, lambda: connection.execute(query).to_arrow_table(), len(table))
     finally:
         connection.close()
 
