@@ -138,8 +138,6 @@ def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog 
     removed; ``own_files`` separates them from those that other tables may have. Doubt deletes nothing: a
     table that is a different one, snapshots that are still or again there, ``gc.enabled`` that is false, a
     manifest that cannot be read.
-
-    Raises: as ``sweep``.
     """
 
     def newest() -> Table:
@@ -162,8 +160,6 @@ def remove_orphans(table: Table, old: UnreachableFiles, *, catalog: Catalog | No
         old: from ``expiry.orphan_candidates``; see there why they are this table's, and why nobody is about
             to use them.
         catalog: as in ``remove_expired``.
-
-    Raises: as ``sweep``.
     """
 
     own, _ = own_files(table.metadata, old)
@@ -249,7 +245,6 @@ def load_same(table: Table, catalog: Catalog) -> Table:
 
     Raises:
         StartOverError: it is gone, or a different table has its name.
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     name = ".".join(table.name())
     try:
