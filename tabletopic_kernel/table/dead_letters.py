@@ -1,7 +1,4 @@
-"""The dead-letter table of a table topic: it has its own ledger, and is committed before the table (I7).
-
-Longer than other modules, as it contains every commit to that table.
-"""
+"""The dead-letter table of a table topic: it has its own ledger, and is committed before the table (I7)."""
 
 from __future__ import annotations
 
@@ -32,20 +29,14 @@ from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 
 
-class DeadLetters:
-    """One topic's letters; the table is made for the first of them. Only for the coordinator's thread.
-
-    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them, as
-    their records will be read again. So between two commits, a record is in only one of the tables (I1).
-    """
+class LetterTable:
+    """One topic's letters, if it has any."""
 
     def __init__(self, catalog: Catalog, table: tuple[str, ...], topic: str) -> None:
         self._catalog = catalog
         self._topic = topic
-        self._of = ".".join(table)
         self.identifier = dead_letter_identifier(table)
         self.table: TopicTable | None = None
-        self._ledger: Ledger | None = None
 
     @property
     def name(self) -> str:
@@ -62,17 +53,11 @@ class DeadLetters:
         """The newest epoch that wrote or claimed letters; 0 if none did."""
         return self.table.newest_epoch if self.table else 0
 
-    @property
-    def ledger(self) -> Ledger | None:
-        """The dead-letter table's ledger as this owner left it; None while the letters are unsettled."""
-        return self._ledger
-
     def load(self) -> bool:
         """Find the table; returns whether there is one.
 
         Raises:
             ActionNeededError: the table of that name is not this topic's.
-            RetryableError: the catalog does not respond.
         """
         try:
             with reachable("the catalog"):
@@ -89,11 +74,7 @@ class DeadLetters:
         return True
 
     def check_writable(self) -> None:
-        """Check that letters can be written with all their columns: else records are not kept whole.
-
-        Raises:
-            ActionNeededError: see ``TopicTable.check_writable``.
-        """
+        """As ``TopicTable.check_writable``, with all columns of letters: else records are not kept whole."""
         if self.table is not None:
             self.table.check_writable(SCHEMA.fields)
 
@@ -106,7 +87,6 @@ class DeadLetters:
 
         Raises:
             ActionNeededError: they are another topic's.
-            RetryableError: the storage does not respond.
         """
         ledger = self.table.ledger if self.table else None
         if ledger is None:
@@ -119,11 +99,49 @@ class DeadLetters:
                 "rename that table, or enable the topic with another --table"
             )
 
-    def adopt(self, owned: Ledger) -> None:
-        """Take over the letters, if any, for the owner of the table's ledger ``owned``.
+    def plan(self) -> TablePlan | None:
+        """What tasks need to write letters; None without a table."""
+        return self.table.plan() if self.table else None
 
-        Raises: as ``load`` and ``TopicTable.commit``.
-        """
+    def tasks(self, where: BooleanExpression) -> list[FileScanTask]:
+        """Data files that may contain letters that match ``where``."""
+        assert self.table is not None
+        with reachable("the storage", lent=lends_keys(self.table.table)):
+            return list(self.table.table.scan(row_filter=where).plan_files())
+
+    def refresh(self) -> None:
+        """Read what others have done to the letters; raises as ``TopicTable.reload``."""
+        if self.table is not None:
+            self.table.reload()
+
+    def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
+        """The letters of one data file that match ``where``, in the columns of the table."""
+        assert self.table is not None
+        table = self.table.table
+        with reachable("the storage", lent=lends_keys(table)):
+            scan = ArrowScan(table.metadata, table.io, table.schema(), where)
+            rows = scan.to_table([task])
+        return _conformed(rows, file_schema(table.schema()))
+
+
+class DeadLetters(LetterTable):
+    """One topic's letters; the table is made for the first of them. Only for the coordinator's thread.
+
+    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them, as
+    their records will be read again. So between two commits, a record is in only one of the tables (I1).
+    """
+
+    def __init__(self, catalog: Catalog, table: tuple[str, ...], topic: str) -> None:
+        super().__init__(catalog, table, topic)
+        self._ledger: Ledger | None = None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The dead-letter table's ledger as this owner left it; None while the letters are unsettled."""
+        return self._ledger
+
+    def adopt(self, owned: Ledger) -> None:
+        """Take over the letters, if any, for the owner of the table's ledger ``owned``."""
         if self.load():
             self.settle(owned)
 
@@ -164,13 +182,7 @@ class DeadLetters:
         self._commit((), replace(owned, replay_id=None), remove=())
 
     def commit(self, files: Sequence[DataFile], owned: Ledger, after: Ledger) -> None:
-        """Append letters under the id of the table's next commit; raises as ``TopicTable.commit``.
-
-        Args:
-            files: data files of letters.
-            owned: the table's ledger now.
-            after: the table's ledger after that commit.
-        """
+        """Append letters under the id of the table's next commit, which moves its ledger to ``after``."""
         assert self.table is not None
         if self._ledger is None:
             self.settle(owned)
@@ -183,9 +195,8 @@ class DeadLetters:
 
         Why this is safe: a letter is settled, marked and replayed by its content, whichever file it is in. So
         only a round of a replay, which has read some files, depends on them: this is not done while letters
-        are marked, and files that a round or a settling removed are not replaced.
-
-        Raises: as ``settle`` and ``TopicTable.commit``; OutdatedError: nothing was sent.
+        are marked, and files that a round or a settling removed are not replaced. OutdatedError: nothing was
+        sent.
         """
         if self._ledger is not None and self._ledger.replay_id is not None:
             raise OutdatedError(f"dead letters of {self.name} are being replayed")
@@ -206,38 +217,12 @@ class DeadLetters:
         """Settle before the next commit, as the table's state is unknown (I4)."""
         self._ledger = None
 
-    def plan(self) -> TablePlan | None:
-        """What tasks need to write letters; None without a table."""
-        return self.table.plan() if self.table else None
-
-    def tasks(self, where: BooleanExpression) -> list[FileScanTask]:
-        """Data files that may contain letters that match ``where``."""
-        assert self.table is not None
-        with reachable("the storage", lent=lends_keys(self.table.table)):
-            return list(self.table.table.scan(row_filter=where).plan_files())
-
-    def refresh(self) -> None:
-        """Read what others have done to the letters; raises as ``TopicTable.reload``."""
-        if self.table is not None:
-            self.table.reload()
-
-    def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
-        """The letters of one data file that match ``where``, in the columns of the table."""
-        assert self.table is not None
-        table = self.table.table
-        with reachable("the storage", lent=lends_keys(table)):
-            scan = ArrowScan(table.metadata, table.io, table.schema(), where)
-            rows = scan.to_table([task])
-        return _conformed(rows, file_schema(table.schema()))
-
     def replace(
         self, old: Sequence[FileScanTask], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
     ) -> None:
         """Replace the files ``old`` by files with the letters of ``new``.
 
         ``old``: as they were read, so that no letter comes back that others deleted since (I1).
-
-        Raises: as ``TopicTable.commit``.
         """
         files = [
             file

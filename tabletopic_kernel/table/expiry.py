@@ -166,7 +166,6 @@ def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
 
     Raises:
         RetryableError: the storage does not respond, or a manifest list or manifest cannot be read.
-        ActionNeededError: as ``reachable``.
     """
     metadata, io = table.metadata, table.io
     gone = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in ids]

@@ -102,11 +102,7 @@ class TableHealth:
 def table_health(
     topic: str, table: Table, next_work: Iterable[NextWork] = (), catalog: str | None = None
 ) -> TableHealth:
-    """The health of a table as it was loaded.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``.
-    """
+    """The health of a table as it was loaded."""
     metadata = table.metadata
     target = int(
         metadata.properties.get(
@@ -148,11 +144,7 @@ def table_health(
 
 
 def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:
-    """What the table's owner will do next, or why it will not.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``.
-    """
+    """What the table's owner will do next, or why it will not."""
     idle = None
     if settings.maintenance == "off":
         idle = "switched off"

@@ -138,7 +138,6 @@ def topic_schema(
 
     Raises:
         UsageError: there is no such version.
-        RetryableError: the registry does not respond.
     """
     registered_schemas = (
         [*table.registered_schemas().values(), *table.registered_key_schemas().values()] if table else []
@@ -174,7 +173,6 @@ def schema_difference(subject: str, registry: Registry, before: int, after: int)
 
     Raises:
         UsageError: there is no such version.
-        RetryableError: the registry does not respond.
     """
     old, new = (_columns(_version(registry, subject, number)) for number in (before, after))
     table = sanitize_names(old.schema.as_struct())

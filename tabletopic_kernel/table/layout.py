@@ -41,9 +41,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
 
     Raises:
         UsageError: the settings name a column that the table lacks, or that a transform does not accept.
-        ActionNeededError: see ``check_inside``.
         HeadMovedError: another writer was first.
-        RetryableError: the catalog does not respond.
     """
     mend_order(table, table.newest_epoch)
     metadata = table.table.metadata
@@ -73,11 +71,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
 
 
 def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
-    """What the settings change in the table's partitions, in words; None for nothing.
-
-    Raises:
-        UsageError: see ``lay_out``.
-    """
+    """What the settings change in the table's partitions, in words; None for nothing."""
     if not settings.partition_by:
         return None
     schema, spec = table.table.schema(), table.table.spec()
@@ -89,11 +83,7 @@ def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
 
 
 def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
-    """What the settings change in the table's sort order, in words; None for nothing.
-
-    Raises:
-        UsageError: see ``lay_out``.
-    """
+    """What the settings change in the table's sort order, in words; None for nothing."""
     schema, order = table.table.schema(), table.table.sort_order()
     wanted = wanted_order(table, settings)
     if wanted is None or same_order(wanted, order):
@@ -107,9 +97,6 @@ def wanted_order(table: TopicTable, settings: TopicSettings) -> SortOrder | None
 
     A column that others renamed is still the same column. One that they dropped sorts nothing: a sort order
     is a preference, and no topic stops for it.
-
-    Raises:
-        UsageError: see ``lay_out``.
     """
     schema, former = table.table.schema(), names_before(table)
     entries: list[str] = []

@@ -96,10 +96,10 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     Why this is safe: only files below the table's own uuid are considered, so they are this table's. Their
     epochs have ended: the newest metadata has a ledger of ``before_epoch``, so older ones can never commit
     again, not even an attempt in flight (I5). Whatever any snapshot of that metadata reaches, on any ref or
-    none, is kept, by location and by name. That is checked again in metadata loaded right before each
-    thousand deletions. Doubt deletes nothing: a manifest that cannot be read, a table that is a different
-    one, an epoch that has committed but of whose files none is in use, a catalog that is not the only one to
-    name these files, or not the newest state of it (``clients/storage/claims.py``).
+    none, is kept, by name. That is checked again in metadata loaded right before each thousand deletions.
+    Doubt deletes nothing: a manifest that cannot be read, a table that is a different one, an epoch that has
+    committed but of whose files none is in use, a catalog that is not the only one to name these files, or
+    not the newest state of it (``clients/storage/claims.py``).
 
     Raises:
         RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
@@ -138,8 +138,6 @@ def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog 
     removed; ``own_files`` separates them from those that other tables may have. Doubt deletes nothing: a
     table that is a different one, snapshots that are still or again there, ``gc.enabled`` that is false, a
     manifest that cannot be read.
-
-    Raises: as ``sweep``.
     """
 
     def newest() -> Table:
@@ -157,15 +155,8 @@ def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog 
 def remove_orphans(table: Table, old: UnreachableFiles, *, catalog: Catalog | None = None) -> Removed:
     """Delete files among this table's that nothing in it refers to; returns what was removed.
 
-    Args:
-        table: as in ``remove_expired``.
-        old: from ``expiry.orphan_candidates``; see there why they are this table's, and why nobody is about
-            to use them.
-        catalog: as in ``remove_expired``.
-
-    Raises: as ``sweep``.
+    ``old``: from ``orphan_candidates``; see there why they are this table's, and why nobody will use them.
     """
-
     own, _ = own_files(table.metadata, old)
     candidates = Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     return _remove(table, candidates, own, lambda: _collected(table, catalog or table.catalog))
@@ -249,7 +240,6 @@ def load_same(table: Table, catalog: Catalog) -> Table:
 
     Raises:
         StartOverError: it is gone, or a different table has its name.
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     name = ".".join(table.name())
     try:

@@ -38,7 +38,6 @@ class TopicTable(LedgerTable):
 
         Raises:
             ActionNeededError: the table exists and is not this topic's.
-            RetryableError: the catalog does not respond.
         """
         try:
             with reachable("the catalog"):
@@ -101,7 +100,6 @@ class TopicTable(LedgerTable):
         Raises:
             HeadMovedError: another writer changed the schema meanwhile: plan again.
             LostOwnershipError: see ``commit``.
-            RetryableError: the catalog does not respond.
         """
         self._change(metadata.schema_updates(self, schema, noted), epoch)
 

@@ -14,7 +14,8 @@ from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.resume_point import check_topic
-from tabletopic_kernel.model.columns.evolution import KEY, Change
+from tabletopic_kernel.model.columns.evolution import KEY
+from tabletopic_kernel.model.columns.merge import Change
 from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, partition_spec, partition_texts
 from tabletopic_kernel.model.columns.sort_orders import check_sort_entry, sort_order, sort_texts
 from tabletopic_kernel.model.columns.table_columns import evolve_key, table_schema

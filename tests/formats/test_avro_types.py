@@ -33,7 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.formats.avro import schema
+from tabletopic_kernel.formats.avro import definitions as definitions_of
 from tabletopic_kernel.formats.avro.definitions import MAX_DEPTH, AvroSchemaError
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
@@ -248,7 +248,7 @@ def test_records_are_recursive_that_reach_themselves(arrows: list[tuple[int, int
             todo.extend(more)
         return reached
 
-    assert schema._cyclic_names(definitions) == {name for name in definitions if name in reaches(name)}
+    assert definitions_of.cyclic_names(definitions) == {name for name in definitions if name in reaches(name)}
 
 
 def test_each_named_type_is_looked_at_once() -> None:
@@ -261,7 +261,7 @@ def test_each_named_type_is_looked_at_once() -> None:
             return super().__getitem__(name)
 
     arrows, seen = Arrows({str(name): [str(name + 1)] for name in range(99)} | {"99": []}), set[str]()
-    order = [name for start in arrows for name in schema._reach(start, arrows, seen)]
+    order = [name for start in arrows for name in definitions_of.reach(start, arrows, seen)]
     assert order == [str(name) for name in reversed(range(100))]
     assert len(asked) == 100
 

@@ -23,7 +23,8 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
-from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.compaction.group import Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan, plan_compaction, rows_where
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.samples import IDENTIFIER, TOPIC

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tabletopic_kernel.formats.arrays import Mask, without_nulls
-from tabletopic_kernel.formats.avro.schema import Decimal
+from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.values import decimal_reader
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
 from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY

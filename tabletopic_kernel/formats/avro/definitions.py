@@ -65,17 +65,17 @@ def cyclic_names(definitions: Definitions) -> frozenset[str]:
         for one in used:
             users[one].append(name)
     seen: set[str] = set()
-    order = [name for start in uses for name in _reach(start, uses, seen)]
+    order = [name for start in uses for name in reach(start, uses, seen)]
     cyclic, seen = set(), set()
     # Kosaraju's algorithm: against the arrows, the last name of the order reaches its own cycles and no more.
     for start in reversed(order):
-        component = _reach(start, users, seen)
+        component = reach(start, users, seen)
         if len(component) > 1 or start in uses[start]:
             cyclic.update(component)
     return frozenset(cyclic)
 
 
-def _reach(start: str, arrows: Mapping[str, Iterable[str]], seen: set[str]) -> list[str]:
+def reach(start: str, arrows: Mapping[str, Iterable[str]], seen: set[str]) -> list[str]:
     """The names reached from ``start`` that are not in ``seen``, each after those that it leads to."""
     reached: list[str] = []
     todo = [(start, False)]

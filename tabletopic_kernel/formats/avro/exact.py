@@ -18,11 +18,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tabletopic_kernel.formats.arrays import storage_type
+from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.schema import (
     Array,
     AvroSchema,
     AvroType,
-    Decimal,
     Enum,
     Fixed,
     Map,

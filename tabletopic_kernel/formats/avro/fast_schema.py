@@ -36,10 +36,10 @@ from tabletopic_kernel.formats.avro.columns import (
     struct_of,
     uuids,
 )
+from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.schema import (
     Array,
     AvroType,
-    Decimal,
     Enum,
     Fixed,
     Map,

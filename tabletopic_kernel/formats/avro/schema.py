@@ -9,7 +9,6 @@ tree is finite.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,32 +23,11 @@ from tabletopic_kernel.formats.avro.definitions import (
     full_name,
     names_of,
 )
+from tabletopic_kernel.formats.avro.logical import Decimal, fixed_logical, primitive_logical
 from tabletopic_kernel.model.columns.types import avro_meaning, doc_with_meaning
 
 # References are expanded at every use, so a short schema can mean an endless tree.
 MAX_NODES: Final = 20_000
-# Python prints integers of up to 4,300 digits. A decimal with more is plain bytes here.
-MAX_DIGITS: Final = 4_000
-
-_LOGICAL_OF: Final = {
-    "int": {"date", "time-millis"},
-    "long": {
-        "time-micros",
-        "timestamp-millis",
-        "timestamp-micros",
-        "local-timestamp-millis",
-        "local-timestamp-micros",
-    },
-    "string": {"uuid"},
-}
-
-
-@dataclass(frozen=True)
-class Decimal:
-    """The logical type decimal; 0 <= scale <= precision, precision >= 1."""
-
-    precision: int
-    scale: int
 
 
 @dataclass(frozen=True)
@@ -194,7 +172,7 @@ class _Builder:
             case "array" | "map":
                 return self._container(node, namespace)
             case str() if kind in PRIMITIVES:
-                return Primitive(kind, _primitive_logical(kind, node))
+                return Primitive(kind, primitive_logical(kind, node))
         return self.build(kind, namespace, at_root)
 
     def _named(self, name: str, namespace: str, at_root: bool) -> AvroType:
@@ -220,7 +198,7 @@ class _Builder:
                 size = node.get("size")
                 if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
                     raise AvroSchemaError(f"The Avro fixed {full} has no valid size.")
-                return Fixed(full, size, _fixed_logical(node, size))
+                return Fixed(full, size, fixed_logical(node, size))
         if full not in self._cyclic:
             return self._record(node, full, inner)
         if full not in self.recursive:
@@ -293,28 +271,3 @@ def _doc(child: Mapping[str, Any]) -> str | None:
 def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:
     aliases = child.get("aliases")
     return tuple(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else ()
-
-
-def _primitive_logical(kind: str, node: Mapping[str, Any]) -> str | Decimal | None:
-    logical = node.get("logicalType")
-    if kind == "bytes" and logical == "decimal":
-        return _decimal(node, None)
-    return logical if isinstance(logical, str) and logical in _LOGICAL_OF.get(kind, ()) else None
-
-
-def _fixed_logical(node: Mapping[str, Any], size: int) -> str | Decimal | None:
-    logical = node.get("logicalType")
-    if logical == "decimal":
-        # The largest number that fits has floor(log10(2^(8n-1) - 1)) digits (Avro 1.12, "Decimal").
-        return _decimal(node, int((8 * size - 1) * math.log10(2)) if size else 0)
-    if (logical, size) in (("uuid", 16), ("duration", 12)):
-        return str(logical)
-    return None
-
-
-def _decimal(node: Mapping[str, Any], most_digits: int | None) -> Decimal | None:
-    precision, scale = node.get("precision"), node.get("scale", 0)
-    if type(precision) is not int or type(scale) is not int:
-        return None
-    most = MAX_DIGITS if most_digits is None else min(most_digits, MAX_DIGITS)
-    return Decimal(precision, scale) if 1 <= precision <= most and 0 <= scale <= precision else None

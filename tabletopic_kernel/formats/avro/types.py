@@ -26,39 +26,30 @@ Dates and timestamps have the years 0001 to 9999, times the 24 hours of a day; o
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
-    BooleanType,
-    DateType,
     DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
     LongType,
     MapType,
     NestedField,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
     UUIDType,
 )
 
 from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
+from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.schema import (
     Array,
     AvroSchema,
     AvroType,
-    Decimal,
     Enum,
     Fixed,
     Map,
@@ -70,29 +61,18 @@ from tabletopic_kernel.formats.avro.schema import (
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.names import step
-from tabletopic_kernel.model.columns.types import needs_meaning, without_meaning
+from tabletopic_kernel.model.columns.types import PRIMITIVES, needs_meaning, numbered, without_meaning
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
 MAX_DECIMAL_DIGITS: Final = 38
 DURATION_FIELDS: Final = ("months", "days", "millis")
 
-_PRIMITIVES: Final[dict[str, IcebergType]] = {
-    "null": StringType(),
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "bytes": BinaryType(),
-    "string": StringType(),
-    "date": DateType(),
-    "time-millis": TimeType(),
-    "time-micros": TimeType(),
-    "timestamp-millis": TimestamptzType(),
-    "timestamp-micros": TimestamptzType(),
-    "local-timestamp-millis": TimestampType(),
-    "local-timestamp-micros": TimestampType(),
-    "uuid": UUIDType(),
+_TYPES: Final = {
+    "null": "string",
+    "bytes": "binary",
+    **dict.fromkeys(("time-millis", "time-micros"), "time"),
+    **dict.fromkeys(("timestamp-millis", "timestamp-micros"), "timestamptz"),
+    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), "timestamp"),
 }
 
 
@@ -102,10 +82,8 @@ def iceberg_schema_of(schema: AvroSchema) -> Schema:
     Raises:
         AvroSchemaError: names that Iceberg cannot distinguish.
     """
-    ids = itertools.count(1)
-    fields = [_field(name, node, doc, ids) for name, node, doc in columns_of(schema)]
     try:
-        return Schema(*fields)
+        return numbered(_field(name, node, doc) for name, node, doc in columns_of(schema))
     except ValueError as error:  # a field "a.b" next to the field b of a: the same to Iceberg
         raise AvroSchemaError(f"{error}: a name contains a dot. Register names without dots.") from error
 
@@ -199,39 +177,33 @@ def is_text_decimal(decimal: Decimal) -> bool:
     return decimal.precision > MAX_DECIMAL_DIGITS
 
 
-def _field(name: str, node: AvroType, doc: str | None, ids: Iterator[int]) -> NestedField:
-    field_id, kind = next(ids), _type(node, ids)
+def _field(name: str, node: AvroType, doc: str | None) -> NestedField:
+    kind = _type(node)
     kept_doc = doc if needs_meaning(kind) else without_meaning(doc)
-    return NestedField(field_id, name, kind, required=not is_nullable(node), doc=kept_doc)
+    return NestedField(1, name, kind, required=not is_nullable(node), doc=kept_doc)
 
 
-def _type(node: AvroType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 - a return per Avro type
+def _type(node: AvroType) -> IcebergType:  # noqa: PLR0911 - a return per Avro type
+    """A column's type; the ids in it are no field ids yet."""
     if is_json(node) or is_null(node):
         return StringType()
     match node:
         case Fixed(logical="duration"):
-            return StructType(
-                *(NestedField(next(ids), n, LongType(), required=True) for n in DURATION_FIELDS)
-            )
+            return StructType(*(NestedField(1, name, LongType(), required=True) for name in DURATION_FIELDS))
         case Primitive() | Fixed() | Enum():
             return _scalar(node)
         case Array(items):
-            element_id = next(ids)
-            return ListType(element_id, _type(items, ids), element_required=not is_nullable(items))
+            return ListType(1, _type(items), element_required=not is_nullable(items))
         case Map(values):
-            key_id, value_id = next(ids), next(ids)
-            value_type = _type(values, ids)
-            return MapType(key_id, StringType(), value_id, value_type, value_required=not is_nullable(values))
+            return MapType(1, StringType(), 1, _type(values), value_required=not is_nullable(values))
         case Record(_, fields):
-            return StructType(*(_field(f.name, f.type, f.doc, ids) for f in fields))
+            return StructType(*(_field(field.name, field.type, field.doc) for field in fields))
         case Union(branches):
             only = only_branch(node)
             if only is not None:
-                return _type(only, ids)
-            named = branch_fields(node).items()
-            return StructType(
-                *(NestedField(next(ids), name, _type(branches[i], ids), required=False) for i, name in named)
-            )
+                return _type(only)
+            named = ((name, _type(branches[index])) for index, name in branch_fields(node).items())
+            return StructType(*(NestedField(1, name, kind, required=False) for name, kind in named))
         case Recursion():
             return StringType()
 
@@ -244,7 +216,8 @@ def _scalar(node: Primitive | Fixed | Enum) -> IcebergType:
             return StringType()
         return DecimalType(node.logical.precision, node.logical.scale)
     if isinstance(node, Primitive):
-        return _PRIMITIVES[node.logical or node.kind]
+        word = node.logical or node.kind
+        return PRIMITIVES[_TYPES.get(word, word)]
     if node.logical == "uuid":
         return UUIDType()
     return FixedType(node.size) if node.size else BinaryType()

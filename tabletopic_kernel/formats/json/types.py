@@ -16,53 +16,35 @@ their position there (null for those that fit). A null counts as an absent prope
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BooleanType,
-    DateType,
     DecimalType,
-    DoubleType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
 )
 
 from tabletopic_kernel.model.columns.names import doc_with_original, original_name
+from tabletopic_kernel.model.columns.types import PRIMITIVES, numbered
 
 REST: Final = "_kafka_value_rest"
 # Levels in Parquet, where a list or map takes two; deeper values are JSON text. DuckDB reads a column of 15
 # lists at once, of 20 in a second, and takes twice as long for each further one.
 MAX_LEVELS: Final = 30
 TEXT_DOC: Final = "any JSON, as text"
+_REST_DOC: Final = "JSON: what of the value has no column that fits, where it stood"
+# The column for everything without a column.
+REST_COLUMN: Final = NestedField(1, REST, StringType(), required=False, doc=_REST_DOC)
 
-SCALARS: Final[dict[str, IcebergType]] = {
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "date": DateType(),
-    "time": TimeType(),
-    "timestamptz": TimestamptzType(),
-    "timestamp": TimestampType(),
-    "uuid": UUIDType(),
-}
+# Not binary: JSON has no bytes.
+SCALARS: Final = {name: kind for name, kind in PRIMITIVES.items() if name != "binary"}
 
 
 @dataclass(frozen=True)
@@ -125,16 +107,20 @@ def doc_of(field: Field) -> str | None:
     return doc_with_original("; ".join(parts), field.name, field.key, "property")
 
 
-def iceberg_fields(root: Struct, ids: Iterator[int]) -> list[NestedField]:
-    """The columns of an object; ids depth first, parents before children."""
+def iceberg_schema(root: Struct, *, rest: bool) -> Schema:
+    """The columns of a record, with the rest's at the end if requested; field ids 1…n."""
+    return numbered([*_fields(root), *([REST_COLUMN] if rest else ())])
+
+
+def _fields(root: Struct) -> list[NestedField]:
     return [
-        NestedField(next(ids), f.name, iceberg_type(f.type, ids), required=not f.optional, doc=doc_of(f))
-        for f in root.fields
+        NestedField(1, field.name, _type(field.type), required=not field.optional, doc=doc_of(field))
+        for field in root.fields
     ]
 
 
-def iceberg_type(node: JsonType, ids: Iterator[int]) -> IcebergType:
-    """The Iceberg type of a node."""
+def _type(node: JsonType) -> IcebergType:
+    """A column's type; the ids in it are no field ids yet."""
     match node:
         case Scalar("decimal", precision, scale):
             return DecimalType(precision, scale)
@@ -143,29 +129,11 @@ def iceberg_type(node: JsonType, ids: Iterator[int]) -> IcebergType:
         case Text():
             return StringType()
         case ListOf(items, optional):
-            element_id = next(ids)
-            return ListType(element_id, iceberg_type(items, ids), element_required=not optional)
+            return ListType(1, _type(items), element_required=not optional)
         case MapOf(values, optional):
-            key_id, value_id = next(ids), next(ids)
-            value_type = iceberg_type(values, ids)
-            return MapType(key_id, StringType(), value_id, value_type, value_required=not optional)
+            return MapType(1, StringType(), 1, _type(values), value_required=not optional)
         case Struct():
-            return StructType(*iceberg_fields(node, ids))
-
-
-def iceberg_schema(root: Struct, *, rest: bool) -> Schema:
-    """The columns of a record, with the rest's at the end if requested; field ids 1…n."""
-    ids = itertools.count(1)
-    columns = iceberg_fields(root, ids)
-    if rest:
-        columns.append(rest_column(next(ids)))
-    return Schema(*columns)
-
-
-def rest_column(field_id: int) -> NestedField:
-    """The column for everything without a column."""
-    doc = "JSON: what of the value has no column that fits, where it stood"
-    return NestedField(field_id, REST, StringType(), required=False, doc=doc)
+            return StructType(*_fields(node))
 
 
 def has_rest(root: JsonType) -> bool:

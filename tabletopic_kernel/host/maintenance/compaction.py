@@ -44,7 +44,8 @@ from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
 from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction import plan as compaction
-from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group, plan_compaction, rows_where
+from tabletopic_kernel.table.compaction.group import Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan, plan_compaction, rows_where
 from tabletopic_kernel.table.sweep import remove_unsent
 from tabletopic_kernel.table.topic_table import TopicTable
 

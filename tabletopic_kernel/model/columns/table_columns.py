@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, Evolution, evolve
 from tabletopic_kernel.model.columns.names import sanitize_names
-from tabletopic_kernel.model.columns.types import with_fresh_ids
+from tabletopic_kernel.model.columns.types import numbered
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -43,9 +42,9 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
             "switch it off with metadata_columns"
         )
     columns = StructType(*value.fields, *metadata_columns(settings, key))
-    struct = with_fresh_ids(sanitize_names(columns), itertools.count(1))
+    struct = sanitize_names(columns)
     assert isinstance(struct, StructType)
-    return Schema(*struct.fields)
+    return numbered(struct.fields)
 
 
 def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
@@ -82,10 +81,8 @@ def metadata_columns(
 
 def missing_columns(table: Schema, wanted: Iterable[NestedField]) -> list[str]:
     """The dotted names of ``wanted`` columns that a table lacks, at any depth, whatever their ids."""
-    struct = with_fresh_ids(StructType(*wanted), itertools.count(1))
-    assert isinstance(struct, StructType)
     there, missing = set(table.column_names), list[str]()
-    for name in sorted(Schema(*struct.fields).column_names):
+    for name in sorted(numbered(wanted).column_names):
         if name not in there and name.rpartition(".")[0] not in missing:
             missing.append(name)
     return missing

@@ -12,12 +12,16 @@ Source: Confluent's AvroData (``connect.name``, ``connect.parameters``) and Json
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FixedType,
@@ -27,14 +31,26 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    NestedField,
+    StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
 )
+
+_PLAIN: Final = (
+    *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), StringType(), BinaryType()),
+    *(DateType(), TimeType(), TimestampType(), TimestamptzType(), UUIDType()),
+)
+# The types without parameters by Iceberg's names, such as "timestamptz".
+PRIMITIVES: Final[dict[str, IcebergType]] = {str(kind): kind for kind in _PLAIN}
 
 
 def suffix(kind: IcebergType) -> str:
     """A type as part of a column's name.
 
-    >>> from pyiceberg.types import StringType
     >>> suffix(ListType(1, DecimalType(9, 2))), suffix(MapType(1, StringType(), 2, StructType()))
     ('list_decimal_9_2', 'map_struct')
     """
@@ -50,7 +66,6 @@ def suffix(kind: IcebergType) -> str:
 def spell(kind: IcebergType) -> str:
     """A type as text for messages: without field ids or docs.
 
-    >>> from pyiceberg.types import NestedField
     >>> spell(StructType(NestedField(3, "width", IntegerType(), required=True)))
     'struct<width: int>'
     """
@@ -125,6 +140,13 @@ def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
             value_required=kind.value_required,
         )
     return kind
+
+
+def numbered(columns: Iterable[NestedField]) -> Schema:
+    """A schema of these columns with field ids 1…n, depth first, parents before children."""
+    struct = with_fresh_ids(StructType(*columns), itertools.count(1))
+    assert isinstance(struct, StructType)
+    return Schema(*struct.fields)
 
 
 # Of a table, itself included: Arrow passes no more from one library to another, PyArrow opens 100 in a file.

@@ -49,7 +49,7 @@ VERSION = 2  # PyIceberg reads version 3 but cannot write it
 
 def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> None:
     """See ``TopicTable.commit``."""
-    # Longer than other functions: only in this order do the checks and the request make one safe commit.
+    # Only in this order do the checks and the request make one safe commit.
     left = table.table.metadata_location
     table.reload()
     table.foreign_changes += table.table.metadata_location != left
@@ -63,6 +63,13 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
     _check_partitions(table, change.add)
     _check_readable(table, change.add)
     _without_retries(table)
+    transaction, producer = _prepared(table, change)
+    reach(Step.TAGGED)
+    _send(table, transaction, producer)
+
+
+def _prepared(table: LedgerTable, change: TableChange) -> tuple[Transaction, _SnapshotProducer[Any]]:
+    """The change's transaction, with its manifests written; nothing is sent yet."""
     try:
         transaction = QuickTransaction(table.table)
         producer = snapshot_of(transaction, change)
@@ -75,11 +82,14 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
         reach(Step.MANIFEST)
         ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
         _require_tag(table, transaction)
-    except Exception as error:  # manifests could not be written: nothing was sent yet
+    except Exception as error:  # manifests could not be written
         if (trouble := _storage_trouble(table, error)) is None:
             raise
         raise trouble.error() from error
-    reach(Step.TAGGED)
+    return transaction, producer
+
+
+def _send(table: LedgerTable, transaction: Transaction, producer: _SnapshotProducer[Any]) -> None:
     # PyIceberg takes a refusal as proof that nothing was committed, and deletes manifests. But a proxy
     # may have sent the request twice, and the second one was refused because of the first.
     transaction.keep_manifests()

@@ -38,7 +38,6 @@ class LedgerTable:
 
         Raises:
             ActionNeededError: the table was dropped or replaced (I8).
-            RetryableError: the catalog does not respond.
         """
         uuid = self.table.metadata.table_uuid
         try:

@@ -35,9 +35,6 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
     rewritten rows keep their ``_kafka_metadata``. Rows that the owner or another program compacted are older
     than their file: that they are there says nothing about the newest ones, which older commits added. So the
     commits of the kept snapshot are checked from the newest on, until one that added new rows is complete.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     head = table.metadata.current_snapshot()
     assert head is not None

@@ -59,7 +59,6 @@ def commit_updates(
 
     Raises:
         HeadMovedError: another writer was first.
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     try:
         with reachable("the catalog"):
@@ -73,10 +72,7 @@ def commit_updates(
 
 
 def mend_order(table: LedgerTable, epoch: int) -> None:
-    """Make the table's sort order name only existing columns: after others drop one, PyIceberg fails.
-
-    Raises: as ``evolve``.
-    """
+    """Make the table's sort order name only existing columns: after others drop one, PyIceberg fails."""
     metadata = table.table.metadata
     order = order_without_lost(metadata.sort_order(), metadata.sort_orders, metadata.schema())
     if order is not None:

@@ -1,7 +1,5 @@
 """Which files of a table a compaction merges.
 
-Longer than other modules, as what is due is one thought.
-
 Files are chosen by size tiers: 32 files of one partition and tier are due. The files they become are at least
 two tiers higher, so a byte is rewritten two or three times until its file has the table's target size. A file
 with more than a fifth of its rows deleted is due by itself. So are all files with deleted rows in a partition
@@ -15,7 +13,7 @@ that somebody has sorted stay as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,11 +26,9 @@ from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.columns.sort_orders import order_without_lost
 from tabletopic_kernel.model.ledger import added
-from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.pipeline.arrange import sort_order
-from tabletopic_kernel.pipeline.plan import Replaced
-from tabletopic_kernel.pipeline.rewrite import SmallFile
 from tabletopic_kernel.table.compaction.deleted_rows import Deleted, DeletedRows, Head
+from tabletopic_kernel.table.compaction.group import Group
 
 MIN_FILES = 32  # so many small files of one partition and tier are due
 MAX_DELETE_FILES = 8  # per partition; with more, all of its files with deleted rows are due
@@ -43,52 +39,6 @@ _GROUP_BYTES = 128 * 1024**2  # read by one task
 _SORTED_BYTES = 32 * 1024**2  # the same, if its rows are sorted in memory: some 200 MB of Arrow
 _Partition = tuple[str, tuple[bool, ...]]  # as text, and which of its values are null
 _SUPPORTED_VERSION = 2  # rows of version 3 have ids, which PyIceberg cannot keep
-
-
-@dataclass(frozen=True)
-class Group:
-    """Files of one partition to merge into one, in commit order; ``partition`` is text, empty without one.
-
-    ``deletes``: what deletes rows of a file, by location; only files with deleted rows.
-    """
-
-    partition: str
-    files: tuple[DataFile, ...]
-    deletes: Mapping[str, Deleted] = field(default_factory=dict)
-
-    @property
-    def bytes(self) -> int:
-        """Size of the files."""
-        return sum(file.file_size_in_bytes for file in self.files)
-
-    @property
-    def rows(self) -> int:
-        """Rows in the files, including deleted ones."""
-        return sum(file.record_count for file in self.files)
-
-    @property
-    def deleted_rows(self) -> int:
-        """Deleted rows of the files: an upper bound, as a position may be in two delete files."""
-        return sum(deleted.rows for deleted in self.deletes.values())
-
-    def to_read(self) -> tuple[SmallFile, ...]:
-        """The files in the form in which a task reads them."""
-        deletes = {path: tuple(one.location for one in of.files) for path, of in self.deletes.items()}
-        return tuple(
-            SmallFile(file.file_path, file.record_count, deletes.get(file.file_path, ()))
-            for file in self.files
-        )
-
-    def replaced(self, moved: Sequence[MovedRows], known: frozenset[str]) -> Replaced:
-        """What a commit must know of the files whose rows ``moved``; ``known``: the plan's delete files."""
-        gone = {one.path for one in moved}
-        applied = {
-            delete.location: frozenset(delete.positions or ())
-            for path in gone & self.deletes.keys()
-            for delete in self.deletes[path].files
-        }
-        files = tuple(file for file in self.files if file.file_path in gone)
-        return Replaced(files, known, tuple(moved), applied)
 
 
 @dataclass(frozen=True)
@@ -143,9 +93,6 @@ def plan_compaction(
         table: just loaded.
         where: only files that may have such rows.
         due_only: only what is due; else all small files of partitions with at least two of them.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     with reachable("the storage", lent=lends_keys(table)):
         head = Head(table)

@@ -47,7 +47,6 @@ def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChan
 
     Raises:
         OutdatedError: what was read is no longer what the table has.
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     name = ".".join(table.name())
     if any(file.spec_id != table.metadata.default_spec_id for file in replaced.files):

@@ -37,9 +37,6 @@ def orphan_candidates(table: Table, now_ms: int) -> UnreachableFiles:
       is ahead takes nothing for old. A commit refers to its files within three days, or never.
 
     They include files that something refers to: their removal checks that.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``.
     """
     metadata, root = table.metadata, metadata_root(table.metadata)
     nothing = UnreachableFiles(frozenset())

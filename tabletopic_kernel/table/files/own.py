@@ -10,7 +10,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions
-from tabletopic_kernel.clients.storage.locations import account_of, normal_location
+from tabletopic_kernel.clients.storage.locations import normal_location
 from tabletopic_kernel.pipeline.write import data_root
 
 _OTHERS = re.compile(r"/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/epoch-\d+/")
@@ -52,7 +52,6 @@ def own_files(metadata: TableMetadata, expired: UnreachableFiles) -> tuple[dict[
     ``write.data.path`` elsewhere, and other folders below its location, may be shared with other tables.
     """
     location, folder = normal_location(metadata.location), normal_location(data_root(metadata))
-    accounts = {"", *map(account_of, (metadata.location, data_root(metadata), metadata_root(metadata)))}
     own_epoch = re.compile(rf"/{re.escape(str(metadata.table_uuid))}/epoch-\d+/")
     below = tuple(f"{root}/" for root in {f"{location}/data", folder} if root.startswith(f"{location}/"))
     of_metadata = f"{normal_location(metadata_root(metadata))}/"
@@ -64,8 +63,6 @@ def own_files(metadata: TableMetadata, expired: UnreachableFiles) -> tuple[dict[
             is_own = _lies(path, *below) and not _OTHERS.search(normal_location(path))
         if is_own:
             own[path] = size
-    if accounts != {""}:  # a copied table names its files by their old location
-        own = {path: size for path, size in own.items() if account_of(path) in accounts}
     return own, len(expired.data) + len(expired.metadata) - len(own)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
@@ -214,8 +214,11 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
         return None
 
 
+ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
+
+
 @dataclass(frozen=True)
-class Side:
+class Side(Generic[ColumnsT_co]):
     """What differs between the schemas of values and those of keys.
 
     ``damage``: what a refused schema does, as the beginning of the message of a stop; ``noted_in``: the
@@ -227,11 +230,11 @@ class Side:
     subject: str
     noted_in: str
     writer: Callable[[RegisteredSchema], WriterSchema]
-    columns: Callable[[SchemaKey, WriterSchema], Columns]
+    columns: Callable[[SchemaKey, WriterSchema], ColumnsT_co]
     of_keys: bool = False
 
 
-def of_values(topic: str, settings: TopicSettings) -> Side:
+def of_values(topic: str, settings: TopicSettings) -> Side[ValueColumns]:
     """The side of a topic's values."""
 
     def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
@@ -249,7 +252,7 @@ def of_values(topic: str, settings: TopicSettings) -> Side:
     return Side(damage, subject, SCHEMAS_PROPERTY, lambda schema: value_writer(schema, settings), columns)
 
 
-def of_keys(topic: str, settings: TopicSettings) -> Side:
+def of_keys(topic: str, settings: TopicSettings) -> Side[KeyColumn]:
     """The side of a topic's keys."""
     return Side(
         f"a key of {topic} cannot be read",

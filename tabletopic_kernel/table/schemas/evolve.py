@@ -82,7 +82,6 @@ class EvolvingTable:
 
         Raises:
             UsageError: columns and settings contradict each other.
-            RetryableError: the catalog does not respond.
         """
         settings = self.settings
         key = newest_key_type(self.topic, settings, self.services.registry)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
@@ -65,19 +64,18 @@ class SchemaKeeper:
         None while there is no schema, or if the columns depend on the first record.
 
         Raises:
-            RetryableError: registry or catalog do not respond.
             UsageError: the schema cannot become a table with these settings.
         """
         if self._is_inferred:
             return None
         if self._whole is not None:
-            return self._evolving.create(self._columns(WHOLE_TOPIC, self._whole), None)
+            return self._evolving.create(self._side.columns(WHOLE_TOPIC, self._whole), None)
         subject = self._side.subject
         latest = self._services.registry.latest(subject)
         if latest is None:
             return None
         try:
-            return self._evolving.create(self._columns(latest.id, self._side.writer(latest)), latest)
+            return self._evolving.create(self._side.columns(latest.id, self._side.writer(latest)), latest)
         except tuple(REASONS) as error:  # records of other schemas may come
             self._no_table = f"; the newest schema of {subject} cannot become a table: {error}"
             self._evolving.report_refused({subject: f"cannot be a table: {error}"}, latest)
@@ -88,11 +86,7 @@ class SchemaKeeper:
         self._evolving.lay_out()
 
     def check_writable(self) -> None:
-        """Check that rows can be written, with the ``_kafka_*`` columns of the settings.
-
-        Raises:
-            ActionNeededError: see ``TopicTable.check_writable``.
-        """
+        """Check that rows can be written, with the ``_kafka_*`` columns of the settings."""
         if self.table is not None:
             columns = metadata_columns(self._settings, table=self.table.table.schema())
             self.table.check_writable(columns)
@@ -107,7 +101,7 @@ class SchemaKeeper:
         if self._whole is None:
             self._values.adopt()
         elif table is not None and not self._is_inferred:
-            self._evolving.cover(self._columns(WHOLE_TOPIC, self._whole), None)
+            self._evolving.cover(self._side.columns(WHOLE_TOPIC, self._whole), None)
 
     def needed_table(self) -> TopicTable:
         """The table.
@@ -125,7 +119,7 @@ class SchemaKeeper:
     def plan(self) -> StagePlan:
         """What tasks need to stage records of the schemas known so far."""
         table, ledger, values = self.table, self._evolving.ledger, self._values.plan()
-        columns = table.table.schema().fields if table else ()
+        columns, text = table.table.schema().fields if table else (), self._settings.projection
         return StagePlan(
             topic=self._topic,
             table=table.plan() if table else None,
@@ -134,7 +128,7 @@ class SchemaKeeper:
             values=values if self._whole is None else replace(values, schemas={WHOLE_TOPIC: self._whole}),
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
-            projection=self._projection(),
+            projection=Projection(text, batch_columns(table)) if text is not None and table else None,
             settings=self._settings,
             keys=self._keys.plan() if self._keys is not None else None,
         )
@@ -147,7 +141,6 @@ class SchemaKeeper:
         looks up again those that are due, and no others.
 
         Raises:
-            RetryableError: registry or catalog do not respond (I9).
             BadRecordError: the registry has no such schema, or it cannot be read, and errors stop the topic.
             ActionNeededError: the schema does not fit the table, and that stops the topic.
         """
@@ -155,16 +148,16 @@ class SchemaKeeper:
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
         ids = frozenset(key for key in needed if key is not None and key != WHOLE_TOPIC)
-        self._values.meet(ids, recheck=recheck)
-        self._values.prove(needs.proved)
+        self._values.resolve(ids, recheck=recheck)
+        self._values.confirm(needs.proved)
         if needs.columns:
             self._cover_inferred(needs.columns)
         if None in needed and (self.table is not None or not ids):  # else one of ids may create the table
             self.needed_table()
             self._evolving.cover(_NO_COLUMNS, None)
         if self._keys is not None:
-            self._keys.meet(needs.key_ids, recheck=recheck)
-            self._keys.prove(needs.proved_keys)
+            self._keys.resolve(needs.key_ids, recheck=recheck)
+            self._keys.confirm(needs.proved_keys)
 
     def forget_unknown(self) -> None:
         """Ask the registry again for unknown schemas when a record needs them, due or not."""
@@ -178,11 +171,6 @@ class SchemaKeeper:
     @property
     def _is_inferred(self) -> bool:
         return self._whole is not None and self._whole.kind == "INFERRED"
-
-    def _columns(self, schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
-        columns = self._side.columns(schema_id, writer)
-        assert isinstance(columns, ValueColumns)
-        return columns
 
     def _cover_latest(self) -> None:
         """Use the subject's newest schema for all values; keep the one before if that cannot be used."""
@@ -220,8 +208,3 @@ class SchemaKeeper:
         if self.table is not None and self._settings.projection is not None:
             columns = batch_columns(self.table)
         return decoded_columns(columns, self._settings.transform, self._learned)
-
-    def _projection(self) -> Projection | None:
-        if self._settings.projection is None or self.table is None:
-            return None
-        return Projection(self._settings.projection, batch_columns(self.table))

@@ -99,11 +99,7 @@ def why_foreign(
     *,
     of_keys: bool = False,
 ) -> str | None:
-    """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any.
-
-    Raises:
-        RetryableError: the registry does not respond.
-    """
+    """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any."""
     if settings.subjects == "any" or schema.subjects is None:
         return None
     first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}

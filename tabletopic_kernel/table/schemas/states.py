@@ -70,13 +70,13 @@ class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
         refused: dict[SchemaKey, tuple[str, str]] = {}
         candidates: dict[SchemaKey, WriterSchema] = {}
         for schema_id, state in self.items():
-            match state:
-                case Candidate(writer=writer):
-                    candidates[schema_id] = writer
-                case Covered(writer=writer) if schema_id in noted:
-                    covered[schema_id] = writer
-                case Refused(reason=reason, message=message):
-                    refused[schema_id] = (reason, message)
+            if isinstance(state, Covered):
+                if schema_id in noted:
+                    covered[schema_id] = state.writer
+            elif isinstance(state, Candidate):
+                candidates[schema_id] = state.writer
+            else:
+                refused[schema_id] = (state.reason, state.message)
         return SchemaPlan(covered, refused, frozenset(self._waiting()), candidates)
 
     def refuse_for_now(self, schema_id: SchemaKey, reason: str, message: str, now_ms: int) -> None:
@@ -106,7 +106,7 @@ class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
 class NamedSchemas:
     """The schemas that a topic's values name, or its keys."""
 
-    def __init__(self, table: EvolvingTable, side: Side) -> None:
+    def __init__(self, table: EvolvingTable, side: Side[Columns]) -> None:
         self._table = table
         self._side = side
         self._topic, self._settings = table.topic, table.settings
@@ -139,7 +139,7 @@ class NamedSchemas:
         """What tasks need to decode values, or keys, of the schemas known so far."""
         return self.states.plan(self._noted())
 
-    def meet(self, named: Collection[SchemaKey], *, recheck: bool = False) -> None:
+    def resolve(self, named: Collection[SchemaKey], *, recheck: bool = False) -> None:
         """Look up the schemas that records name: each becomes a candidate, is covered again, or is refused.
 
         ``recheck``: a batch begins, so only those that are due.
@@ -159,7 +159,7 @@ class NamedSchemas:
             else:
                 self._try(answer)
 
-    def prove(self, proved: Collection[SchemaKey]) -> None:
+    def confirm(self, proved: Collection[SchemaKey]) -> None:
         """Cover the schemas that records were decoded with, older ones first."""
         for schema_id in sorted(proved, key=age):
             state = self.states.get(schema_id)

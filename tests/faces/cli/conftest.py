@@ -21,7 +21,8 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.query.answer import Answer, TableRead
-from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
+from tabletopic_kernel.table.compaction.group import Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.workbench.status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers

@@ -19,7 +19,8 @@ from tabletopic_kernel.model.progress.events import Committed, ControlEvent, Ena
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
-from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
+from tabletopic_kernel.table.compaction.group import Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus

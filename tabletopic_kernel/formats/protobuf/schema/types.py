@@ -35,19 +35,12 @@ refused; a Timestamp or Duration finer than microseconds is refused or truncated
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
     DecimalType,
-    DoubleType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -71,31 +64,21 @@ from tabletopic_kernel.formats.protobuf.schema.tree import (
     Wrapper,
 )
 from tabletopic_kernel.model.columns.evolution import VALUE
-from tabletopic_kernel.model.columns.types import doc_with_meaning
+from tabletopic_kernel.model.columns.types import PRIMITIVES, doc_with_meaning, numbered
 
 _SCALARS: Final[dict[str, IcebergType]] = {
-    "double": DoubleType(),
-    "float": FloatType(),
-    "int32": IntegerType(),
-    "sint32": IntegerType(),
-    "sfixed32": IntegerType(),
-    "int64": LongType(),
-    "sint64": LongType(),
-    "sfixed64": LongType(),
-    "uint32": LongType(),
-    "fixed32": LongType(),
-    "uint64": DecimalType(20, 0),
-    "fixed64": DecimalType(20, 0),
-    "bool": BooleanType(),
-    "string": StringType(),
-    "bytes": BinaryType(),
+    "bool": PRIMITIVES["boolean"],
+    "bytes": PRIMITIVES["binary"],
+    **{kind: PRIMITIVES[kind] for kind in ("double", "float", "string")},
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), PRIMITIVES["int"]),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), PRIMITIVES["long"]),
+    **dict.fromkeys(("uint64", "fixed64"), DecimalType(20, 0)),
 }
 
 
 def iceberg_schema_of(root: Message | Json) -> Schema:
     """The Iceberg schema of a message; field ids 1…n, depth first, parents before children."""
-    ids = itertools.count(1)
-    return Schema(*(_field(field, ids) for field in columns_of(root)))
+    return numbered(map(_field, columns_of(root)))
 
 
 def columns_of(root: Message | Json) -> tuple[Field, ...]:
@@ -105,12 +88,11 @@ def columns_of(root: Message | Json) -> tuple[Field, ...]:
     return root.fields
 
 
-def _field(field: Field, ids: Iterator[int]) -> NestedField:
-    field_id = next(ids)
+def _field(field: Field) -> NestedField:
     required = field.presence != "optional"
-    kind = _type(field.type, ids)
+    kind = _type(field.type)
     doc = doc_with_meaning(None, field.meaning if _needs_meaning(field.type) else None)
-    return NestedField(field_id, field.name, kind, required=required, doc=doc)
+    return NestedField(1, field.name, kind, required=required, doc=doc)
 
 
 def _needs_meaning(kind: FieldType) -> bool:
@@ -123,7 +105,8 @@ def _needs_meaning(kind: FieldType) -> bool:
     return False
 
 
-def _type(node: FieldType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 - a return per type
+def _type(node: FieldType) -> IcebergType:  # noqa: PLR0911 - a return per type
+    """A column's type; the ids in it are no field ids yet."""
     match node:
         case Scalar(kind) | Wrapper(kind):
             return _SCALARS[kind]
@@ -134,10 +117,8 @@ def _type(node: FieldType, ids: Iterator[int]) -> IcebergType:  # noqa: PLR0911 
         case Duration():
             return LongType()
         case Repeated(item):
-            element_id = next(ids)
-            return ListType(element_id, _type(item, ids), element_required=True)
+            return ListType(1, _type(item), element_required=True)
         case Map(key, value):
-            key_id, value_id = next(ids), next(ids)
-            return MapType(key_id, _SCALARS[key], value_id, _type(value, ids), value_required=True)
+            return MapType(1, _SCALARS[key], 1, _type(value), value_required=True)
         case Message(_, fields):
-            return StructType(*(_field(field, ids) for field in fields))
+            return StructType(*map(_field, fields))
