@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.kafka.connection_errors import (
 )
 from tabletopic_kernel.local.machine import free_port
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.workbench.doctor import check_server
+from tabletopic_kernel.workbench.doctor.run import check_server
 
 
 @pytest.fixture
