@@ -14,7 +14,7 @@ from tabletopic_kernel.clients.storage import probe
 from tabletopic_kernel.clients.storage.probe import try_table
 from tabletopic_kernel.local import machine
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.workbench.doctor import check_server
+from tabletopic_kernel.workbench.doctor.run import check_server
 from tests.servers.answering_store import AnsweringStore
 from tests.servers.stores import ACCOUNT, Azure, Gcs
 

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka import broker as kafka
+from tabletopic_kernel.clients.kafka import connection, offsets
 from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
@@ -35,20 +36,20 @@ def test_a_client_that_finds_no_controller_is_replaced(
     monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     """By one that is answered; while the broker is away it stays, so that no clients pile up."""
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(answers=answers))
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin(answers=answers))
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     before = broker.admin
     late: Future[Any] = Future()
     late.set_exception(TIMED_OUT)
     with pytest.raises(RetryableError, match="does not respond"):
-        broker._wait(lambda: late)
+        broker.ask(lambda: late)
     assert (broker.admin is not before) is answers
     assert broker._worn_out == ([before] if answers else [])
 
 
 def test_a_request_that_only_the_old_client_failed_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one client many requests may be late at the same time: they get one new client."""
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin())
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     late: Future[str] = Future()
     late.set_exception(TIMED_OUT)
@@ -56,10 +57,10 @@ def test_a_request_that_only_the_old_client_failed_is_asked_again(monkeypatch: p
     fine.set_result("here")
     for _ in range(3):
         answers = iter([late, fine])
-        assert broker._wait(lambda answers=answers: next(answers)) == "here"  # type: ignore[misc]
+        assert broker.ask(lambda answers=answers: next(answers)) == "here"  # type: ignore[misc]
     assert len(broker._worn_out) == 1
     with pytest.raises(RetryableError, match="does not respond"):
-        broker._wait(lambda: late)
+        broker.ask(lambda: late)
     assert len(broker._worn_out) == 1
 
 
@@ -92,9 +93,11 @@ def test_offsets_are_asked_again_after_a_stall(monkeypatch: pytest.MonkeyPatch, 
         return {one: turn[one.partition] for one in partitions}
 
     monkeypatch.setattr(
-        kafka, "make_admin", lambda *_: Admin(list_offsets=list_offsets, list_topics=lambda timeout: listed)
+        connection,
+        "make_admin",
+        lambda *_: Admin(list_offsets=list_offsets, list_topics=lambda timeout: listed),
     )
-    monkeypatch.setattr(kafka, "_STALE_S", 0.0)
+    monkeypatch.setattr(offsets, "_STALE_S", 0.0)
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     assert broker._offsets("clicks", [0, 1], OffsetSpec.latest()) == {0: 7, 1: 8}
     assert asked == [[0, 1]] + [[1]] * len(codes)
@@ -117,9 +120,10 @@ def test_clients_do_not_pile_up_while_no_leader_is_online(monkeypatch: pytest.Mo
         made.append(Admin(list_offsets=list_offsets, list_topics=lambda timeout: metadata))
         return made[-1]
 
-    monkeypatch.setattr(kafka, "make_admin", make_admin)
-    monkeypatch.setattr(kafka, "_STALE_S", 0.0)
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.01)
+    monkeypatch.setattr(connection, "make_admin", make_admin)
+    monkeypatch.setattr(offsets, "_STALE_S", 0.0)
+    monkeypatch.setattr(offsets, "TIMEOUT_S", 0.01)
+    monkeypatch.setattr(connection, "TIMEOUT_S", 0.01)
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     for partition.leader in (-1, -1, 2):  # the broker of the last is not online
         with pytest.raises(RetryableError, match="No leaders found"):
@@ -139,13 +143,13 @@ def test_offsets_that_never_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -
         asked.append(len(partitions))
         return {one: _offset(KafkaException(KafkaError(code))) for one in partitions}
 
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(list_offsets=list_offsets))
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin(list_offsets=list_offsets))
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(RetryableError, match="does not respond"):
         broker._offsets("clicks", [0, 1], OffsetSpec.latest())
     assert asked == [2, 2]
     code = KafkaError.NOT_LEADER_FOR_PARTITION
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.0)
+    monkeypatch.setattr(offsets, "TIMEOUT_S", 0.0)
     with pytest.raises(RetryableError, match="does not respond"):
         broker._offsets("clicks", [0, 1], OffsetSpec.latest())
 
@@ -153,7 +157,7 @@ def test_offsets_that_never_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("ask", ["facts", "topic_id"])
 def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     """It is a mistake of the person, and no broker that does not respond."""
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin())
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(UsageError, match="not a valid topic name"):
         getattr(broker, ask)("no'such")
@@ -163,7 +167,7 @@ def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.Monk
 
 def test_a_topic_is_missing_only_if_it_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new topic reaches the brokers after its creator has its response."""
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin())
     monkeypatch.setattr(kafka, "_ABSENT_S", 240.0)
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     missing: Future[Any] = Future()
@@ -188,7 +192,7 @@ def test_a_topic_is_gone_only_if_it_is_not_listed_either(monkeypatch: pytest.Mon
     empty.set_result(SimpleNamespace(topic_id="an id", partitions=[]))
     answers = {"late": iter([missing, empty, there]), "gone": iter([missing])}
     monkeypatch.setattr(
-        kafka,
+        connection,
         "make_admin",
         lambda *_: Admin(list_offsets=lambda asked, **_: dict.fromkeys(asked, _offset(7))),
     )
@@ -219,26 +223,26 @@ def test_a_topic_is_created_once_its_brokers_are_there(monkeypatch: pytest.Monke
         asked.append(new[0].topic)
         return {new[0].topic: next(answers, fenced)}
 
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin(create_topics=create_topics))
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin(create_topics=create_topics))
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     monkeypatch.setattr(broker, "topics", list)
     monkeypatch.setattr(broker, "end_offsets", lambda topics: {name: {} for name in topics})
     broker.ensure_topic("new", 1, {})
     assert asked == ["new"] * 3
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "TIMEOUT_S", 0.05)
     with pytest.raises(RetryableError, match="All brokers are currently fenced"):
         broker.ensure_topic("new", 1, {})
 
 
 def test_a_connection_that_is_lost_under_way_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker closes connections that were idle; a second loss is told."""
-    monkeypatch.setattr(kafka, "make_admin", lambda *_: Admin())
+    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin())
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     lost: Future[str] = Future()
     lost.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport failure")))
     fine: Future[str] = Future()
     fine.set_result("cluster")
     answers = iter([lost, fine, lost, lost])
-    assert broker._wait(lambda: next(answers)) == "cluster"
+    assert broker.ask(lambda: next(answers)) == "cluster"
     with pytest.raises(RetryableError, match="does not respond"):
-        broker._wait(lambda: next(answers))
+        broker.ask(lambda: next(answers))

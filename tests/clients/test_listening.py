@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from tabletopic_kernel.clients.kafka import broker, connection_errors
+from tabletopic_kernel.clients.kafka import connection, connection_errors
 from tabletopic_kernel.clients.kafka.connection_errors import (
     ConnectionErrors,
     check_listening,
@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.kafka.connection_errors import (
 )
 from tabletopic_kernel.local.machine import free_port
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.workbench.doctor import check_server
+from tabletopic_kernel.workbench.doctor.run import check_server
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def _at(*ports: int) -> dict[str, str]:
 
 def test_doctor_and_init_do_not_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka is not asked: twelve seconds it took, with the same words."""
-    monkeypatch.setattr(broker, "make_admin", lambda *_: pytest.fail("librdkafka is asked"))
+    monkeypatch.setattr(connection, "make_admin", lambda *_: pytest.fail("librdkafka is asked"))
     (check,) = check_server("kafka", _at(free_port(set()), free_port(set())))
     assert check.status == "fail"
     assert "does not respond (connection refused); is it running" in check.detail

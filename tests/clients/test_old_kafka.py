@@ -16,7 +16,7 @@ from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.ledger import NO_TOPIC_ID
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench.doctor import check_server
+from tabletopic_kernel.workbench.doctor.run import check_server
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.servers.old_kafka import OldKafka
 

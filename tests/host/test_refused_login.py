@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tabletopic_kernel.clients import login_gate
-from tabletopic_kernel.clients.kafka import broker as broker_module
+from tabletopic_kernel.clients.kafka import connection as broker_module
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.idle_clients import IdleClients
 from tabletopic_kernel.clients.kafka.reader import Reader

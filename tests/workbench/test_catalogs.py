@@ -20,8 +20,9 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
-from tabletopic_kernel.workbench import doctor, status
+from tabletopic_kernel.workbench import status
 from tabletopic_kernel.workbench.config import LoadedSettings, Row, describe
+from tabletopic_kernel.workbench.doctor.run import run_checks
 from tabletopic_kernel.workbench.workbench import Workbench
 
 LoadedBy = Callable[..., LoadedSettings]
@@ -165,7 +166,7 @@ def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: 
 @pytest.mark.integration  # the broker, who is not there, is waited for
 def test_doctor_tries_each(settings: Settings) -> None:
     """Catalog and storage, by name."""
-    checks = {one.name: one for one in doctor.run_checks(LoadedSettings(settings, {}))}
+    checks = {one.name: one for one in run_checks(LoadedSettings(settings, {}))}
     assert {name: checks[name].status for name in checks if name.startswith(("catalog", "storage"))} == {
         "catalog": "ok",
         "storage": "ok",
@@ -180,7 +181,7 @@ def test_doctor_tries_each(settings: Settings) -> None:
 def test_doctor_tries_catalogs_without_the_other_servers(settings: Settings) -> None:
     """Neither [kafka] nor [registry] is set, and no local stack runs."""
     alone = settings.model_copy(update={"kafka": {"client.id": "me"}, "registry": {}})
-    told = [(one.name, one.status) for one in doctor.run_checks(LoadedSettings(alone, {}))]
+    told = [(one.name, one.status) for one in run_checks(LoadedSettings(alone, {}))]
     assert told[[name for name, _ in told].index("servers") :] == [
         ("servers", "warn"),
         ("catalog", "ok"),

@@ -13,8 +13,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation
 
-from tabletopic_kernel.clients.kafka.broker import TIMEOUT_S, UNKNOWN_TOPIC, Broker
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.connection import TIMEOUT_S
 from tabletopic_kernel.clients.kafka.java_properties import java_properties
+from tabletopic_kernel.clients.kafka.offsets import UNKNOWN_TOPIC
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask_property
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from tabletopic_kernel.clients.kafka.broker import NO_LEADER, TIMEOUT_S, make_consumer
+from tabletopic_kernel.clients.kafka.connection import TIMEOUT_S
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
+from tabletopic_kernel.clients.kafka.librdkafka import make_consumer
+from tabletopic_kernel.clients.kafka.offsets import NO_LEADER
 from tabletopic_kernel.model.errors import RetryableError
 
 _BATCH = 1_000

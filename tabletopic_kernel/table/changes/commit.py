@@ -21,7 +21,12 @@ from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
-from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import clean_up, snapshot_of, write
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import (
+    SnapshotProducer,
+    clean_up,
+    snapshot_of,
+    write,
+)
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransaction, location_provider
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
@@ -68,7 +73,7 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
     _send(table, transaction, producer)
 
 
-def _prepared(table: LedgerTable, change: TableChange) -> tuple[Transaction, _SnapshotProducer[Any]]:
+def _prepared(table: LedgerTable, change: TableChange) -> tuple[QuickTransaction, SnapshotProducer]:
     """The change's transaction, with its manifests written; nothing is sent yet."""
     try:
         transaction = QuickTransaction(table.table)
@@ -89,7 +94,7 @@ def _prepared(table: LedgerTable, change: TableChange) -> tuple[Transaction, _Sn
     return transaction, producer
 
 
-def _send(table: LedgerTable, transaction: Transaction, producer: _SnapshotProducer[Any]) -> None:
+def _send(table: LedgerTable, transaction: QuickTransaction, producer: SnapshotProducer) -> None:
     # PyIceberg takes a refusal as proof that nothing was committed, and deletes manifests. But a proxy
     # may have sent the request twice, and the second one was refused because of the first.
     transaction.keep_manifests()

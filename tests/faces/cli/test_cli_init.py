@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.workbench import doctor
 from tabletopic_kernel.workbench.config import load_settings
-from tabletopic_kernel.workbench.doctor import Check
+from tabletopic_kernel.workbench.doctor import run
+from tabletopic_kernel.workbench.doctor.check import Check
 
 _ALL_EMBEDDED = ["1", "1", "1"]
 _LOGIN = ["4", "broker.example:9093", "PLAIN", "ann", "ann-hidden", ""]
@@ -41,7 +41,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, str]]
         good = properties.get("sasl.password", "ann-hidden") == "ann-hidden"
         yield Check(section, "ok" if good else "fail", "answers" if good else "the login is wrong")
 
-    monkeypatch.setattr(doctor, "check_server", check)
+    monkeypatch.setattr(run, "check_server", check)
     return asked
 
 

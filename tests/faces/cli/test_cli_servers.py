@@ -23,8 +23,10 @@ from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
-from tabletopic_kernel.workbench import doctor
 from tabletopic_kernel.workbench.clients import Away, Servers
+from tabletopic_kernel.workbench.doctor import run as doctor
+from tabletopic_kernel.workbench.doctor.check import Check, Failed
+from tabletopic_kernel.workbench.doctor.machine import ports
 from tests.faces.cli.conftest import FakeWorkbench
 
 
@@ -221,10 +223,10 @@ def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: 
             "registry": ServerRecord({"http": other}, gone, True),
         }
         state.save(tmp_path, here)
-        assert "free" in doctor._ports(tmp_path, ("kafka", "registry"))
+        assert "free" in ports(tmp_path, ("kafka", "registry"))
         state.save(tmp_path, here | {"registry": ServerRecord({"http": taken}, gone, True)})
-        with pytest.raises(doctor._Trouble, match="in use by another program"):
-            doctor._ports(tmp_path, ("kafka", "registry"))
+        with pytest.raises(Failed, match="in use by another program"):
+            ports(tmp_path, ("kafka", "registry"))
 
 
 def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
@@ -266,8 +268,8 @@ def test_no_hosts_in_the_background(tmp_path: Path) -> None:
 
 def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each check is a line, with its remedy below; one that fails makes the exit code 1."""
-    checks = [doctor.Check("JDK", "ok", "21"), doctor.Check("broker", "warn", "away", "start it")]
-    monkeypatch.setattr("tabletopic_kernel.workbench.doctor.run_checks", lambda loaded: iter(checks))
+    checks = [Check("JDK", "ok", "21"), Check("broker", "warn", "away", "start it")]
+    monkeypatch.setattr("tabletopic_kernel.workbench.doctor.run.run_checks", lambda loaded: iter(checks))
     ended = run("doctor")
     assert ended.code == 0
     assert [line.split() for line in ended.out.splitlines()] == [
@@ -275,7 +277,7 @@ def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.Mon
         ["warn", "broker", "away"],
         ["→", "start", "it"],
     ]
-    checks.append(doctor.Check("storage", "fail", "read-only", "choose another"))
+    checks.append(Check("storage", "fail", "read-only", "choose another"))
     ended = run("doctor", "--json")
     assert ended.code == 1
     assert ended.json[-1] == {
@@ -333,7 +335,7 @@ def test_doctor_looks_at_the_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     loaded = load_settings({"state_dir": str(tmp_path)}, environ={}, cwd=tmp_path)
 
-    def limits() -> doctor.Check:
+    def limits() -> Check:
         return next(check for check in doctor.run_checks(loaded) if check.name == "limits")
 
     memory = namedtuple("memory", "available")

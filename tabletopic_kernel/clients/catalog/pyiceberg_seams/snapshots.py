@@ -34,6 +34,8 @@ from tabletopic_kernel.model.moved_rows import Positions
 
 DELETES = "-deletes.parquet"  # the end of our position delete files' names
 
+SnapshotProducer = _SnapshotProducer[Any]
+
 
 @dataclass(frozen=True)
 class SnapshotChange:
@@ -55,7 +57,7 @@ class SnapshotChange:
     keeps_rows: bool = False
 
 
-def snapshot_of(transaction: Transaction, change: SnapshotChange) -> _SnapshotProducer[Any]:
+def snapshot_of(transaction: Transaction, change: SnapshotChange) -> SnapshotProducer:
     """The snapshot of a change on the main branch; its ``commit`` writes the manifests.
 
     Raises:
@@ -64,7 +66,7 @@ def snapshot_of(transaction: Transaction, change: SnapshotChange) -> _SnapshotPr
     """
     if not change.remove and not change.delete_rows:
         update = transaction.update_snapshot(snapshot_properties=change.ledger.to_summary())
-        producer: _SnapshotProducer[Any] = update.merge_append()
+        producer: SnapshotProducer = update.merge_append()
     else:
         producer = ChangeSnapshot.of(transaction, change)
     for file in change.add:
@@ -170,7 +172,7 @@ def thread_safe(evaluate: Callable[[ManifestFile], bool]) -> Callable[[ManifestF
     return lambda manifest: bool(copy(visitor).eval(manifest))
 
 
-def write(producer: _SnapshotProducer[Any]) -> None:
+def write(producer: SnapshotProducer) -> None:
     """Write the manifests of a snapshot; ValidationException: a file to remove is no longer there."""
     try:
         producer.commit()
@@ -179,6 +181,6 @@ def write(producer: _SnapshotProducer[Any]) -> None:
         raise
 
 
-def clean_up(producer: _SnapshotProducer[Any]) -> None:
+def clean_up(producer: SnapshotProducer) -> None:
     """Delete the manifests of a snapshot that is not committed."""
     producer._clean_all_uncommitted()

@@ -119,7 +119,7 @@ def _at(call: Call, file: Path) -> Call:
 
 
 def _server(server: Server) -> Answers:
-    from tabletopic_kernel.workbench.doctor import check_server
+    from tabletopic_kernel.workbench.doctor.run import check_server
     from tabletopic_kernel.workbench.server_questions import answer_way
 
     screen.side().print(f"\n{server.text}", style="bold")

@@ -25,7 +25,7 @@ from tabletopic_kernel.model.errors import StackError, TableTopicError, UsageErr
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.stack import LocalStack, StackInfo
-    from tabletopic_kernel.workbench.doctor import Check
+    from tabletopic_kernel.workbench.doctor.check import Check
 
 
 _POLL_S = 2.0
@@ -274,7 +274,7 @@ def config(call: Call, as_json: bool) -> None:
 
 def doctor(call: Call, as_json: bool) -> None:
     """Run all checks; the exit code is 1 if one fails."""
-    from tabletopic_kernel.workbench.doctor import run_checks
+    from tabletopic_kernel.workbench.doctor.run import run_checks
 
     checks = []
     out = screen.console()

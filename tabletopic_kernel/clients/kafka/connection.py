@@ -1,0 +1,188 @@
+"""One admin client, and how it asks: waits, repeats, and the explanation of a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDoneError
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
+from tabletopic_kernel.clients.kafka.idle_clients import IDLE_CLIENTS
+from tabletopic_kernel.clients.kafka.librdkafka import make_admin
+from tabletopic_kernel.clients.login_gate import LoginGate
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+
+TIMEOUT_S = 10.0
+RECONNECT_S = 2.0
+_AGAIN_S = 0.1
+# A refused login or certificate is known within a second; requests alone would take their whole timeout,
+# while librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
+_FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
+
+
+class Connection:
+    """To one cluster, for any thread."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = dict(properties)
+        self.address = self.properties.get("bootstrap.servers", "")
+        self._met = ConnectionErrors()
+        self._gate = LoginGate()
+        self._admin: AdminClient | None = make_admin(properties, self._met)
+        self._lock = threading.Lock()  # guards _admin and _met
+        self._renewing = threading.Lock()
+        self._worn_out: list[AdminClient] = []
+        self._renewed_s = float("-inf")
+        IDLE_CLIENTS.add(self)
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client; LoginRefusedError is raised for a minute after the login was refused.
+
+        A client logs in by itself until it is released: keep it in no variable, as errors keep variables.
+        """
+        with self._lock:
+            self._gate.check()
+            if self._admin is None:
+                self._met = ConnectionErrors()
+                self._admin = make_admin(self.properties, self._met)
+            return self._admin
+
+    def ask(
+        self,
+        request: Callable[[], Any],
+        *,
+        passing: Collection[int] = (),
+        within_s: float | None = None,
+        expected: Collection[int] = (),
+    ) -> Any:
+        """The response to a request, which is made once more if only the connection or the client failed.
+
+        Args:
+            request: sends it, by ``admin``; returns the answer, or its future.
+            passing: codes of errors that pass: it is made again until ``within_s`` are over, 10 s by default.
+            expected: codes of errors that the caller explains.
+
+        Raises:
+            KafkaException: an expected error.
+            RetryableError, ActionNeededError: others, with their remedy.
+        """
+        deadline = time.monotonic() + (TIMEOUT_S if within_s is None else within_s)
+        is_again = False
+        while True:
+            try:
+                return self.result(request())
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in passing or time.monotonic() > deadline:
+                    if is_again or not self.may_ask_again(error):
+                        if code in expected:
+                            raise
+                        raise self.explain(error) from error
+                    is_again = True
+            time.sleep(_AGAIN_S)
+
+    def metadata(self) -> Any:
+        """All topics and brokers; fails early if the login is refused."""
+        for look_s in _FIRST_LOOKS_S:
+            with contextlib.suppress(KafkaException):
+                return self.listed(min(look_s, TIMEOUT_S))
+            self.admin.poll(0)  # runs the callback of errors
+            if self._met.is_hopeless():
+                raise self._explain("it refuses all logins")
+        try:
+            return self.listed(TIMEOUT_S)
+        except KafkaException as error:
+            raise self.explain(error) from error
+
+    def listed(self, timeout_s: float) -> Any:
+        """All topics and brokers; raises KafkaException."""
+        answer = self.admin.list_topics(timeout=timeout_s)
+        self._met.forget()
+        return answer
+
+    def result(self, answer: Any) -> Any:
+        """An answer under way; fails early if no broker admits the client. Raises KafkaException."""
+        while isinstance(answer, Future):
+            try:
+                answer = answer.result(timeout=_LOOK_S)
+                self._met.forget()
+            except NotDoneError:
+                self.admin.poll(0)
+                if self._met.is_hopeless():
+                    raise self._explain("it refuses all logins") from None
+        return answer
+
+    def may_ask_again(self, error: KafkaException) -> bool:
+        """Whether the broker may be well: it had closed an idle connection, or responds to a new client."""
+        code = error.args[0].code()
+        return code == KafkaError._TRANSPORT or (
+            code == KafkaError._TIMED_OUT and self._renew_unless_refused()
+        )
+
+    def explain(self, error: KafkaException) -> RetryableError | ActionNeededError:
+        """The error of a request, with its remedy."""
+        problem = error.args[0]
+        if problem.code() == KafkaError._TIMED_OUT:
+            self._renew_unless_refused()
+        else:
+            self.admin.poll(0)  # runs the callback of errors
+        name = problem.name() if hasattr(problem, "name") else ""
+        if "AUTHORIZATION" in name or "AUTHENTICATION" in name:
+            return ActionNeededError(f"the broker at {self.address} does not allow it: {problem.str()}")
+        message = f"{problem.str()}{name}" if problem.str().endswith(": ") else problem.str()
+        if problem.code() > 0:  # the broker's own; librdkafka's are negative
+            return RetryableError(f"the broker at {self.address} does not respond ({message}); see its log")
+        return self._explain(message)
+
+    def _explain(self, request: str) -> RetryableError:
+        error = explain_silence(self.properties, self._met, request)
+        self.rest(error)
+        return error
+
+    def rest(self, error: Exception) -> None:
+        """Do not log in for a minute if ``error``, of any client of the cluster, is a refusal."""
+        self._gate.met(error)
+        if not self._gate.is_open:
+            with self._lock:
+                self._admin = None
+
+    def close_if_refused(self) -> None:
+        """Rest as after a refused request, although there was none; see ``idle_clients``."""
+        with self._lock, contextlib.suppress(KafkaException):
+            if self._admin is None:  # resting already; what it met must not prolong that again and again
+                return
+            self._admin.poll(0)
+        if self._met.is_hopeless():
+            self._explain("it refuses all logins")
+
+    def _renew_unless_refused(self) -> bool:
+        """Replace the client after a request without a response, unless its login is refused."""
+        self.admin.poll(0)  # runs the callback of errors
+        return self._met.refused() is None and self.renew(self.admin)
+
+    def renew(self, worn_out: AdminClient) -> bool:
+        """Replace the client, if the broker responds to a new one; whether there is a new one now.
+
+        A client that existed while the broker hung never finds a controller again, although it gets metadata.
+        It is kept: releasing it may abort the process.
+        """
+        with self._renewing:
+            # Requests of the one before time out until then; each of them asks for a new client.
+            is_new = time.monotonic() - self._renewed_s < TIMEOUT_S
+            if self._admin is not worn_out or is_new:
+                return True
+            fresh = make_admin(self.properties, self._met)
+            with contextlib.suppress(KafkaException):
+                fresh.list_topics(timeout=RECONNECT_S)
+                self._worn_out.append(worn_out)
+                self._admin, self._renewed_s = fresh, time.monotonic()
+                return True
+            return False

@@ -1,0 +1,47 @@
+"""Clients of librdkafka, without its words on stderr."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors
+from tabletopic_kernel.model.errors import SettingsError
+
+T = TypeVar("T")
+# Without a logger, librdkafka prints connection errors to stderr; users get errors with a remedy instead.
+_LOG = logging.getLogger("tabletopic.librdkafka")
+
+
+def make_admin(properties: Mapping[str, str], errors: ConnectionErrors | None = None) -> AdminClient:
+    """An admin client whose connections report to ``errors``.
+
+    Raises SettingsError if librdkafka refuses the properties.
+    """
+    return _made(AdminClient, properties, {"error_cb": errors} if errors else {})
+
+
+def make_consumer(properties: Mapping[str, str], **more: Any) -> Consumer:
+    """A consumer; ``more`` has underscores for dots, and wins. Raises as ``make_admin``."""
+    return _made(Consumer, properties, more)
+
+
+def make_producer(properties: Mapping[str, str], **more: Any) -> Producer:
+    """A producer; see ``make_consumer``."""
+    return _made(Producer, properties, more)
+
+
+def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], more: Mapping[str, Any]) -> T:
+    if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
+        raise SettingsError(
+            "[kafka] bootstrap.servers is not set and no local stack is running; `tabletopic up` starts one"
+        )
+    ours = {key if key == "error_cb" else key.replace("_", "."): value for key, value in more.items()}
+    try:
+        return kind({"log_level": 0, "logger": _LOG, **properties, **ours})
+    except KafkaException as error:
+        raise SettingsError(f"[kafka] {error.args[0].str()}") from error

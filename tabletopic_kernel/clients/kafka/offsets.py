@@ -1,0 +1,79 @@
+"""Offsets of partitions, whose leaders come and go: of the first or last record, or of a time."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
+
+# librdkafka goes on to ask a former leader, or none, until it has new metadata.
+_STALE_S = 1.0
+# A partition has no leader for a moment: while the topic is new, or its broker restarts or was too slow.
+NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._NOENT,  # no partition that was asked for has one
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+
+
+def list_offsets(
+    connection: Connection, asked: Mapping[TopicPartition, OffsetSpec]
+) -> dict[tuple[str, int], int]:
+    """Offsets by topic and partition, read-committed; raises as ``Connection.ask``."""
+    found: dict[tuple[str, int], int] = {}
+    began, asked_again, refreshed = time.monotonic(), False, False
+    waiting = dict(asked)
+    while waiting:
+        futures = connection.admin.list_offsets(
+            waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+        )
+        errors: list[KafkaException] = []
+        for partition, future in futures.items():
+            try:
+                found[partition.topic, partition.partition] = connection.result(future).offset
+            except KafkaException as error:
+                errors.append(error)
+        waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
+        waited_s = time.monotonic() - began
+        lasting = [error for error in errors if error.args[0].code() not in NO_LEADER | UNKNOWN_TOPIC]
+        if lasting:
+            if asked_again or not connection.may_ask_again(lasting[0]):
+                raise connection.explain(lasting[0]) from lasting[0]
+            asked_again, began = True, time.monotonic()
+        elif errors and waited_s > (TIMEOUT_S if refreshed else 3 * TIMEOUT_S):
+            raise connection.explain(errors[0]) from errors[0]
+        elif errors and waited_s > _STALE_S:
+            refreshed = _refresh(connection, waiting, errors)
+        if waiting:
+            time.sleep(_STALE_S if refreshed else 0.1)
+    return found
+
+
+def _refresh(
+    connection: Connection, waiting: Iterable[TopicPartition], errors: Iterable[KafkaException]
+) -> bool:
+    """Get new metadata, or a new client where that does not help; whether the broker responded."""
+    with contextlib.suppress(KafkaException):
+        metadata = connection.listed(RECONNECT_S)
+        lacks_leaders = any(error.args[0].code() == KafkaError._NOENT for error in errors)
+        # While no leader is online, a new client finds none either, and each old one is kept.
+        return not (lacks_leaders and _has_leader(metadata, waiting)) or connection.renew(connection.admin)
+    return False
+
+
+def _has_leader(metadata: Any, partitions: Iterable[TopicPartition]) -> bool:
+    """Whether any of the partitions has a leader that is online."""
+    topics = metadata.topics
+    listed = (topics[one.topic].partitions.get(one.partition) for one in partitions if one.topic in topics)
+    return any(one is not None and one.leader in metadata.brokers for one in listed)

@@ -1,0 +1,62 @@
+"""One check: its result, and what a failure is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from tabletopic_kernel.model.errors import SettingsError, TableTopicError
+from tabletopic_kernel.model.redact import redact
+
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check; ``remedy`` is what to do, unless it succeeded or ``detail`` says that."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        # Whatever other programs put into their responses.
+        object.__setattr__(self, "detail", redact(self.detail))
+
+    def to_json(self) -> dict[str, str]:
+        """A plain dictionary."""
+        return asdict(self)
+
+
+class Failed(Exception):  # noqa: N818 - never leaves this folder
+    """A failed check."""
+
+    def __init__(self, detail: str, remedy: str, status: Status = "fail") -> None:
+        super().__init__(detail)
+        self.check = (status, detail, remedy)
+
+
+def checked(name: str, look: Callable[[], str]) -> Check:
+    """The result of a check; never raises."""
+    try:
+        return Check(name, "ok", look())
+    except Failed as trouble:
+        return Check(name, *trouble.check)
+    except SettingsError as error:
+        return Check(name, "fail", first_line(error), "correct it; `tabletopic config` shows where it is set")
+    except TableTopicError as error:
+        return Check(name, "fail", first_line(error))
+    except Exception as error:
+        return Check(name, "fail", f"{type(error).__name__}: {first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """Its message; never empty."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def count(number: int, what: str) -> str:
+    """A number with its noun."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
