@@ -34,9 +34,9 @@ from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.pipeline.conform import fitted, headers_of, kafka_columns, rename
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan, StagePlan, TablePlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, TablePlan
 from tabletopic_kernel.pipeline.sinks import Rejections, StagedRows
-from tabletopic_kernel.pipeline.split_by_schema import Group, split
+from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.transform import Step, make_step
@@ -101,19 +101,14 @@ def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
     return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
 
 
-class _Loaded(threading.local):
-    """One thread's plans by topic, with their digests, in the order of their last use."""
-
-    def __init__(self) -> None:
-        self.plans: dict[str, tuple[bytes, LoadedPlan]] = {}
-
-
-_LOADED = _Loaded()
+# One thread's plans by topic, with their digests, in the order of their last use.
+_LOADED = threading.local()
 
 
 def load_plan(topic: str, pickled: bytes) -> LoadedPlan:
     """The topic's plan for a task; the same object per thread while the plan is the same."""
-    plans, digest = _LOADED.plans, hashlib.sha256(pickled).digest()
+    plans: dict[str, tuple[bytes, LoadedPlan]] = _LOADED.__dict__.setdefault("plans", {})
+    digest = hashlib.sha256(pickled).digest()
     kept = plans.pop(topic, None)
     loaded = kept[1] if kept and kept[0] == digest else LoadedPlan(pickle.loads(pickled), is_worker=True)
     plans[topic] = digest, loaded
@@ -154,7 +149,7 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
         group = group.only(~bad)
     schema_id, positions, columns = group.schema_id, group.positions, dict[str, pa.Array]()
     if schema_id is not None:
-        rows, positions = _decode(group, schema_id, plan.values, loaded.decoder, result.rejections)
+        rows, positions = _decode(group, schema_id, loaded.decoder, result.rejections)
         if rows is None:
             return result
         if loaded.infers and isinstance(decoder := loaded.decoder(schema_id), InferringDecoder):
@@ -199,18 +194,11 @@ def _as_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
 def _decode(
     group: Group,
     schema_id: SchemaKey,
-    plan: SchemaPlan,
     decoder_of: Callable[[SchemaKey], Decoder],
     rejections: list[Rejections],
 ) -> tuple[pa.RecordBatch | None, Positions]:
-    """The rows of a group's values, or keys, and their positions; None if their schema cannot be used."""
+    """The rows of a group's values, or keys, and their positions; None if there is no decoder."""
     positions = group.positions
-    if schema_id in plan.refused:
-        rejections.append(Rejections(positions, schema_id, *plan.refused[schema_id]))
-        return None, positions
-    if fault := group.header_fault(plan.schema(schema_id).kind):
-        rejections.append(Rejections(positions, schema_id, dead_letter.BAD_SCHEMA_HEADER, fault))
-        return None, positions
     try:
         decoder = decoder_of(schema_id)
     except BadSchemaError as error:  # although the decoder could be built during planning
@@ -261,8 +249,11 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     proved = set[SchemaKey]()
     parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
     for schema_id, group in named:
+        if fault := schema_fault(group, plan):
+            rejections.append(fault)
+            continue
         rows, positions = _decode(
-            group, schema_id, plan, lambda key: cached_decoder(key, plan.schema(key)), rejections
+            group, schema_id, lambda key: cached_decoder(key, plan.schema(key)), rejections
         )
         if rows is None or not len(rows):
             continue

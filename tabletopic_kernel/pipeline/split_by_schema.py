@@ -19,7 +19,7 @@ from tabletopic_kernel.formats.arrays import Mask, Positions
 from tabletopic_kernel.formats.glue_frames import split_glue
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan
 from tabletopic_kernel.pipeline.sinks import Rejections
 
 
@@ -65,6 +65,17 @@ class Group:
         except ValueError:
             return "the header with the schema id ends, or is damaged, within the message indexes"
         return None if end == len(self.indexes) else "the header with the schema id is too long"
+
+
+def schema_fault(group: Group, plan: SchemaPlan) -> Rejections | None:
+    """Why no record of a group can be decoded; None: some may."""
+    schema_id = group.schema_id
+    if schema_id is None:
+        return None
+    if schema_id in plan.refused:
+        return Rejections(group.positions, schema_id, *plan.refused[schema_id])
+    fault = group.header_fault(plan.schema(schema_id).kind)
+    return Rejections(group.positions, schema_id, BAD_SCHEMA_HEADER, fault) if fault else None
 
 
 def split(

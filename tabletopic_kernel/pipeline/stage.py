@@ -22,10 +22,16 @@ from tabletopic_kernel.model.errors import ProjectionError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
-from tabletopic_kernel.pipeline.decode import KeyColumns, LoadedPlan, decode_group, decode_keys, load_plan
+from tabletopic_kernel.pipeline.decode import (
+    KeyColumns,
+    LoadedPlan,
+    decode_group,
+    decode_keys,
+    load_plan,
+)
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, places_of
-from tabletopic_kernel.pipeline.split_by_schema import Group, split, unsplit
+from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, unsplit
 from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
 
 R = TypeVar("R")
@@ -131,6 +137,9 @@ class _Staging:
         result, schema_id = self.result, group.schema_id
         if schema_id is None and self._plan.passes_over_tombstones:
             result.passed_over = added(result.passed_over, {TOMBSTONE: len(group)})
+            return
+        if fault := schema_fault(group, self._plan.values):
+            self._refuse(batch, fault)
             return
         try:
             decoded = self._isolated(
