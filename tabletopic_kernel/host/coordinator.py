@@ -1,12 +1,11 @@
 """The coordinator of one table topic: owns the table, and commits what the worker stages.
 
-Longer than other modules, as the loop that makes every change of a table should be read in one place.
-
 The thread is a loop of ``step()``. A step takes one event, decides under the lock by the protocol in
 ``model/commit_cycle.py``, releases it, acts, and feeds each action's outcome back as an event.
 
 Why this is safe: one thread makes every change of the table, so this process never has two commits under way.
-Other threads only put events and requests into the inbox. A batch counts as staged once this thread has taken
+Other threads only put events into the inbox, and ask questions that this thread answers between commits
+(``Ownership.ask``). A batch counts as staged once this thread has taken
 it from there, and stays staged until its commit is known to be in the table: a commit whose outcome is
 unknown is kept with its id, and retried as the same commit (I4). An unexpected exception ends this topic
 alone; the next owner sweeps what it staged (I8, I10).
@@ -17,35 +16,24 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, reason_of
-from tabletopic_kernel.host.maintenance.compaction import Compactions, Rewritten
-from tabletopic_kernel.host.maintenance.expiry import Expiries
+from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay.replay import Replays
+from tabletopic_kernel.host.ownership import Inbox, Ownership, StagedBatches
 from tabletopic_kernel.host.report import Reporter
-from tabletopic_kernel.host.resume_point import source_spec
+from tabletopic_kernel.host.resume_point import source_spec, take_over
 from tabletopic_kernel.host.schedule import BETWEEN_COMMITS, Schedule
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.host.topics.control_topic import unreported
-from tabletopic_kernel.host.worker_listener import (
-    CommitRequest,
-    Inbox,
-    PlanRequest,
-    StagedBatches,
-    WorkerListener,
-)
 from tabletopic_kernel.model.commit_cycle import (
     CLOSED_EVENT,
     Action,
     Event,
     Goal,
     State,
-    backoff_ms,
     event_of,
     next_goal,
     transition,
@@ -62,18 +50,12 @@ from tabletopic_kernel.model.errors import (
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.progress.events import Progress
-from tabletopic_kernel.model.settings.sections import (
-    MaintenanceRequest,
-    ReplayRequest,
-    Request,
-    TopicSettings,
-)
+from tabletopic_kernel.model.settings.sections import Request, TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-_INTERRUPTED = "interrupted, as the topic was altered, disabled or handed over; ask again"
 
 
 class Coordinator:
@@ -94,20 +76,12 @@ class Coordinator:
         self._staged = StagedBatches()
         self._report = Reporter(topic, settings, services)
         self._owner: Owner | None = None
-        self._replays = Replays(self._report.replayed)
-        self._expiries = Expiries(settings, services, self._report)
-        self._compactions = Compactions(
-            topic,
-            settings,
-            services,
-            self._hear,
-            self._report.compacted,
-            lambda: not self._replays.is_under_way,
-        )
+        self._ownership: Ownership | None = None
+        self._maintenance = Maintenance(topic, settings, services, self._report)
         self._worker: Worker | None = None
         self._may_have_recovered = False  # the cause of the reported error may be gone
         self._schedule = Schedule(services.elapsed_ms)
-        self._ending = self._crashed = self._has_ended = False
+        self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
     def __repr__(self) -> str:
@@ -121,31 +95,27 @@ class Coordinator:
         self._thread.start()
 
     def order(self, event: Event) -> None:
-        """START, PAUSE, RESUME or STOP."""
+        """START, PAUSE, RESUME, STOP, or COMMIT_DUE: now, without waiting for the interval."""
         self._inbox.put((event, None))
 
     def commit_now(self) -> None:
-        """Commit what the topic contains now, without waiting for the interval."""
-        self._inbox.put(CommitRequest())
+        """Commit what the topic contains now."""
+        self.order(Event.COMMIT_DUE)
         self._report.commit_asked()
 
-    def ask(self, request: Request) -> None:
+    def carry_out(self, request: Request) -> None:
         """Replay dead letters or maintain the table, as soon as the topic runs; one event is the outcome."""
-        self._report.asked(request)
-        with self._lock:
-            if not self._has_ended:
-                self._inbox.put(request)
-                return
-        self._report.interrupted(_INTERRUPTED)
+        self._maintenance.ask(request)
+        self._inbox.put(None)
 
     def inherit(self, requests: Sequence[Request]) -> None:
         """Carry out the requests, oldest first, that the topic's last owner left without an outcome."""
         if requests:
-            self._services.spawn(f"requests {self.topic}", partial(self._inherit, requests))
+            self._services.spawn(f"requests {self.topic}", partial(self._maintenance.inherit, requests))
 
     def leave_requests(self) -> None:
         """Report no outcomes any more: another host runs the topic already, and carries out its requests."""
-        self._report.forget_requests()
+        self._maintenance.forget()
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Commit staged files, stop, end the thread; returns whether it ended in time."""
@@ -155,7 +125,7 @@ class Coordinator:
         if (worker := self._worker) is not None:
             worker.wind_down()
         self._thread.join(timeout_s)
-        self._report.interrupted(_INTERRUPTED)  # those of a thread that does not end
+        self._maintenance.end()  # also of a thread that does not end
         return not self._thread.is_alive()
 
     @property
@@ -189,31 +159,9 @@ class Coordinator:
             _LOG.exception("coordinator of %s", self.topic)
             self._crash(error)
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        """Reject the remaining and later events."""
-        with self._lock:
-            self._has_ended = True
-        while not self._inbox.empty():
-            if isinstance(item := self._inbox.get(), Rewritten):
-                self._drop(item)
-        self._replays.interrupt(_INTERRUPTED)  # these two report what was done
-        self._compactions.interrupt(_INTERRUPTED)
-        self._report.interrupted(_INTERRUPTED)
-
-    def _inherit(self, requests: Sequence[Request]) -> None:
-        attempt = 0
-        while not self._has_ended:  # else the next owner looks
-            try:
-                for request in unreported(self._services.broker.properties, requests):
-                    self.ask(request)
-            except RetryableError as error:
-                _LOG.warning("%s: the outcomes of its requests: %s", self.topic, error)
-                time.sleep(backoff_ms(attempt) / 1000)
-                attempt += 1
-            else:
-                return
+            if self._ownership is not None:
+                self._ownership.close()
+            self._maintenance.end()
 
     def step(self) -> None:
         """Take one event (or one due by time) and act until nothing follows from it."""
@@ -221,35 +169,40 @@ class Coordinator:
             item = self._inbox.get(timeout=self._wait_s())
         except queue.Empty:
             item = None
-        if isinstance(item, PlanRequest):
-            self._answer(item)
-        elif isinstance(item, ReplayRequest):
-            self._replays.ask(item)
-        elif isinstance(item, MaintenanceRequest):
-            self._maintain(item)
-        elif isinstance(item, CommitRequest):
-            self._read_and_commit()
-        elif isinstance(item, Rewritten):
-            self._take_rewritten(item)
-        elif item is not None:
+        if item is not None:
+            if item[0] is Event.COMMIT_DUE:  # by request: what is due by time is no item
+                self._read_up_to_now()
             self._fire(*item)
         if (due := self._due()) is not None:
             self._fire(due)
-        elif self._can_replay():
-            self._replay_some()
-        elif self._can_expire():
-            assert self._owner is not None
-            self._expiries.step(self._owner)
+        elif (ownership := self._free) is not None:
+            ownership.answer()
         self._sweep_if_due()
-        if self._can_compact():
-            assert self._owner is not None
-            self._compactions.step(self._owner)
+        if (ownership := self._free) is not None and not self._ending:
+            self._maintenance.step(ownership)
         if self._may_have_recovered and self.state is State.RUNNING and not self._schedule.is_in_doubt:
             self._may_have_recovered = False
             self._report.clear_error()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything now."""
+        ownership = self._free
+        asked = ownership is not None and (
+            ownership.has_questions or (not self._ending and self._maintenance.has_work(ownership))
+        )
+        return asked or not self._inbox.empty() or self._due() is not None or self._can_sweep()
+
+    @property
+    def _free(self) -> Ownership | None:
+        """The ownership between commits: none is under way or in doubt, so its tables may be changed."""
+        ownership = self._ownership
+        if ownership is None or ownership.owner.pending is not None or self.state not in BETWEEN_COMMITS:
+            return None
+        return ownership
+
     def _wait_s(self) -> float:
-        if self._due() is not None or self._can_replay():
+        if self._due() is not None or ((ownership := self._free) is not None and ownership.has_questions):
             return 0.0
         return self._schedule.wait_s(self.state, self.settings)
 
@@ -323,35 +276,40 @@ class Coordinator:
 
     def _take_ownership(self) -> Event | None:
         try:
-            owner = Owner.take(self.topic, self.settings, self._services, self._owner)
+            owner = take_over(self.topic, self.settings, self._services, self._owner)
         except TableTopicError as error:
             if isinstance(error, GapError):
                 self._report.gap(error.missing, skipped=False)
             return self._sorted(error)
         is_news = self._owner is None or owner.took_from(self._owner)
         self._owner = owner
-        self._replays.interrupt("the topic was interrupted; replay the remaining dead letters later")
-        self._compactions.interrupt("the topic was interrupted; the remaining files are unchanged")
         self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
+        self._ownership = Ownership(
+            owner,
+            self._services.broker,
+            self._report,
+            self._inbox,
+            self._staged,
+            self.settings.commit_bytes,
+            self._stage,
+        )
         self._report.sync(owner)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if is_news:  # an outage that is retried for an hour would fill the control topic
             self._report.owned(owner.ledger)
         self._schedule.owned(sweeps=owner.is_sweep_due)
-        self._expiries.owned()
+        self._maintenance.owned()
         return Event.OWNED
 
     def _start_worker(self) -> Event | None:
-        owner, services = self._owner, self._services
-        assert owner is not None
+        ownership, services = self._ownership, self._services
+        assert ownership is not None
+        owner = ownership.owner
         spec = source_spec(self.topic, self.settings, services.broker, owner.start)
-        listener = WorkerListener(
-            owner, self.settings.commit_bytes, services, self._inbox, self._staged, self._report
-        )
         try:
-            worker = Worker(services.spark(), spec, owner.plan(), listener, services.turns, services.starts)
-            listener.worker = self._worker = worker
+            worker = Worker(services.spark(), spec, owner.plan(), ownership, services.turns, services.starts)
+            self._worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
             reason = error_of_trouble(f"Spark did not start the worker of {self.topic}", error)
@@ -362,8 +320,10 @@ class Coordinator:
         return None
 
     def _stop_worker(self) -> Event | None:
-        """Stop the worker from another thread: its current batch may still need answers from this one."""
+        """Stop the worker from another thread: its current batch may still be staged."""
         worker, self._worker = self._worker, None
+        if self._ownership is not None:
+            self._ownership.end()  # its batch waits for no answer
         if worker is None:
             return Event.WORKER_STOPPED
 
@@ -412,18 +372,18 @@ class Coordinator:
         done = owner.done()
         if any(isinstance(batch, ReplayedBatch) for batch in done.batches):
             owner.settle_letters()
-            self._replays.committed()
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
-        self._expiries.committed()
         self._staged.remove(len(done.batches))
+        if self._ownership is not None:
+            self._ownership.committed(done.batches)
         if self._state is State.COMMITTING:  # while stopping, the error is still the reason
             self._report.clear_error()
-        if isinstance(first := done.batches[0], CompactedBatch):
-            self._compactions.committed(first, owner)
+        waits_ms = 1000 * ((self._worker.waits_s if self._worker else None) or 0.0)
+        if isinstance(done.batches[0], CompactedBatch):
+            self._maintenance.committed()
             self._report.sync(owner)
             return
-        waits_s = (self._worker.waits_s if self._worker else None) or 0.0
-        self._compactions.appended(done.batches, waits=1000 * waits_s > 2 * self.settings.commit_interval_ms)
+        self._maintenance.appended(done.batches, waits=waits_ms > 2 * self.settings.commit_interval_ms)
         self._report.committed(done.batches, owner, began_ms)
         if self._schedule.asked and self._worker is not None:
             self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
@@ -435,78 +395,24 @@ class Coordinator:
             files = self._owner.give_up()
         except StartOverError as over:
             return self._sorted(over)
-        self._staged.remove(1)  # before its files are deleted: nobody may see them staged after that
-        self._compactions.gave_up(str(error))
+        # Before its files are deleted: nobody may see them staged after that.
+        dropped = self._staged.remove(1)
+        if self._ownership is not None:
+            self._ownership.committed(dropped, error)
         try:
             self._owner.discard(files, ())
         except RetryableError as trouble:
             _LOG.warning("%s: %s", self.topic, trouble)  # swept at the next start
         return None
 
-    def _can_compact(self) -> bool:
-        """Whether to compact now: only while nothing else has to be done, as it may wait."""
-        between_commits = self.state in BETWEEN_COMMITS
-        return between_commits and not self._ending and self._compactions.is_due(self._owner)
+    def _stage(self, batch: StagedBatch, at_once: bool) -> None:
+        """Stage what a job of maintenance has made, as part of an answer."""
+        if at_once:
+            self._schedule.ask_commit()
+        self._fire(Event.STAGE, batch)
 
-    def _hear(self, done: Rewritten) -> None:
-        """Take a result from any thread, even after this one has ended."""
-        with self._lock:
-            if not self._has_ended:
-                self._inbox.put(done)
-                return
-        self._drop(done)
-
-    def _drop(self, done: Rewritten) -> None:
-        """Remove the files that were made for an ownership that is over."""
-        if done.batch is None:
-            return
-        files = done.batch.files
-        data, letters = ((), files) if done.dead_letters else (files, ())
-        try:
-            done.owner.discard(data, letters)
-        except RetryableError as error:
-            _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
-
-    def _take_rewritten(self, done: Rewritten) -> None:
-        """Handle a compaction thread's result: chosen or rewritten files."""
-        batch = self._compactions.take(done) if done.owner is self._owner else None
-        if batch is not None and done.dead_letters:
-            self._commit_letters_compaction(done, batch)
-        elif batch is not None and self.state in (State.RUNNING, State.STAGED, State.SETTLING):
-            if done.batch is not None and self._compactions.is_awaited:
-                self._schedule.ask_commit()
-            self._fire(Event.STAGE, batch)
-        else:
-            self._drop(done)
-
-    def _commit_letters_compaction(self, done: Rewritten, batch: CompactedBatch) -> None:
-        """Commit a compaction of dead letters, unless a commit or a replay has letters on their way (I7)."""
-        owner = self._owner
-        assert owner is not None
-        is_free = self.state in BETWEEN_COMMITS and owner.pending is None
-        if not is_free or self._replays.is_under_way:
-            self._compactions.gave_up("dead letters were pending at the same time")
-            self._drop(done)
-            return
-        try:
-            owner.commit_letters_compaction(batch)
-        except (HeadMovedError, OutcomeUnknownError) as error:  # the next owner's sweep has the proof
-            self._compactions.gave_up(str(error))
-        except TableTopicError as error:
-            self._compactions.gave_up(str(error))
-            self._drop(done)
-        else:
-            self._compactions.committed(batch, owner)
-            self._report.sync(owner)
-
-    def _can_replay(self) -> bool:
-        # A pending commit's letters may be in their table: a round would reset its ledger (I7).
-        if self._owner is not None and self._owner.pending is not None:
-            return False
-        return self._replays.has_work and self.state in BETWEEN_COMMITS
-
-    def _read_and_commit(self) -> None:
-        """Commit what is staged now, and the rest of the topic's current records once they are staged."""
+    def _read_up_to_now(self) -> None:
+        """Make a commit due for all records that the topic has now, as soon as they are staged."""
         if self._worker is None:
             return  # a request resumes no topic
         try:
@@ -515,31 +421,7 @@ class Coordinator:
             _LOG.warning("%s: %s", self.topic, error)
             ends = {}  # what is staged can still be committed
         self._schedule.ask_commit(ends)
-        self._fire(Event.COMMIT_DUE)
-        if self._worker is not None:
-            self._worker.read_up_to(ends)
-
-    def _maintain(self, request: MaintenanceRequest) -> None:
-        """Begin requested maintenance of the table."""
-        if request.work == "compact":
-            self._compactions.ask(request)
-        else:
-            self._expiries.ask(request)
-
-    def _can_expire(self) -> bool:
-        """Whether to expire now: not while a commit is in doubt, as its files may be in a snapshot or not."""
-        owner = self._owner
-        if owner is None or owner.pending is not None or self._ending or self._replays.is_in_round:
-            return False
-        return self.state in BETWEEN_COMMITS and self._expiries.has_work(owner)
-
-    def _replay_some(self) -> None:
-        assert self._owner is not None
-        batch = self._replays.step(self._owner)
-        self._report.sync(self._owner)
-        if batch is not None:
-            self._schedule.ask_commit()
-            self._fire(Event.STAGE, batch)
+        self._worker.read_up_to(ends)
 
     def _settle(self) -> Event | None:
         owner = self._owner
@@ -562,6 +444,8 @@ class Coordinator:
 
     def _discard_staged(self) -> Event | None:
         batches = self._staged.remove()
+        if self._ownership is not None:
+            self._ownership.close()
         if self._owner is not None:
             try:
                 self._owner.drop(batches)
@@ -574,25 +458,16 @@ class Coordinator:
         return None
 
     def _finish(self) -> Event | None:
+        if self._ownership is not None:
+            self._ownership.close()
         with self._lock:
             goal, self._goal = self._goal, Goal.RETRY
         return CLOSED_EVENT[goal]
 
-    def _answer(self, request: PlanRequest) -> None:
-        owner = self._owner
-        if self.state not in (State.RUNNING, State.STAGED, State.SETTLING) or owner is None:
-            request.answer.set_exception(StartOverError("the topic is being stopped"))
-            return
-        try:
-            plan = owner.satisfy(request.needs, recheck=request.recheck)
-        except Exception as error:  # the worker raises it and ends with it
-            request.answer.set_exception(error)
-            return
-        self._report.sync(owner)
-        request.answer.set_result(plan)
-
     def _crash(self, error: Exception) -> None:
         self._crashed = True
+        if self._ownership is not None:
+            self._ownership.close()
         with self._lock:
             self._state = State.FAILED
         self._report.error(

@@ -391,7 +391,7 @@ class Host:
         new = [request for request in desired.requests if request.id not in topic.requests]
         for request in new:
             topic.requests.add(request.id)
-            running.ask(request)
+            running.carry_out(request)
         return commits or bool(new)
 
     def _open_again(self) -> None:

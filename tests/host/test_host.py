@@ -49,7 +49,7 @@ class FakeCoordinator:
         """Keep it."""
         FakeCoordinator.orders.append("commit")
 
-    def ask(self, request: Request) -> None:
+    def carry_out(self, request: Request) -> None:
         """Keep its id."""
         FakeCoordinator.orders.append(request.id)
 

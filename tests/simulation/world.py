@@ -30,7 +30,7 @@ from tests.simulation.faults import Fault, Outside
 from tests.simulation.kafka import _FIRST_MS, LEARNED, ModelRegistry, Topic
 from tests.simulation.lake import LETTERS, MAIN, Lake
 from tests.simulation.one_thread import pyiceberg_in_one_thread
-from tests.simulation.process import Process, has_work
+from tests.simulation.process import Process
 from tests.simulation.reader import Reader
 from tests.simulation.schedule import Move, Setting
 from tests.simulation.worker import ModelWorker
@@ -275,7 +275,7 @@ class World:
         for turn in range(_FINISH_ROUNDS):
             self.now_ms += 1_000
             last.act(last.poll)
-            while any(map(has_work, last.coordinators)):
+            while any(one.has_work for one in last.coordinators):
                 last.act(lambda: last.step(dice))
             last.act(lambda: last.work(dice))
             last.act(lambda: last.task(dice))
