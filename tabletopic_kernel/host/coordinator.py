@@ -23,9 +23,11 @@ from functools import partial
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, reason_of
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership import Inbox, Ownership, StagedBatches
+from tabletopic_kernel.host.ownership.ownership import Inbox, Ownership
+from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
+from tabletopic_kernel.host.ownership.take_over import take_over
 from tabletopic_kernel.host.report import Reporter
-from tabletopic_kernel.host.resume_point import source_spec, take_over
+from tabletopic_kernel.host.resume_point import source_spec
 from tabletopic_kernel.host.schedule import BETWEEN_COMMITS, Schedule
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import (

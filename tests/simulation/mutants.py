@@ -21,13 +21,13 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
-from tabletopic_kernel.host import ownership
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership import ownership, take_over
 from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
@@ -338,7 +338,7 @@ MUTANTS: dict[str, Patch] = {
     "letters are not claimed": _put(DeadLetters, "adopt", _only_loads),
     "replayed letters are not marked": _put(Replay, "_mark", _nothing),
     "a replay takes letters that are rows": _put(Replay, "round", _takes_unsettled),
-    "a gap is not noticed": _put(start, "gap_to_skip", lambda *_: {}),
+    "a gap is not noticed": _put(take_over, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
     "a topic made anew is not noticed": _all(
         _put(start, "check_same_topic", _nothing), _put(ownership, "check_same_topic", _nothing)

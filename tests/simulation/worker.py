@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.host.ownership import Ownership
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach

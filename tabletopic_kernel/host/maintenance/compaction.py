@@ -25,7 +25,7 @@ from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership import Ownership
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import ActionNeededError, OutdatedError, StartOverError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets

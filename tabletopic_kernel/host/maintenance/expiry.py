@@ -22,7 +22,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership import Ownership
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import MaintenanceRequest, TopicSettings

@@ -20,7 +20,7 @@ from tabletopic_kernel.host.maintenance.compaction import Compaction, Compaction
 from tabletopic_kernel.host.maintenance.expiry import Expiry, ExpirySchedule
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
-from tabletopic_kernel.host.ownership import INTERRUPTED, Ownership
+from tabletopic_kernel.host.ownership.ownership import INTERRUPTED, Ownership
 from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services

@@ -30,7 +30,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership import Ownership
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.model.columns.conditions import read_condition
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
