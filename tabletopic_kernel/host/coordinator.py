@@ -20,14 +20,12 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, reason_of
+from tabletopic_kernel.clients.spark.java_errors import reason_of
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership.actions import Actions
 from tabletopic_kernel.host.ownership.ownership import Inbox, Ownership
-from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
-from tabletopic_kernel.host.ownership.take_over import take_over
 from tabletopic_kernel.host.report import Reporter
-from tabletopic_kernel.host.resume_point import source_spec
 from tabletopic_kernel.host.schedule import BETWEEN_COMMITS, Schedule
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import (
@@ -36,26 +34,12 @@ from tabletopic_kernel.model.commit_cycle import (
     Event,
     Goal,
     State,
-    event_of,
     next_goal,
     transition,
 )
-from tabletopic_kernel.model.errors import (
-    GapError,
-    HeadMovedError,
-    LoginRefusedError,
-    OutcomeUnknownError,
-    OutdatedError,
-    RetryableError,
-    StartOverError,
-    TableTopicError,
-    UnreadableFilesError,
-)
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.settings.sections import Request, TopicSettings
-from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
-from tabletopic_kernel.pipeline.worker.worker import Worker
+from tabletopic_kernel.pipeline.plan import StagedBatch
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,27 +51,35 @@ class Coordinator:
     ``step``.
     """
 
-    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
+    def __init__(
+        self, topic: str, settings: TopicSettings, services: Services, inbox: Inbox | None = None
+    ) -> None:
         self.topic = topic
         self.settings = settings
         self._services = services
-        self._inbox: Inbox = queue.Queue()
+        self._inbox = queue.Queue() if inbox is None else inbox
         self._lock = threading.Lock()
         self._state = State.STOPPED
         self._goal = Goal.RETRY
-        self._staged = StagedBatches()
         self._report = Reporter(topic, settings, services)
-        self._owner: Owner | None = None
-        self._ownership: Ownership | None = None
         self._maintenance = Maintenance(topic, settings, services, self._report)
-        self._worker: Worker | None = None
         self._may_have_recovered = False  # the cause of the reported error may be gone
         self._schedule = Schedule(services.elapsed_ms)
+        self._actions = Actions(
+            topic,
+            settings,
+            services,
+            self._report,
+            self._schedule,
+            self._maintenance,
+            self._inbox,
+            self._stage,
+        )
         self._ending = self._crashed = False
         self._thread = threading.Thread(target=self._run, name=f"coordinator {topic}", daemon=True)
 
     def __repr__(self) -> str:
-        return f"<Coordinator {self.topic} {self.state} staged={len(self._staged)}>"
+        return f"<Coordinator {self.topic} {self.state} staged={len(self._actions.staged)}>"
 
     # -- orders and questions, from any thread
 
@@ -124,7 +116,7 @@ class Coordinator:
         self._ending = True
         self.order(Event.STOP)
         # At once: each batch that began before this thread gets the order would be one more to wait for.
-        if (worker := self._worker) is not None:
+        if (worker := self._actions.worker) is not None:
             worker.wind_down()
         self._thread.join(timeout_s)
         self._maintenance.end()  # also of a thread that does not end
@@ -137,15 +129,25 @@ class Coordinator:
             return self._state
 
     @property
+    def owner(self) -> Owner | None:
+        """The owner of the table, as this host last was."""
+        return self._actions.owner
+
+    @property
+    def staged(self) -> tuple[StagedBatch, ...]:
+        """What waits for the next commit."""
+        return self._actions.staged.now()
+
+    @property
     def has_died(self) -> bool:
         """Whether a bug ended the thread; then a new coordinator is needed."""
         return self._crashed
 
     def progress(self) -> Progress:
         """The current progress record."""
-        worker = self._worker
+        worker = self._actions.worker
         waits_s, cluster_waits = (worker.waits_s, worker.cluster_waits) if worker else (None, None)
-        return self._report.progress(self.state, self._staged.now(), waits_s, cluster_waits)
+        return self._report.progress(self.state, self.staged, waits_s, cluster_waits)
 
     def notice(self, text: str | None) -> None:
         """Report this instead of an error while there is none; None: nothing."""
@@ -161,8 +163,7 @@ class Coordinator:
             _LOG.exception("coordinator of %s", self.topic)
             self._crash(error)
         finally:
-            if self._ownership is not None:
-                self._ownership.close()
+            self._actions.close()
             self._maintenance.end()
 
     def step(self) -> None:
@@ -173,7 +174,7 @@ class Coordinator:
             item = None
         if item is not None:
             if item[0] is Event.COMMIT_DUE:  # by request: what is due by time is no item
-                self._read_up_to_now()
+                self._actions.read_up_to_now()
             self._fire(*item)
         if (due := self._due()) is not None:
             self._fire(due)
@@ -198,7 +199,7 @@ class Coordinator:
     @property
     def _free(self) -> Ownership | None:
         """The ownership between commits: none is under way or in doubt, so its tables may be changed."""
-        ownership = self._ownership
+        ownership = self._actions.ownership
         if ownership is None or ownership.owner.pending is not None or self.state not in BETWEEN_COMMITS:
             return None
         return ownership
@@ -209,7 +210,7 @@ class Coordinator:
         return self._schedule.wait_s(self.state, self.settings)
 
     def _due(self) -> Event | None:
-        due = self._schedule.due(self.state, self._staged.bytes, self.settings)
+        due = self._schedule.due(self.state, self._actions.staged.bytes, self.settings)
         # While stopping, one commit takes everything that is staged.
         return None if due is Event.COMMIT_DUE and self._ending else due
 
@@ -218,7 +219,7 @@ class Coordinator:
         return not self._ending and self._schedule.is_time_to_sweep(self.state)
 
     def _sweep_if_due(self) -> None:
-        owner = self._owner
+        owner = self.owner
         if owner is None or not self._can_sweep():
             return
         self._schedule.swept()
@@ -230,9 +231,9 @@ class Coordinator:
         while pending:
             event, payload = pending.popleft()
             if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
-                self._report_error(payload, waits=event is Event.WORKER_DIED)
+                self._actions.report_error(payload, waits=event is Event.WORKER_DIED)
             if isinstance(payload, StagedBatch):
-                self._staged.add(payload)
+                self._actions.staged.add(payload)
             with self._lock:
                 before = self._state
                 self._goal = next_goal(self._goal, event)
@@ -242,170 +243,18 @@ class Coordinator:
                 self._schedule.resume()
             self._report.moved(event, before, after)
             for action in actions:
-                outcome = self._perform(action)
+                outcome = self._actions.perform(action, after)
+                if action is Action.FINISH:
+                    outcome = self._finish()
                 if outcome is not None:
                     pending.append((outcome, None))
             if after is State.RUNNING and event in (Event.OWNED, Event.COMMITTED):
                 self._may_have_recovered = True
 
-    def _perform(self, action: Action) -> Event | None:
-        return {
-            Action.TAKE_OWNERSHIP: self._take_ownership,
-            Action.START_WORKER: self._start_worker,
-            Action.STOP_WORKER: self._stop_worker,
-            Action.COMMIT: self._commit,
-            Action.SETTLE: self._settle,
-            Action.DISCARD: self._discard_staged,
-            Action.ARM_RETRY: self._arm_retry,
-            Action.FINISH: self._finish,
-        }[action]()
-
-    def _sorted(self, error: Exception) -> Event:
-        """Report an action's error to users; returns the event that follows from it."""
-        event = event_of(error)
-        if event is not Event.HEAD_MOVED:
-            self._report_error(error, waits=event is not Event.REFUSED)
-        if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
-            self._schedule.lost()
-        return event
-
-    def _report_error(self, error: Exception, *, waits: bool) -> None:
-        self._report.error(error, waits=waits)
-        if isinstance(error, LoginRefusedError):
-            self._schedule.refused()
-
-    # -- actions
-
-    def _take_ownership(self) -> Event | None:
-        try:
-            owner = take_over(self.topic, self.settings, self._services, self._owner)
-        except TableTopicError as error:
-            if isinstance(error, GapError):
-                self._report.gap(error.missing, skipped=False)
-            return self._sorted(error)
-        is_news = self._owner is None or owner.took_from(self._owner)
-        self._owner = owner
-        self._staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
-        self._ownership = Ownership(
-            owner,
-            self._services.broker,
-            self._report,
-            self._inbox,
-            self._staged,
-            self.settings.commit_bytes,
-            self._stage,
-        )
-        self._report.sync(owner)
-        if owner.gap:
-            self._report.gap(owner.gap, skipped=True)
-        if is_news:  # an outage that is retried for an hour would fill the control topic
-            self._report.owned(owner.ledger)
-        self._schedule.owned(sweeps=owner.is_sweep_due)
-        self._maintenance.owned()
-        return Event.OWNED
-
-    def _start_worker(self) -> Event | None:
-        ownership, services = self._ownership, self._services
-        assert ownership is not None
-        owner = ownership.owner
-        spec = source_spec(self.topic, self.settings, services.broker, owner.start)
-        try:
-            worker = Worker(services.spark(), spec, owner.plan(), ownership, services.turns, services.starts)
-            self._worker = worker
-            worker.start()
-        except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            reason = error_of_trouble(f"Spark did not start the worker of {self.topic}", error)
-            self._report_error(error if isinstance(error, TableTopicError) else reason, waits=True)
-            self._worker = None
-            return Event.WORKER_DIED
-        self._schedule.started()
-        return None
-
-    def _stop_worker(self) -> Event | None:
-        """Stop the worker from another thread: its current batch may still be staged."""
-        worker, self._worker = self._worker, None
-        if self._ownership is not None:
-            self._ownership.end()  # its batch waits for no answer
-        if worker is None:
-            return Event.WORKER_STOPPED
-
-        def stop() -> None:
-            reach(Step.DRAIN)
-            worker.stop()
-            self._inbox.put((Event.WORKER_STOPPED, None))
-
-        self._services.spawn(f"stop {self.topic}", stop)
-        return None
-
-    def _commit(self) -> Event | None:
-        """Commit until nothing is staged: first a commit planned earlier, then what came since."""
-        owner = self._owner
-        assert owner is not None
-        while owner.plan_commit(self._staged.now()) is not None:
-            began = self._services.elapsed_ms()
-            try:
-                owner.send()
-            except OutdatedError as error:
-                if (event := self._give_up_compaction(error)) is not None:
-                    return event
-                continue
-            except TableTopicError as error:
-                return self._sorted_commit(error)
-            self._take_over(owner, began)
-        return Event.COMMITTED
-
-    def _sorted_commit(self, error: TableTopicError) -> Event:
-        """As ``_sorted``, for a commit.
-
-        A catalog that refuses each commit for another writer's would be asked without a pause, and no order
-        would be heard: then the outcome counts as unknown, as settling a commit waits.
-        """
-        assert self._owner is not None
-        if isinstance(error, HeadMovedError) and self._schedule.overtaken():
-            error = OutcomeUnknownError(f"the catalog refuses each commit; it is asked again later: {error}")
-        event = self._sorted(error)
-        if event is Event.ANSWER_LOST:
-            self._owner.answer_lost()
-        self._report.commit_failed(error)
-        return event
-
-    def _take_over(self, owner: Owner, began_ms: int) -> None:
-        """Adopt a commit that is in the table: its ledger is ours, its batches are no longer staged."""
-        done = owner.done()
-        if any(isinstance(batch, ReplayedBatch) for batch in done.batches):
-            owner.settle_letters()
-        self._schedule.committed(began_ms, owner.ledger.next_offsets)
-        self._staged.remove(len(done.batches))
-        if self._ownership is not None:
-            self._ownership.committed(done.batches)
-        if self._state is State.COMMITTING:  # while stopping, the error is still the reason
-            self._report.clear_error()
-        waits_ms = 1000 * ((self._worker.waits_s if self._worker else None) or 0.0)
-        if isinstance(done.batches[0], CompactedBatch):
-            self._maintenance.committed()
-            self._report.sync(owner)
-            return
-        self._maintenance.appended(done.batches, waits=waits_ms > 2 * self.settings.commit_interval_ms)
-        self._report.committed(done.batches, owner, began_ms)
-        if self._schedule.asked and self._worker is not None:
-            self._worker.read_up_to(self._schedule.asked)  # more than one batch takes
-
-    def _give_up_compaction(self, error: OutdatedError) -> Event | None:
-        """Discard a compaction whose files other writers changed."""
-        assert self._owner is not None
-        try:
-            files = self._owner.give_up()
-        except StartOverError as over:
-            return self._sorted(over)
-        # Before its files are deleted: nobody may see them staged after that.
-        dropped = self._staged.remove(1)
-        if self._ownership is not None:
-            self._ownership.committed(dropped, error)
-        try:
-            self._owner.discard(files, ())
-        except RetryableError as trouble:
-            _LOG.warning("%s: %s", self.topic, trouble)  # swept at the next start
-        return None
+    def _finish(self) -> Event:
+        with self._lock:
+            goal, self._goal = self._goal, Goal.RETRY
+        return CLOSED_EVENT[goal]
 
     def _stage(self, batch: StagedBatch, at_once: bool) -> None:
         """Stage what a job of maintenance has made, as part of an answer."""
@@ -413,63 +262,9 @@ class Coordinator:
             self._schedule.ask_commit()
         self._fire(Event.STAGE, batch)
 
-    def _read_up_to_now(self) -> None:
-        """Make a commit due for all records that the topic has now, as soon as they are staged."""
-        if self._worker is None:
-            return  # a request resumes no topic
-        try:
-            ends = self._services.broker.facts(self.topic).end
-        except TableTopicError as error:
-            _LOG.warning("%s: %s", self.topic, error)
-            ends = {}  # what is staged can still be committed
-        self._schedule.ask_commit(ends)
-        self._worker.read_up_to(ends)
-
-    def _settle(self) -> Event | None:
-        owner = self._owner
-        assert owner is not None
-        if owner.pending is None:
-            return Event.SETTLED
-        try:
-            if not owner.is_in_table():
-                if self._state is State.CLOSING_SETTLING:
-                    if self._schedule.has_given_up:
-                        return Event.GAVE_UP
-                    self._schedule.back_off()
-                else:
-                    self._schedule.absent()
-                return Event.ABSENT
-        except TableTopicError as error:
-            return self._sorted(error)
-        self._take_over(owner, self._services.elapsed_ms())
-        return Event.SETTLED
-
-    def _discard_staged(self) -> Event | None:
-        batches = self._staged.remove()
-        if self._ownership is not None:
-            self._ownership.close()
-        if self._owner is not None:
-            try:
-                self._owner.drop(batches)
-            except RetryableError as error:
-                _LOG.warning("%s: %s", self.topic, error)  # swept at the next start
-        return None
-
-    def _arm_retry(self) -> Event | None:
-        self._schedule.back_off()
-        return None
-
-    def _finish(self) -> Event | None:
-        if self._ownership is not None:
-            self._ownership.close()
-        with self._lock:
-            goal, self._goal = self._goal, Goal.RETRY
-        return CLOSED_EVENT[goal]
-
     def _crash(self, error: Exception) -> None:
         self._crashed = True
-        if self._ownership is not None:
-            self._ownership.close()
+        self._actions.close()
         with self._lock:
             self._state = State.FAILED
         self._report.error(
@@ -477,5 +272,5 @@ class Coordinator:
             "host's log has its trace. Resume the topic to try again",
             waits=False,
         )
-        if self._worker is not None:
-            self._worker.stop()
+        if self._actions.worker is not None:
+            self._actions.worker.stop()

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.host import coordinator, schedule
+from tabletopic_kernel.host import schedule
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance.jobs import Jobs
+from tabletopic_kernel.host.ownership import actions
 from tabletopic_kernel.host.services import Services, in_a_thread
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -166,6 +167,6 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] | None = None) 
 def made_rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Everything around a coordinator."""
     monkeypatch.setattr(FakeWorker, "made", [])
-    monkeypatch.setattr(coordinator, "Worker", FakeWorker)
+    monkeypatch.setattr(actions, "Worker", FakeWorker)
     monkeypatch.setattr(schedule, "_IDLE_WAIT_S", 0.01)
     return Rig(FlakyCatalog(catalog))

@@ -87,8 +87,8 @@ def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
 def test_a_topic_without_a_table_answers_at_once(rig: Rig, threads: Threads) -> None:
     """Nobody waits for records that may never come."""
     coordinator = rig.running(value_format="json")
-    assert coordinator._owner is not None
-    assert coordinator._owner.table is None
+    assert coordinator.owner is not None
+    assert coordinator.owner.table is None
     ask(coordinator)
     threads.go_on(coordinator)
     assert "there is no table yet" in str(outcome(rig).error)
@@ -302,7 +302,7 @@ def test_overtaken_after_an_answer_was_lost_the_topic_begins_anew(rig: Rig, thre
 
     rig.catalog.faults = [lost_then_deleted]
     threads.go_on(coordinator)
-    assert coordinator._owner is not None
+    assert coordinator.owner is not None
     for _ in range(3):
         rig.now_ms += 60_000
         threads.go_on(coordinator)

@@ -213,8 +213,8 @@ def test_a_commit_under_way_comes_first(rig: Rig, monkeypatch: pytest.MonkeyPatc
     owner.offset += 1
     rig.now_ms += 1_000
     owner.coordinator.step()
-    assert owner.coordinator._owner is not None
-    assert owner.coordinator._owner.pending is not None
+    assert owner.coordinator.owner is not None
+    assert owner.coordinator.owner.pending is not None
     owner.coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
     for _ in range(3):
         owner.coordinator.step()

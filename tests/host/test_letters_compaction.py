@@ -286,7 +286,7 @@ def test_others_change_the_letters_meanwhile(rig: Rig, threads: Threads, act: Ca
 def test_letters_whose_rows_never_came_go_with_their_file(rig: Rig, threads: Threads) -> None:
     """They were put together with others before anybody knew: a settling goes by what stands in them (I7)."""
     coordinator = with_letters(rig)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     batch = staged(coordinator, 12, 15, {13, 14}, value)
     pending = owner.plan_commit([batch])

@@ -122,7 +122,7 @@ def test_a_letter_without_a_timestamp(rig: Rig) -> None:
     """Another program may have put it there: the column allows it, and the topic goes on."""
     coordinator = with_letters(rig)
     foreign.append_letter(rig.catalog.real.load_table(LETTERS), random.Random(1))
-    coordinator._owner.dead_letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
+    coordinator.owner.dead_letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
     event = replay(rig, coordinator)
@@ -164,8 +164,8 @@ def test_a_replay_waits_for_a_commit_whose_letters_went_ahead(rig: Rig) -> None:
     rig.catalog.faults = [_fine, never_arrived]  # letters are in their table, rows are not
     rig.now_ms += 60_000
     drain(coordinator)
-    assert coordinator._owner is not None
-    assert coordinator._owner.pending is not None
+    assert coordinator.owner is not None
+    assert coordinator.owner.pending is not None
     coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     drain(coordinator)
     rig.worker.listener.staged(staged(coordinator, 14, 16, {15}, value))

@@ -22,12 +22,12 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
 from tabletopic_kernel.host import resume_point as start
-from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership import ownership, take_over
+from tabletopic_kernel.host.ownership.actions import Actions
 from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
@@ -206,8 +206,8 @@ def _only_loads(self: DeadLetters, owned: Ledger) -> None:
     self._ledger = self.table.ledger if self.table else None
 
 
-def _leaves_the_worker(self: Coordinator) -> Event:
-    self._worker = None
+def _leaves_the_worker(self: Actions) -> Event:
+    self.worker = None
     return Event.WORKER_STOPPED
 
 
@@ -353,7 +353,7 @@ MUTANTS: dict[str, Patch] = {
         topic_table, "has_newest_rows", lambda *_: True
     ),
     "an outage of the registry makes letters": _put(SchemaKeeper, "_find", _takes_outage_for_unknown),
-    "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
+    "the old worker goes on under the next owner": _put(Actions, "_stop_worker", _leaves_the_worker),
 }
 
 MUTANTS |= {

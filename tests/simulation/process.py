@@ -152,8 +152,7 @@ class Process:
             running.order(Event.PAUSE if wish.run == "paused" else Event.RESUME)
 
     def _open(self, wish: DesiredTopic) -> None:
-        coordinator = Coordinator(TOPIC, wish.settings, self._services)
-        coordinator._inbox = _Inbox()
+        coordinator = Coordinator(TOPIC, wish.settings, self._services, _Inbox())
         coordinator.order(Event.PAUSE if wish.run == "paused" else Event.START)
         self.running, self._wish = coordinator, wish
 

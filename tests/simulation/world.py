@@ -17,8 +17,8 @@ from unittest import mock
 
 from pyiceberg.table import Table, snapshots
 
-from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.host.maintenance import compaction, expiry
+from tabletopic_kernel.host.ownership import actions
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.sections import DesiredTopic, ReplayRequest, TopicSettings
 from tabletopic_kernel.pipeline import rewrite
@@ -110,7 +110,7 @@ class World:
 
         with ExitStack() as patches:
             patches.enter_context(pyiceberg_in_one_thread(self.setting.seed))
-            patches.enter_context(mock.patch.object(coordinator, "Worker", make))
+            patches.enter_context(mock.patch.object(actions, "Worker", make))
             patches.enter_context(mock.patch.object(compaction, "run_task", self._rewrite))
             few = self.setting.many_letters  # which come in a few files in a history, and go with each replay
             patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 2 if few else 6))
