@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host.maintenance.jobs import Job
@@ -110,11 +111,12 @@ class _Expired:
     left: UnreachableFiles = _NOTHING
     may_go: bool = True  # whether the files may be removed
     error: str | None = None
+    after: TableMetadata | None = None  # the table's
 
     @property
     def figures(self) -> dict[str, Any]:
         """Fields of the event."""
-        metadata = self.table.metadata
+        metadata = self.after or self.table.metadata
         return {
             "snapshots": len(self.left.ids),
             "kept": len(metadata.snapshots),
@@ -200,7 +202,7 @@ class Expiry:
             "a branch or tag may have been created from a snapshot while it expired, so no file was removed"
         )
         left = replace(expired.left, ids=gone)
-        return _Expired(table.table, left, may_go, None if may_go else doubt)
+        return _Expired(expired.table, left, may_go, None if may_go else doubt, table.table.metadata)
 
     def _remove(self, expired: _Expired, dead_letters: bool) -> None:
         """Remove the files of expired snapshots, and report it."""
