@@ -22,6 +22,7 @@ from functools import partial
 
 from tabletopic_kernel.clients.spark.java_errors import reason_of
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
+from tabletopic_kernel.host.maintenance.sweep import sweep_earlier_epochs
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.actions import Actions
 from tabletopic_kernel.host.ownership.ownership import Inbox, Ownership
@@ -224,7 +225,7 @@ class Coordinator:
             return
         self._schedule.swept()
         # With its own catalog: this thread uses the owner's.
-        self._services.spawn("sweep", partial(owner.sweep, self._services.catalog))
+        self._services.spawn("sweep", partial(sweep_earlier_epochs, owner, self._services.catalog))
 
     def _fire(self, event: Event, payload: object = None) -> None:
         pending: deque[tuple[Event, object]] = deque([(event, payload)])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.model.errors import (
@@ -29,7 +28,7 @@ from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent, sweep
+from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent
 from tabletopic_kernel.table.topic_table import TopicTable, summary
 
 _LOG = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ class PendingCommit:
 class Owner:
     """One ownership of a table topic.
 
-    Only for the coordinator's thread, except ``discard``, and ``sweep``, which alone sets ``swept_epoch``.
+    Only for the coordinator's thread, except ``discard``, and ``swept_epoch``, which the sweep alone sets.
     """
 
     def __init__(
@@ -245,11 +244,7 @@ class Owner:
                 with suppress(RetryableError):
                     self.discard((), batch.files)
             raise OutdatedError(str(error)) from error
-        return _removed_deletes(self.dead_letters.table)
-
-    def removed_deletes(self) -> int:
-        """The number of delete files that the newest commit removed."""
-        return _removed_deletes(self.table)
+        return removed_deletes(self.dead_letters.table)
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
@@ -298,31 +293,8 @@ class Owner:
         """Whether there may be files of earlier epochs."""
         return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
 
-    def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
-        """Remove what earlier epochs left (I10), in its own thread; if it fails, the next owner does it.
 
-        The last swept epoch is checked once more: a process that hung while its owner lost the topic may have
-        finished a file since.
-        """
-        gone, after, before = 0, max(0, self.ledger.swept_epoch - 1), self.ledger.epoch
-        tables = [owned.table for owned in (self.table, self.dead_letters.table) if owned is not None]
-        try:
-            catalog = open_catalog()
-            reach(Step.SWEEP)
-            for table in tables:
-                gone += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
-            reach(Step.SWEPT)
-        except TableTopicError as error:
-            _LOG.warning("%s: uncommitted files could not be removed yet: %s", self.ledger.topic, error)
-            return
-        except Exception:
-            _LOG.exception("%s: uncommitted files are left for the next start", self.ledger.topic)
-            return
-        self.swept_epoch = before - 1
-        if gone:
-            _LOG.info("%s: removed %d uncommitted data files", self.ledger.topic, gone)
-
-
-def _removed_deletes(table: TopicTable | None) -> int:
+def removed_deletes(table: TopicTable | None) -> int:
+    """The number of delete files that a table's newest commit removed."""
     newest = table.ledger_snapshot() if table is not None else None
     return int(summary(newest[1]).get("removed-delete-files", 0)) if newest else 0

@@ -21,6 +21,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
+from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.maintenance.jobs import Job
@@ -283,13 +284,13 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 MUTANTS: dict[str, Patch] = {
     "the sweep is bound by the smallest sequence number there is": _put(
-        Owner, "sweep", _sweep("smallest sequence number")
+        coordinator, "sweep_earlier_epochs", _sweep("smallest sequence number")
     ),
-    "the sweep normalises paths on one side": _put(Owner, "sweep", _sweep("one side")),
+    "the sweep normalises paths on one side": _put(coordinator, "sweep_earlier_epochs", _sweep("one side")),
     "the sweep takes a folder for its own that two tables share": _put(
-        Owner, "sweep", _sweep("shared folder")
+        coordinator, "sweep_earlier_epochs", _sweep("shared folder")
     ),
-    "the sweep takes the epoch under way too": _put(Owner, "sweep", _sweep("own epoch")),
+    "the sweep takes the epoch under way too": _put(coordinator, "sweep_earlier_epochs", _sweep("own epoch")),
     "expiry ignores refs": _put(host_expiry, "to_expire", _ignores_refs),
     "expiry takes the way to the ledger": _put(expiry, "_of_ledger", lambda *_: ()),
     "expiry takes young snapshots": _put(
@@ -307,7 +308,9 @@ MUTANTS: dict[str, Patch] = {
         ),
     ),
     "nothing is swept": _put(
-        Owner, "sweep", lambda self, _: setattr(self, "swept_epoch", self.ledger.epoch - 1)
+        coordinator,
+        "sweep_earlier_epochs",
+        lambda owner, _: setattr(owner, "swept_epoch", owner.ledger.epoch - 1),
     ),
     "staged files are taken unseen": _put(TopicTable, "_check_readable", _nothing),
     "a commit does not look at the ledger": _put(TopicTable, "_check_planned_on", _nothing),

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.owner import Owner, removed_deletes
 from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import check_same_topic
@@ -159,7 +159,7 @@ class Ownership:
         self._commits = [one for one in self._commits if one not in done]
         for _, answer in done:
             if error is None:
-                answer.set_result(self.owner.removed_deletes())
+                answer.set_result(removed_deletes(self.owner.table))
             else:
                 answer.set_exception(error)
 
