@@ -1,7 +1,7 @@
 """A host: a member of the hosts' group that runs the table topics of its settings partitions.
 
 Kafka's rebalancing provides failover and scale-out; the epoch in the table fences the previous owner (I5).
-All of it is here, as joining, losing and leaving the group act on the same consumer in one thread.
+Longer than other modules, as joining, losing and leaving the group act on the same consumer in one thread.
 """
 
 from __future__ import annotations

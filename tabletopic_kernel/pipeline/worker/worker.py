@@ -1,6 +1,6 @@
 """The worker of one table topic: a streaming query that stages batches.
 
-A query and its batches are one module, as a batch decides when its query ends and how the next one begins.
+Longer than other modules, as a batch decides when its query ends, and how the next one begins.
 """
 
 from __future__ import annotations
