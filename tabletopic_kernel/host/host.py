@@ -1,9 +1,7 @@
 """A host: a member of the hosts' group that runs the table topics of its settings partitions.
 
-Longer than other modules, as everything that changes the set of running topics should be read in one place,
-under one lock.
-
 Kafka's rebalancing provides failover and scale-out; the epoch in the table fences the previous owner (I5).
+Longer than other modules, as joining, losing and leaving the group act on the same consumer in one thread.
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
@@ -24,15 +22,15 @@ from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.report import HostReporter
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
+from tabletopic_kernel.host.topics.running_topics import RunningTopics
 from tabletopic_kernel.host.topics.settings_topic import (
     SettingsMessage,
     ensure_settings_topic,
     parse_desired,
 )
-from tabletopic_kernel.model.commit_cycle import Event, State, backoff_ms
+from tabletopic_kernel.model.commit_cycle import backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.desired import DesiredTopic, Request
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -54,24 +52,6 @@ _REFUSED_LATELY_S = 25.0
 # How long a consumer that lost its partitions has to rejoin. With librdkafka 2.16, after a broker outage of
 # half a minute, a consumer never asked for the group again.
 _REJOIN_S = 30.0
-_CLOSE_S = 90.0  # for the last commit of a topic that is handed over
-
-
-@dataclass
-class _Topic:
-    """A host's state of one of its topics.
-
-    ``commit_asked_ms`` and ``requests``, by id, are those that were acted on. Between one coordinator and the
-    next there is none, and ``reopen`` is what the next poll opens.
-    """
-
-    partition: int  # of the settings topic
-    coordinator: Coordinator | None = None
-    commit_asked_ms: int = 0
-    requests: set[str] = field(default_factory=set)
-    run: str = "on"  # or paused, as last ordered
-    reported: State | None = None
-    reopen: DesiredTopic | None = None
 
 
 class Host:
@@ -83,8 +63,7 @@ class Host:
         self._reporter = HostReporter(self._services)
         self._stop = threading.Event()
         self._joined = threading.Event()
-        self._lock = threading.Lock()  # guards which topics are in _topics; the rest is the host's thread's
-        self._topics: dict[str, _Topic] = {}
+        self._topics = RunningTopics(self._services)
         self._held: set[int] = set()
         self._catching_up: dict[int, dict[str, list[SettingsMessage]]] = {}
         self._last_poll = time.monotonic()
@@ -150,15 +129,11 @@ class Host:
 
     def coordinators(self) -> dict[str, Coordinator]:
         """The table topics on this host."""
-        with self._lock:
-            return {name: entry.coordinator for name, entry in self._topics.items() if entry.coordinator}
+        return self._topics.coordinators()
 
     def namespaces(self) -> dict[str | None, str]:
         """For each catalog of this host's topics, a namespace they use; None: the default one."""
-        return {
-            coordinator.settings.catalog: coordinator.settings.namespace
-            for coordinator in reversed(self.coordinators().values())
-        }
+        return self._topics.namespaces()
 
     def progress(self) -> list[events.Progress]:
         """Progress of all table topics on this host."""
@@ -212,7 +187,7 @@ class Host:
             self._loop(consumer)
             return not self._stop.is_set() and self._is_shut_out()
         finally:
-            self._close_all(list(self._topics))
+            self._topics.close(self._topics.of_partitions(None))
             consumer.close()
             for kept in (self._held, self._catching_up):
                 kept.clear()
@@ -243,7 +218,7 @@ class Host:
         while not (self._stop.is_set() or self._is_shut_out() or self._is_left_out(consumer)):
             message = consumer.poll(_POLL_S)
             self._last_poll = time.monotonic()
-            self._open_again()
+            self._topics.open_again()
             if message is not None:
                 self._take(message)
             self._tell_refusal()
@@ -275,9 +250,7 @@ class Host:
         if everyone:
             self._reporter.beat(sorted(self.coordinators()))
         for record in self.progress():
-            topic = self._topics[record.topic]
-            if everyone or topic.reported is not record.state:
-                topic.reported = record.state
+            if self._topics.changed(record) or everyone:
                 self._services.control.write(
                     events.Heartbeat(
                         topic=record.topic, at_ms=self._services.now_ms(), host=self.id, progress=record
@@ -311,13 +284,12 @@ class Host:
         self._held -= gone
         for partition in gone:
             self._catching_up.pop(partition, None)
-        self._close_all([name for name, topic in self._topics.items() if topic.partition in gone])
+        self._topics.close(self._topics.of_partitions(gone))
 
     def _holds(self, topic: str) -> bool:
         """Whether this host still has the topic; no if it has not polled for a while."""
         alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
-        entry = self._topics.get(topic)
-        return entry is not None and entry.partition in self._held and alive
+        return self._topics.partition_of(topic) in self._held and alive
 
     # -- desired state
 
@@ -345,7 +317,7 @@ class Host:
         if partition in self._catching_up:
             self._catching_up[partition].setdefault(change.topic, []).append(change)
         else:
-            self._apply(change, partition)
+            self._topics.apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
         """Apply a new partition's desired state once it is read to the end: a topic's newest message counts.
@@ -355,77 +327,4 @@ class Host:
         for changes in self._catching_up.pop(partition, {}).values():
             requests = [one for change in changes if change.desired for one in change.desired.requests]
             newest = reduce(lambda before, change: change.after(before), changes)
-            self._apply(newest, partition, requests)
-
-    def _apply(self, change: SettingsMessage, partition: int, before: Sequence[Request] = ()) -> None:
-        """Run a topic as it is desired; ``before``: requests that an earlier owner may have carried out."""
-        name, desired = change.topic, change.desired
-        topic = self._topics.get(name)
-        running = topic.coordinator if topic else None
-        if running is not None:
-            running.notice(change.refused)
-        if desired is None:
-            if change.refused is None:
-                self._close_all([name])
-            return
-        if topic is None or running is None:
-            requests = {request.id: request for request in (*before, *desired.requests)}
-            known = _Topic(partition, None, desired.commit_asked_ms, set(requests))
-            self._open(name, known, desired, change.refused).inherit(list(requests.values()))
-        elif running.settings != desired.settings or running.has_died:
-            self._close_all([name])
-            self._keep(name, replace(topic, coordinator=None, reopen=desired))
-        elif not self._carry_out(desired, topic, running) or desired.run != topic.run:
-            # A request alone must not resume a topic that failed.
-            topic.run = desired.run
-            running.order(Event.PAUSE if desired.run == "paused" else Event.RESUME)
-
-    @staticmethod
-    def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
-        """Pass on all new requests (a message may have several); returns whether there was one."""
-        # Another time, not a later one: clocks of programs differ, and may be set back.
-        commits = desired.commit_asked_ms not in (0, topic.commit_asked_ms)
-        if commits:
-            topic.commit_asked_ms = desired.commit_asked_ms
-            running.commit_now()
-        new = [request for request in desired.requests if request.id not in topic.requests]
-        for request in new:
-            topic.requests.add(request.id)
-            running.ask(request)
-        return commits or bool(new)
-
-    def _open_again(self) -> None:
-        """Reopen topics after a poll: closing may have taken so long that another host has them now."""
-        for name, topic in list(self._topics.items()):
-            if topic.reopen is not None:
-                self._open(name, topic, topic.reopen)
-
-    def _open(
-        self, name: str, known: _Topic, desired: DesiredTopic, refused: str | None = None
-    ) -> Coordinator:
-        services = self._services.of(desired.settings.catalog)
-        coordinator = Coordinator(name, desired.settings, services)
-        coordinator.notice(refused)
-        topic = replace(known, coordinator=coordinator, run=desired.run, reported=None, reopen=None)
-        self._keep(name, topic)
-        coordinator.start(paused=desired.run == "paused")
-        self._carry_out(desired, topic, coordinator)
-        return coordinator
-
-    def _keep(self, name: str, topic: _Topic) -> None:
-        with self._lock:
-            self._topics[name] = topic
-
-    def _close_all(self, names: list[str]) -> None:
-        """Close several topics concurrently; each commits its staged files."""
-        with self._lock:
-            closing = [self._topics.pop(name, None) for name in names]
-        _together([entry.coordinator.close for entry in closing if entry and entry.coordinator])
-
-
-def _together(calls: list[Callable[[float], bool]]) -> None:
-    threads = [threading.Thread(target=call, args=(_CLOSE_S,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+            self._topics.apply(newest, partition, requests)

@@ -1,46 +1,35 @@
-"""The state of a table topic's owner: the table, its dead letters, the ledger and the pending commit.
-
-Longer than other modules, as a commit should be read in one place, from its plan to its end.
-
-Why taking over is safe: the claim is a commit, and a commit goes through only on the ledger it was planned on
-(I3). So of two hosts that claim a topic, one gets the epoch and the other learns that it lost. Until the
-claim goes through, the previous owner may commit; then the claim is planned again on the new ledger.
-Afterwards no older epoch commits, whatever is in flight (I5). Dead letters are adopted next, so a latecomer
-with more of them sees the higher epoch (I7). A worker starts last, and reads from the claimed ledger (I1).
-"""
+"""The state of a table topic's owner: the table, its dead letters, the ledger and the pending commit."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
-from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import (
     HeadMovedError,
     OutcomeUnknownError,
     OutdatedError,
+    RetryableError,
     StartOverError,
     TableTopicError,
     UnreadableFilesError,
 )
 from tabletopic_kernel.model.ledger import Ledger, Offsets, added
-from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
+from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent, sweep
+from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +68,7 @@ class PendingCommit:
 class Owner:
     """One ownership of a table topic.
 
-    Only for the coordinator's thread, except ``discard``, and ``sweep``, which alone sets ``swept_epoch``.
+    Only for the coordinator's thread, except ``discard``, and ``swept_epoch``, which the sweep alone sets.
     """
 
     def __init__(
@@ -96,61 +85,6 @@ class Owner:
         # Records that were deleted before this ownership began, and that the settings allow to skip (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
 
-    @classmethod
-    def take(cls, topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
-        """Open or create the table, check that it matches the topic, raise the epoch (I5).
-
-        Args:
-            before: this coordinator's last ownership; if the table is unchanged since, the epoch stays.
-
-        Raises:
-            StartOverError: another host runs the topic.
-            GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
-                Or the dead letters belong to another topic, or rows cannot be written any more.
-            UsageError: the table cannot have the partitions of the settings.
-            RetryableError: broker, registry or catalog do not respond (I9).
-        """
-        if not services.still_mine(topic):
-            raise StartOverError("another host runs this topic now")
-        reach(Step.TAKE_OVER)
-        catalog, identifier = services.catalog(), table_identifier(topic, settings)
-        table = TopicTable.load(catalog, identifier, topic)
-        # After that: the previous owner may still commit, and the topic must not seem to lack records.
-        facts = services.broker.facts(topic)
-        dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
-        dead_letters.load()
-        kept = table.ledger_of_rows() if table else None
-        gap = gap_to_skip(kept, facts, settings) if kept else {}
-        dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
-        keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
-        if table is None:
-            table = keeper.create()
-        if kept is None:  # a dropped table may have left letters of its last epoch
-            ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
-        else:
-            newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
-            is_ours = before is not None and before._still_owns(kept, newest)
-            ledger = kept if is_ours else kept.for_next_owner(newest)
-        if table is not None and ledger is not kept:
-            reach(Step.CLAIM)
-            table.claim(ledger, kept)
-            reach(Step.CLAIMED)
-        dead_letters.adopt(ledger)  # after the table's claim: a latecomer sees the higher epoch
-        if gap and table is not None:  # after that: the gap's letters whose rows never came are gone now
-            behind = ledger.skipping(gap, str(uuid.uuid4()))
-            table.claim(behind, ledger)
-            ledger = behind
-        keeper.adopt(table, ledger)
-        keeper.check_writable()
-        dead_letters.check_writable()
-        keeper.lay_out()
-        # New partitions begin at their first offset.
-        owner = cls(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
-        owner.gap = gap
-        owner._claim_files()
-        reach(Step.OWNED)
-        return owner
-
     @property
     def table(self) -> TopicTable | None:
         """The topic's table; None while it has no columns."""
@@ -161,7 +95,7 @@ class Owner:
         tables = [str(one.table.table.metadata.table_uuid) if one.table else None for one in (self, before)]
         return tables[0] != tables[1] or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
 
-    def _still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
+    def still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
         """Whether the table is as this owner left it: then no new epoch is needed after an outage."""
         unsure = self._left_open or (self.pending is not None and self.pending.unsure)
         same = ledger.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
@@ -181,7 +115,7 @@ class Owner:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
         self.keeper.check_writable()
         self.dead_letters.check_writable()
-        self._claim_files()
+        self.claim_files_once()
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
@@ -297,13 +231,21 @@ class Owner:
             self.dead_letters.unsettle()
             raise
 
-    def commit_letters_compaction(self, batch: CompactedBatch) -> None:
-        """Commit a compaction of the dead letters.
+    def commit_letters_compaction(self, batch: CompactedBatch) -> int:
+        """Commit a compaction of the dead letters; returns the number of delete files that it removed.
 
-        Raises: as ``DeadLetters.commit_compaction``; after HeadMovedError and OutcomeUnknownError a request
-            may still name the files, otherwise ``discard`` them.
+        Raises:
+            OutdatedError: it is not committed. Its files are deleted, unless a request may still name them:
+                then the next owner's sweep has the proof.
         """
-        self.dead_letters.commit_compaction(batch.files, batch.replaced, self.ledger)
+        try:
+            self.dead_letters.commit_compaction(batch.files, batch.replaced, self.ledger)
+        except TableTopicError as error:
+            if not isinstance(error, HeadMovedError | OutcomeUnknownError):
+                with suppress(RetryableError):
+                    self.discard((), batch.files)
+            raise OutdatedError(str(error)) from error
+        return removed_deletes(self.dead_letters.table)
 
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
@@ -333,7 +275,7 @@ class Owner:
             if table is not None and chosen:
                 remove_unsent(table.table, [file.file_path for file in chosen])
 
-    def _claim_files(self) -> None:
+    def claim_files_once(self) -> None:
         """Claim the tables' files before a copy of the catalog can; a refused claim only stops deletions."""
         tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
         for owned in tables:
@@ -352,26 +294,8 @@ class Owner:
         """Whether there may be files of earlier epochs."""
         return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
 
-    def sweep(self, open_catalog: Callable[[], Catalog]) -> None:
-        """Remove what earlier epochs left (I10), in its own thread; if it fails, the next owner does it.
 
-        The last swept epoch is checked once more: a process that hung while its owner lost the topic may have
-        finished a file since.
-        """
-        gone, after, before = 0, max(0, self.ledger.swept_epoch - 1), self.ledger.epoch
-        tables = [owned.table for owned in (self.table, self.dead_letters.table) if owned is not None]
-        try:
-            catalog = open_catalog()
-            reach(Step.SWEEP)
-            for table in tables:
-                gone += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
-            reach(Step.SWEPT)
-        except TableTopicError as error:
-            _LOG.warning("%s: uncommitted files could not be removed yet: %s", self.ledger.topic, error)
-            return
-        except Exception:
-            _LOG.exception("%s: uncommitted files are left for the next start", self.ledger.topic)
-            return
-        self.swept_epoch = before - 1
-        if gone:
-            _LOG.info("%s: removed %d uncommitted data files", self.ledger.topic, gone)
+def removed_deletes(table: TopicTable | None) -> int:
+    """The number of delete files that a table's newest commit removed."""
+    newest = table.ledger_snapshot() if table is not None else None
+    return int(summary(newest[1]).get("removed-delete-files", 0)) if newest else 0

@@ -1,7 +1,4 @@
-"""Reports to users: a coordinator's about its topic, a host's about itself.
-
-Longer than other modules, as there is a method for each event.
-"""
+"""Reports to users: a coordinator's about its topic, a host's about itself."""
 
 from __future__ import annotations
 
@@ -26,12 +23,10 @@ from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import AT_WORK
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.table.dead_letters import DeadLetters
-from tabletopic_kernel.table.sweep import Removed
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _RATE_WINDOW_S = 10.0
@@ -55,7 +50,6 @@ class Reporter:
         )
         self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
         self._foreign = _ForeignChanges()
-        self._open: dict[str, Request] = {}  # requests without an outcome, by id
 
     def progress(
         self,
@@ -111,13 +105,13 @@ class Reporter:
     def owned(self, ledger: Ledger) -> None:
         """Report that the topic runs here now."""
         offsets = dict(ledger.next_offsets)
-        self.write(events.Enabled(**self._stamp(), epoch=ledger.epoch, next_offsets=offsets))
+        self.write(events.Enabled(**self.stamp(), epoch=ledger.epoch, next_offsets=offsets))
 
     def staged(self, batch: StagedBatch) -> None:
         """Count a batch that the worker staged."""
         self.write(
             events.FilesStaged(
-                **self._stamp(),
+                **self.stamp(),
                 rows=batch.rows,
                 files=len(batch.files),
                 bytes=batch.bytes,
@@ -135,7 +129,7 @@ class Reporter:
         progress = self.progress(State.RUNNING, ())
         self.write(
             events.Committed(
-                **self._stamp(),
+                **self.stamp(),
                 snapshot_id=progress.snapshot_id,
                 rows=rows,
                 files=sum(len(batch.files) for batch in batches),
@@ -156,106 +150,32 @@ class Reporter:
         dead_letters = any(batch.dead_letters for batch in batches)
         self.write(
             events.DeadLettered(
-                **self._stamp(),
+                **self.stamp(),
                 counts=counts,
                 table=self._name(owner.dead_letters) if dead_letters else None,
                 samples=[events.RefusedSample(**asdict(sample)) for sample in samples],
             )
         )
 
-    def replayed(self, request: ReplayRequest, rows: int, stayed: dict[str, int], error: str | None) -> None:
-        """Report the end of a replay."""
-        message = error and self._told(error)
-        self.write(
-            events.Replayed(**self._stamp(), replay_id=request.id, rows=rows, stayed=stayed, error=message)
-        )
-
-    def expired(
-        self,
-        removed: Removed,
-        *,
-        request_id: str | None,
-        dead_letters: bool = False,
-        snapshots: int = 0,
-        kept: int = 0,
-        reaches_back_to_ms: int | None = None,
-        error: str | None = None,
-    ) -> None:
-        """Report expired snapshots, and the removal of files that only they needed."""
-        self.write(
-            events.Expired(
-                **self._stamp(),
-                request_id=request_id,
-                dead_letters=dead_letters,
-                snapshots=snapshots,
-                kept=kept,
-                reaches_back_to_ms=reaches_back_to_ms,
-                files=removed.files,
-                bytes=removed.bytes,
-                outside=removed.outside,
-                error=error and self._told(error),
-            )
-        )
-
-    def orphans_removed(self, removed: Removed, *, request_id: str | None, error: str | None) -> None:
-        """Report the removal of orphan files."""
-        self.write(
-            events.OrphansRemoved(
-                **self._stamp(),
-                request_id=request_id,
-                files=removed.files,
-                bytes=removed.bytes,
-                error=error and self._told(error),
-            )
-        )
-
-    def compacted(self, *, error: str | None, **figures: Any) -> None:
-        """Report the end of a compaction; fields as in ``Compacted``."""
-        self.write(events.Compacted(**self._stamp(), error=error and self._told(error), **figures))
-
-    def asked(self, request: Request) -> None:
-        """Note a request: it gets one outcome, whatever becomes of this run."""
-        with self._lock:
-            self._open[request.id] = request
-
-    def forget_requests(self) -> None:
-        """Leave the requests without an outcome to the topic's next owner."""
-        with self._lock:
-            self._open.clear()
-
-    def interrupted(self, error: str) -> None:
-        """Report the requests without an outcome: nobody here carries them out any more."""
-        with self._lock:
-            left = list(self._open.values())
-        for request in left:
-            if isinstance(request, ReplayRequest):
-                self.replayed(request, 0, {}, error)
-            elif request.work == "compact":
-                self.compacted(request_id=request.id, error=error)
-            elif request.orphans:
-                self.orphans_removed(Removed(), request_id=request.id, error=error)
-            else:
-                self.expired(Removed(), request_id=request.id, error=error)
-
     def commit_asked(self) -> None:
         """Report that a commit was requested."""
-        self.write(events.CommitRequested(**self._stamp()))
+        self.write(events.CommitRequested(**self.stamp()))
 
     def commit_failed(self, reason: Exception) -> None:
         """Report a failed commit."""
-        self.write(events.CommitFailed(**self._stamp(), reason=self._told(str(reason))))
+        self.write(events.CommitFailed(**self.stamp(), reason=self.with_section(str(reason))))
 
     def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
         """Report records that were deleted before they were read (I8)."""
-        self.write(events.GapDetected(**self._stamp(), missing=dict(missing), skipped=skipped))
+        self.write(events.GapDetected(**self.stamp(), missing=dict(missing), skipped=skipped))
 
     def error(self, error: Exception | str, *, waits: bool) -> None:
         """Report that the topic stopped, or waits for a dependency; the reason stays until it resumes."""
-        reason = self._told(redact(str(error)))
+        reason = self.with_section(redact(str(error)))
         if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
             reason += "; then resume the topic"
         self._update({"error": reason})
-        self.write(events.Failed(**self._stamp(), reason=reason, waits=waits))
+        self.write(events.Failed(**self.stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
         """Remove the error, which is resolved."""
@@ -264,26 +184,18 @@ class Reporter:
     def moved(self, event: Event, before: State, after: State) -> None:
         """Note that the topic changed its state."""
         if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
-            self.write(events.Resumed(**self._stamp()))
+            self.write(events.Resumed(**self.stamp()))
         if after is not before and after is State.PAUSED:
-            self.write(events.Paused(**self._stamp()))
+            self.write(events.Paused(**self.stamp()))
         if after is not before and after is State.STOPPED:
-            self.write(events.Stopped(**self._stamp()))
+            self.write(events.Stopped(**self.stamp()))
 
     def write(self, event: events.ControlEvent) -> None:
-        """Send an event; never waits. A request gets one outcome: a late one is not sent."""
-        name = events.request_of(event)
-        if name is not None and not getattr(event, "dead_letters", False):
-            with self._lock:
-                request = self._open.get(name)
-                if request is None:
-                    return
-                if events.is_outcome(event, request):
-                    del self._open[name]
+        """Send an event; never waits."""
         self._services.control.write(event)
 
-    def _told(self, error: str) -> str:
-        """The error, with the settings section of the topic's catalog."""
+    def with_section(self, error: str) -> str:
+        """The error, with the settings section of the topic\'s catalog."""
         return of_section(error, self._catalog)
 
     def _name(self, dead_letters: DeadLetters) -> str:
@@ -293,7 +205,8 @@ class Reporter:
         with self._lock:
             self._record = self._record.model_copy(update=update)
 
-    def _stamp(self) -> dict[str, object]:
+    def stamp(self) -> dict[str, Any]:
+        """The fields that each of the topic's events has."""
         return {"topic": self._topic, "at_ms": self._services.now_ms(), "host": self._services.host}
 
 

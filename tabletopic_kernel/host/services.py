@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.host.maintenance.allowance import Allowance
+from tabletopic_kernel.host.maintenance.jobs import Jobs
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
@@ -61,10 +61,10 @@ class Services:
     still_mine: Callable[[str], bool] = lambda _: True
     turns: Turns = field(default_factory=Turns)  # of batches
     starts: Turns = field(default_factory=Turns)  # of queries
-    allowance: Allowance = field(default_factory=Allowance)  # of compactions
     now_ms: Callable[[], int] = now_ms
     elapsed_ms: Callable[[], int] = elapsed_ms
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
+    jobs: Jobs = field(default_factory=lambda: Jobs(in_a_thread, elapsed_ms))  # of maintenance
 
     def of(self, catalog: str | None) -> Services:
         """These services for a topic with this catalog in its settings."""

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from tabletopic_kernel.host import coordinator, schedule
+from tabletopic_kernel.host import schedule
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.maintenance.jobs import Jobs
+from tabletopic_kernel.host.ownership import actions
 from tabletopic_kernel.host.services import Services, in_a_thread
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -60,6 +62,14 @@ class FakeWorker:
 _WORKER_ENDS = (State.DRAINING, State.DROPPING)  # in a thread, which reports it
 
 
+def spawn(name: str, work: Callable[[], None]) -> None:
+    """Run maintenance at once, as part of a step, and the rest in threads, as a host does."""
+    if name == "maintenance":
+        work()
+    else:
+        in_a_thread(name, work)
+
+
 def _no_other(catalog: str) -> Any:
     pytest.fail(f"nobody asks for {catalog}")
 
@@ -75,7 +85,7 @@ class Rig:
     now_ms: int = 1_000_000
     set_by_ms: int = 0  # by how much somebody has set the clock
     mine: bool = True
-    spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
+    spawn: Callable[[str, Callable[[], None]], None] = spawn
     open_other: Callable[[str], Any] = _no_other
 
     def open_catalog(self) -> FlakyCatalog:
@@ -84,6 +94,10 @@ class Rig:
 
     def make(self, **settings: Any) -> Coordinator:
         """A coordinator; its thread is not started, the test takes the steps."""
+
+        def elapsed_ms() -> int:
+            return self.now_ms
+
         services = Services(
             catalog=self.open_catalog,  # type: ignore[arg-type]
             spark=lambda: None,  # type: ignore[arg-type,return-value]
@@ -93,8 +107,9 @@ class Rig:
             host="test",
             still_mine=lambda _: self.mine,
             now_ms=lambda: self.now_ms + self.set_by_ms,
-            elapsed_ms=lambda: self.now_ms,
+            elapsed_ms=elapsed_ms,
             spawn=self.spawn,
+            jobs=Jobs(self.spawn, elapsed_ms),
             other_catalog=lambda name: self.open_other(name),  # noqa: PLW0108 - the test may set it later
             other_spark=lambda _: None,  # type: ignore[arg-type,return-value]
         )
@@ -141,10 +156,10 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] | None = None) 
     until = until or (lambda: coordinator.state not in _WORKER_ENDS)
     steps, deadline = 0, time.monotonic() + 240
     while steps < 200 and time.monotonic() < deadline:
-        idle = coordinator._inbox.empty() and coordinator._due() is None and not coordinator._can_replay()
-        if idle and until():
+        is_idle = not coordinator.has_work
+        if is_idle and until():
             return
-        steps += not idle  # to wait for another thread is no step
+        steps += not is_idle  # to wait for another thread is no step
         coordinator.step()
     pytest.fail(f"it does not settle: {coordinator}")
 
@@ -152,6 +167,6 @@ def drain(coordinator: Coordinator, *, until: Callable[[], bool] | None = None) 
 def made_rig(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Everything around a coordinator."""
     monkeypatch.setattr(FakeWorker, "made", [])
-    monkeypatch.setattr(coordinator, "Worker", FakeWorker)
+    monkeypatch.setattr(actions, "Worker", FakeWorker)
     monkeypatch.setattr(schedule, "_IDLE_WAIT_S", 0.01)
     return Rig(FlakyCatalog(catalog))

@@ -13,7 +13,6 @@ from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import compaction as host_compaction
-from tabletopic_kernel.host.maintenance.allowance import Allowance
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
@@ -31,26 +30,18 @@ Between = Callable[[], None]
 
 
 class Threads:
-    """Spawned work, run when the test says so; ``before`` runs before the next piece of work."""
+    """Pieces of maintenance, run when the test says so."""
 
     def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: list[Callable[[], None]] = []
         self._rig = rig
         self.cpu_s = 0.0
-        made = rig.make
-
-        def make(**settings: Any) -> Coordinator:
-            one = made(**settings)
-            object.__setattr__(one._services, "spawn", self._spawn)
-            return one
-
-        monkeypatch.setattr(rig, "make", make)
+        self.rewritten = 0  # groups
+        rig.spawn = self._spawn
         monkeypatch.setattr(host_compaction, "run_task", self._run)
-        # The rest is of the rig's time: on a slow machine it would be longer than the test's steps.
-        monkeypatch.setattr(host_compaction, "thread_time", lambda: 0.0)
 
     def _spawn(self, name: str, work: Callable[[], None]) -> None:
-        if name.startswith("compaction"):
+        if name == "maintenance":
             self.waiting.append(work)
         else:
             work()
@@ -58,16 +49,21 @@ class Threads:
     def _run(self, _spark: object, _topic: str, task: RewriteTask) -> RewriteResult:
         result = task.run()
         result.cpu_s = self.cpu_s
+        self.rewritten += 1
         return result
 
+    def write(self, coordinator: Coordinator, groups: int = 1) -> None:
+        """Go on until so many groups are in new files, of which the coordinator does not know."""
+        while self.rewritten < groups:
+            drain(coordinator)
+            self.waiting.pop(0)()
+
     def go_on(self, coordinator: Coordinator) -> None:
-        """Run all threads, and the steps that follow, until nothing is left to do."""
+        """Run all pieces, and the steps that follow, until nothing is left to do."""
         for _ in range(50):
             drain(coordinator)
             self._rig.now_ms += coordinator.settings.commit_interval_ms
             drain(coordinator)
-            if coordinator._can_compact():
-                coordinator.step()
             if not self.waiting:
                 return
             self.waiting.pop(0)()
@@ -88,32 +84,13 @@ def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
     return coordinator
 
 
-def test_of_two_topics_that_see_the_allowance_free_one_gets_it(
-    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other tries again, with the same files; nobody waits in vain."""
-    coordinator = with_files(rig)
-    allowance = coordinator._services.allowance
-    ask(coordinator)
-    with monkeypatch.context() as patch:
-        patch.setattr(coordinator._compactions, "is_due", lambda _: True)  # a moment ago
-        assert allowance.try_take(0, asked=True)
-        drain(coordinator)
-        coordinator.step()
-        assert not threads.waiting
-    allowance.give_back(0, 0.0)
-    threads.go_on(coordinator)
-    assert (outcome(rig).error, outcome(rig).files) == (None, 1)
-
-
 def test_a_topic_without_a_table_answers_at_once(rig: Rig, threads: Threads) -> None:
     """Nobody waits for records that may never come."""
     coordinator = rig.running(value_format="json")
-    assert coordinator._owner is not None
-    assert coordinator._owner.table is None
+    assert coordinator.owner is not None
+    assert coordinator.owner.table is None
     ask(coordinator)
-    drain(coordinator)
-    coordinator.step()
+    threads.go_on(coordinator)
     assert "there is no table yet" in str(outcome(rig).error)
 
 
@@ -128,7 +105,7 @@ def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
 
 def ask(coordinator: Coordinator, where: str | None = None) -> None:
     """Request a compaction, like a user."""
-    coordinator.ask(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+    coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
 
 
 def outcome(rig: Rig) -> Compacted:
@@ -226,29 +203,15 @@ def test_it_rests_four_times_as_long_as_it_worked(
     stage(rig, coordinator, 20, 30)
     stage(rig, coordinator, 30, 40)
     rig.now_ms = worked_ms + 300_000
-    coordinator.step()
-    assert not threads.waiting
+    threads.go_on(coordinator)
+    assert files(rig) == [10, 10, 20]
     rig.now_ms = worked_ms + 401_000
-    coordinator.step()
-    assert len(threads.waiting) == 1
     threads.go_on(coordinator)
     assert files(rig) == [40]
     stage(rig, coordinator, 40, 50)
     ask(coordinator)
     threads.go_on(coordinator)
     assert files(rig) == [50]
-
-
-def test_of_a_host_one_topic_rewrites_at_a_time() -> None:
-    """Memory and cores are the host's."""
-    allowance = Allowance()
-    assert allowance.try_take(0, asked=False)
-    assert not allowance.is_free(0, asked=True)
-    allowance.charge(0.5)
-    assert not allowance.try_take(0, asked=True)
-    allowance.give_back(1_000, 0.5)
-    assert [allowance.is_free(at, asked=False) for at in (4_999, 5_000)] == [False, True]
-    assert allowance.is_free(1_000, asked=True)
 
 
 @pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused, sent_twice])
@@ -283,12 +246,7 @@ def test_rows_that_others_delete_do_not_make_it_lose(rig: Rig, threads: Threads)
     paths = sorted(task.file.file_path for task in rig.table.table.scan().plan_files())
     delete_rows(rig.table.table, {paths[0]: [0, 1, 2]})
     ask(coordinator)
-    drain(coordinator)
-    coordinator.step()
-    threads.waiting.pop(0)()  # chosen
-    drain(coordinator)
-    coordinator.step()
-    threads.waiting.pop(0)()  # written
+    threads.write(coordinator)
     delete_rows(rig.table.table, {paths[0]: [2, 5], paths[1]: [7]})
     threads.go_on(coordinator)
     event = outcome(rig)
@@ -321,12 +279,7 @@ def test_overtaken_it_is_given_up_and_chosen_anew(
     """Its files go, the topic does not stop, and who asked gets what there is to do now."""
     coordinator = with_files(rig)
     ask(coordinator)
-    drain(coordinator)
-    coordinator.step()
-    threads.waiting.pop(0)()  # chosen
-    drain(coordinator)
-    coordinator.step()
-    threads.waiting.pop(0)()  # written
+    threads.write(coordinator)
     made = {name for name in parquet(tmp_path) if "rewritten" in name}
     assert len(made) == 1
     act(rig)
@@ -349,7 +302,7 @@ def test_overtaken_after_an_answer_was_lost_the_topic_begins_anew(rig: Rig, thre
 
     rig.catalog.faults = [lost_then_deleted]
     threads.go_on(coordinator)
-    assert coordinator._owner is not None
+    assert coordinator.owner is not None
     for _ in range(3):
         rig.now_ms += 60_000
         threads.go_on(coordinator)
@@ -383,17 +336,16 @@ def test_what_is_made_for_a_topic_that_has_ended_goes(
     coordinator = with_files(rig)
     ask(coordinator)
     drain(coordinator)
-    coordinator.step()
-    threads.waiting.pop(0)()
+    threads.waiting.pop(0)()  # chosen
     drain(coordinator)
-    coordinator.step()
     before = parquet(tmp_path)
+    coordinator.order(Event.STOP)
     if is_heard:
         threads.waiting.pop(0)()
         assert len(parquet(tmp_path)) == len(before) + 1
-    coordinator._end()
-    for work in threads.waiting:
-        work()
+    drain(coordinator)
+    threads.waiting.pop(0)()
+    assert (threads.rewritten, coordinator.state) == (1, State.STOPPED)
     assert parquet(tmp_path) == before
 
 
@@ -402,16 +354,13 @@ def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Thre
     coordinator = with_files(rig)
     ask(coordinator)
     drain(coordinator)
-    coordinator.step()
-    threads.waiting.pop(0)()
+    threads.waiting.pop(0)()  # chosen
     drain(coordinator)
-    coordinator.step()
     coordinator.order(Event.PAUSE)
     drain(coordinator)
     before = parquet(tmp_path)
     threads.waiting.pop(0)()
-    assert len(parquet(tmp_path)) == len(before) + 1
-    drain(coordinator)
+    assert threads.rewritten == 1
     assert parquet(tmp_path) == before
     coordinator.order(Event.RESUME)
     drain(coordinator)

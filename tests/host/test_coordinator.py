@@ -178,7 +178,7 @@ def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
     drain(coordinator)
-    path = Path(coordinator._staged.now()[0].files[0].file_path.removeprefix("file://"))
+    path = Path(coordinator.staged[0].files[0].file_path.removeprefix("file://"))
     assert path.exists()
     other = rig.table
     assert other.ledger is not None
@@ -200,9 +200,9 @@ def test_a_last_commit_of_the_old_owner_stops_nobody(rig: Rig) -> None:
     old = rig.running(commit_interval_ms="1s")
     rig.stage(0, 4)
     drain(old)
-    assert old._owner is not None
-    old._owner.plan_commit(old._staged.now())
-    last = [old._owner.send]
+    assert old.owner is not None
+    old.owner.plan_commit(old.staged)
+    last = [old.owner.send]
     new = rig.make()
     new.order(Event.START)
     remove = steps.install(lambda step: last.pop()() if step is Step.CLAIM and last else None)

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.topics import running_topics
 from tabletopic_kernel.host.topics.settings_topic import parse_desired
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
@@ -44,7 +45,7 @@ class FakeCoordinator:
         """Keep it."""
         FakeCoordinator.orders.append("commit")
 
-    def ask(self, request: Request) -> None:
+    def carry_out(self, request: Request) -> None:
         """Keep its id."""
         FakeCoordinator.orders.append(request.id)
 
@@ -163,7 +164,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setattr(FakeCoordinator, "orders", [])
     monkeypatch.setattr(FakeCoordinator, "notices", [])
     monkeypatch.setattr(Clock, "now_s", 0.0)
-    monkeypatch.setattr(module, "Coordinator", FakeCoordinator)
+    monkeypatch.setattr(running_topics, "Coordinator", FakeCoordinator)
     monkeypatch.setattr(module, "time", Clock)
     monkeypatch.setattr(Host, "_beat", lambda *_, **__: None)
     made = Host(

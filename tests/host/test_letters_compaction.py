@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +13,15 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Operation
 
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.model.commit_cycle import Event, State
+from tabletopic_kernel.host.replay.replay import Replay
+from tabletopic_kernel.model import steps
+from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import OutdatedError
+from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.progress.events import Compacted
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.model.steps import Step
+from tabletopic_kernel.pipeline.plan import CompactedBatch
 from tabletopic_kernel.pipeline.rewrite import RewriteTask
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.replace import compacted
@@ -59,26 +64,18 @@ def files(rig: Rig) -> list[int]:
 
 def ask(coordinator: Coordinator, where: str | None = None) -> None:
     """As somebody who wants it now."""
-    coordinator.ask(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
+    coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=1, work="compact", where=where))
 
 
-def written(rig: Rig, coordinator: Coordinator, threads: Threads) -> None:
-    """Letters are in new files, and the coordinator does not know it yet."""
-    coordinator._compactions._asked.append((MaintenanceRequest(id="r", asked_ms=1, work="compact"), True))
-    for _ in range(2):
-        drain(coordinator)
-        coordinator.step()
-        threads.waiting.pop(0)()
+def written(coordinator: Coordinator, threads: Threads) -> None:
+    """Letters, after the rows, are in new files, and the coordinator does not know it yet."""
+    ask(coordinator)
+    threads.write(coordinator, 2)
 
 
 def outcomes(rig: Rig) -> list[Compacted]:
     """The reported compactions of letters."""
     return [one for one in rig.control.written if isinstance(one, Compacted) and one.dead_letters]
-
-
-def parquet(folder: Path) -> set[str]:
-    """Data files of the storage."""
-    return {path.name for path in folder.rglob("*.parquet")}
 
 
 LETTERS_OF_FOUR = [1, 2, 4, 5, 7, 8, 10, 11]
@@ -87,7 +84,7 @@ LETTERS_OF_FOUR = [1, 2, 4, 5, 7, 8, 10, 11]
 def test_letters_are_put_together(rig: Rig, threads: Threads) -> None:
     """As one commit of theirs, with the ledger as it was; more letters and their settling go on after it."""
     coordinator = with_letters(rig)
-    before = coordinator._owner.dead_letters.ledger  # type: ignore[union-attr]
+    before = rig.worker.listener.owner.dead_letters.ledger
     assert before is not None
     raw = _raw(rig)
     ask(coordinator)
@@ -102,7 +99,7 @@ def test_letters_are_put_together(rig: Rig, threads: Threads) -> None:
     assert head is not None
     assert head.summary is not None
     assert head.summary.operation is Operation.REPLACE
-    after = coordinator._owner.dead_letters.ledger  # type: ignore[union-attr]
+    after = rig.worker.listener.owner.dead_letters.ledger
     assert after is not None
     assert (after.next_offsets, after.epoch) == (before.next_offsets, before.epoch)
     assert after.commit_id != before.commit_id
@@ -144,47 +141,38 @@ def test_a_condition_is_of_the_table_alone(rig: Rig, threads: Threads) -> None:
 def replay(rig: Rig, coordinator: Coordinator) -> None:
     """Request one; letters whose offsets are not multiples of 3 become rows."""
     rig.registry.schemas[LATE] = AVRO
-    coordinator.ask(ReplayRequest(id="p", asked_ms=rig.now_ms))
+    coordinator.carry_out(ReplayRequest(id="p", asked_ms=rig.now_ms))
 
 
-@pytest.mark.parametrize("asked_before", [True, False])
-def test_a_replay_meanwhile_ends_it(rig: Rig, threads: Threads, tmp_path: Path, asked_before: bool) -> None:
-    """Also before its first round: what was written goes."""
+def test_a_replay_meanwhile_waits(rig: Rig, threads: Threads) -> None:
+    """It chooses letters by their files, so they are put together before."""
     coordinator = with_letters(rig)
-    written(rig, coordinator, threads)
-    done = coordinator._inbox.get()
-    made = {name for name in parquet(tmp_path) if "rewritten" in name}
-    assert len(made) == 1
+    written(coordinator, threads)
     replay(rig, coordinator)
-    if asked_before:
-        coordinator.step()
-    else:
-        coordinator._replays.ask(coordinator._inbox.get())
-    coordinator._take_rewritten(done)
-    assert not made & parquet(tmp_path)
     threads.go_on(coordinator)
-    assert (rows(rig), dead_letters(rig)) == ([*range(12)], [])
-    assert coordinator.state is State.RUNNING
+    kinds = [event.type for event in rig.control.written if event.type in ("Compacted", "Replayed")]
+    assert kinds == ["Compacted", "Compacted", "Replayed"]
+    assert (rows(rig), dead_letters(rig), coordinator.state) == ([*range(12)], [], State.RUNNING)
 
 
 def test_letters_that_are_marked_stay_as_they_are(rig: Rig, threads: Threads) -> None:
     """Between the two commits of a replay its mark would be forgotten, and records be rows and letters."""
     coordinator = with_letters(rig)
-    written(rig, coordinator, threads)
-    owner = coordinator._owner
-    assert owner is not None
-    done = coordinator._inbox.get()
+    ownership = rig.worker.listener
+    owner, letters = ownership.owner, ownership.owner.dead_letters
+    plan = compaction.plan_compaction(letters.table.table, due_only=False)
+    (group,) = plan.groups
+    made = RewriteTask(letters.table.plan(), 1, group.to_read(), group.files[0].partition).run()
+    replaced = group.replaced(made.moved, plan.delete_files)
+    batch = CompactedBatch(StagedOffsets({}, {}), tuple(made.files), 0, 0.0, replaced=replaced)
     rig.registry.schemas[LATE] = AVRO
-    coordinator._replays.ask(ReplayRequest(id="p", asked_ms=rig.now_ms))
-    batch = coordinator._replays.step(owner)
-    assert batch is not None
+    request = ReplayRequest(id="p", asked_ms=rig.now_ms)
+    marked = Replay(request, ownership, SimpleNamespace(figures=lambda _: {})).round()  # type: ignore[arg-type]
+    assert marked is not None
     with pytest.raises(OutdatedError, match="being replayed"):
-        owner.commit_letters_compaction(done.batch)
-    coordinator._take_rewritten(done)
-    assert owner.dead_letters.ledger is not None
-    assert owner.dead_letters.ledger.replay_id is not None
-    coordinator._fire(Event.STAGE, batch)
-    rig.now_ms += 60_000
+        owner.commit_letters_compaction(batch)
+    assert letters.ledger.replay_id is not None
+    ownership.stage(marked, at_once=True)
     drain(coordinator)
     threads.go_on(coordinator)
     assert (rows(rig), dead_letters(rig)) == ([*range(12)], [])
@@ -193,28 +181,32 @@ def test_letters_that_are_marked_stay_as_they_are(rig: Rig, threads: Threads) ->
 def test_letters_of_a_commit_under_way_wait(rig: Rig, threads: Threads) -> None:
     """They are in their table, and its rows are not: its ledger stays where that commit put it (I7)."""
     coordinator = with_letters(rig)
-    written(rig, coordinator, threads)
-    done = coordinator._inbox.get()
-    rig.worker.listener.staged(staged(coordinator, 12, 15, {13, 14}, value))
-    rig.catalog.faults = [lambda commit: commit(), refused, never_arrived]
-    rig.now_ms += 60_000
+
+    def commit_then(step: Step) -> None:
+        if step is Step.COMPACTED and threads.rewritten == 2:
+            rig.worker.listener.staged(staged(coordinator, 12, 15, {13, 14}, value))
+            rig.catalog.faults = [lambda commit: commit(), refused, never_arrived]
+            rig.now_ms += 60_000
+            coordinator.step()
+
+    remove = steps.install(commit_then)
+    written(coordinator, threads)
+    remove()
     coordinator.step()
-    assert coordinator._owner is not None
-    assert coordinator._owner.pending is not None
-    coordinator._take_rewritten(done)
+    assert rig.worker.listener.owner.pending is not None
     assert len(files(rig)) == 5
     for _ in range(4):
         rig.now_ms += 60_000
         threads.go_on(coordinator)
     assert (rows(rig), dead_letters(rig)) == ([0, 3, 6, 9, 12], [*LETTERS_OF_FOUR, 13, 14])
-    assert len(files(rig)) == 1
+    assert files(rig) == [2, 8]
 
 
 @pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused, sent_twice])
 def test_a_commit_that_goes_wrong(rig: Rig, threads: Threads, fault: Callable[[Any], Any]) -> None:
     """Whatever the catalog says: each letter once, the topic goes on, and so does the next replay."""
     coordinator = with_letters(rig)
-    written(rig, coordinator, threads)
+    written(coordinator, threads)
     rig.catalog.faults = [fault]
     for _ in range(3):
         threads.go_on(coordinator)
@@ -232,7 +224,7 @@ def test_a_commit_that_goes_wrong(rig: Rig, threads: Threads, fault: Callable[[A
 def test_a_request_that_comes_late_comes_to_nothing(rig: Rig, threads: Threads) -> None:
     """After its answer was given up, letters are settled by a commit before they are used (I4)."""
     coordinator = with_letters(rig)
-    written(rig, coordinator, threads)
+    written(coordinator, threads)
     late: list[Callable[[], Any]] = []
 
     def kept(request: Callable[[], Any]) -> Any:
@@ -253,7 +245,7 @@ def test_a_request_that_comes_late_comes_to_nothing(rig: Rig, threads: Threads) 
 def test_another_owner_meanwhile(rig: Rig, threads: Threads) -> None:
     """The old one's commit is refused, as its epoch is over (I5); the new one can do it."""
     old = with_letters(rig)
-    written(rig, old, threads)
+    written(old, threads)
     new = rig.running()
     drain(old)
     assert len(files(rig)) == 4
@@ -281,7 +273,7 @@ def _delete_positions(rig: Rig) -> None:
 def test_others_change_the_letters_meanwhile(rig: Rig, threads: Threads, act: Callable[[Rig], None]) -> None:
     """What they added or deleted stays so, and it is done in the end."""
     coordinator = with_letters(rig)
-    written(rig, coordinator, threads)
+    written(coordinator, threads)
     act(rig)
     expected = dead_letters(rig)
     for _ in range(3):
@@ -294,7 +286,7 @@ def test_others_change_the_letters_meanwhile(rig: Rig, threads: Threads, act: Ca
 def test_letters_whose_rows_never_came_go_with_their_file(rig: Rig, threads: Threads) -> None:
     """They were put together with others before anybody knew: a settling goes by what stands in them (I7)."""
     coordinator = with_letters(rig)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     batch = staged(coordinator, 12, 15, {13, 14}, value)
     pending = owner.plan_commit([batch])

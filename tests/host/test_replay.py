@@ -50,7 +50,7 @@ def replay(rig: Rig, coordinator: Coordinator, where: str | None = None) -> Repl
     """Request a replay and wait for its end."""
     rig.registry.schemas[LATE] = AVRO
     # By a clock that is far behind: whoever asks has the time of another machine.
-    coordinator.ask(ReplayRequest(id="r", asked_ms=0, where=where))
+    coordinator.carry_out(ReplayRequest(id="r", asked_ms=0, where=where))
     for _ in range(4):
         drain(coordinator)
         rig.now_ms += 60_000
@@ -122,7 +122,7 @@ def test_a_letter_without_a_timestamp(rig: Rig) -> None:
     """Another program may have put it there: the column allows it, and the topic goes on."""
     coordinator = with_letters(rig)
     foreign.append_letter(rig.catalog.real.load_table(LETTERS), random.Random(1))
-    coordinator._owner.dead_letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
+    coordinator.owner.dead_letters.unsettle()  # type: ignore[union-attr] # it is seen with the next settling
     stage(rig, coordinator, 10, 12, {11})
     commit(rig, coordinator)
     event = replay(rig, coordinator)
@@ -137,8 +137,8 @@ def test_letters_that_come_later_are_left_to_the_next_replay(
     monkeypatch.setattr(module, "_ROUND_LETTERS", 1)
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.ask(ReplayRequest(id="r", asked_ms=0))
-    while not coordinator._replays.is_in_round:
+    coordinator.carry_out(ReplayRequest(id="r", asked_ms=0))
+    while coordinator.state is not State.STAGED:
         coordinator.step()
     rig.worker.listener.staged(staged(coordinator, 10, 12, {11}, value))
     for _ in range(4):
@@ -164,9 +164,9 @@ def test_a_replay_waits_for_a_commit_whose_letters_went_ahead(rig: Rig) -> None:
     rig.catalog.faults = [_fine, never_arrived]  # letters are in their table, rows are not
     rig.now_ms += 60_000
     drain(coordinator)
-    assert coordinator._owner is not None
-    assert coordinator._owner.pending is not None
-    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    assert coordinator.owner is not None
+    assert coordinator.owner.pending is not None
+    coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     drain(coordinator)
     rig.worker.listener.staged(staged(coordinator, 14, 16, {15}, value))
     for _ in range(4):
@@ -182,7 +182,7 @@ def test_a_replay_behind_one_whose_letters_could_not_go(rig: Rig, fault: Any) ->
     rig.registry.schemas[LATE] = AVRO
     rig.catalog.faults = [_fine, _fine, _fine, fault]  # evolved, marked, committed; they cannot go
     for name in ("first", "second"):
-        coordinator.ask(ReplayRequest(id=name, asked_ms=rig.now_ms))
+        coordinator.carry_out(ReplayRequest(id=name, asked_ms=rig.now_ms))
     for _ in range(6):
         drain(coordinator)
         rig.now_ms += 60_000
@@ -207,7 +207,7 @@ def test_trouble_at_any_commit_of_a_replay(rig: Rig, place: int, fault: Any, die
     """Any of its commits fails, and the host may die there: nothing is lost or doubled."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     rig.catalog.faults = [_fine] * place + [fault]
     for _ in range(60):
         if not rig.catalog.faults:
@@ -233,7 +233,7 @@ def test_a_stop_in_the_middle_loses_nothing(rig: Rig) -> None:
     """Rows that a replay staged are committed on the way out, as all that is staged."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     coordinator.step()
     coordinator.order(Event.STOP)
     drain(coordinator, until=lambda: coordinator.state is State.STOPPED)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.host import coordinator as module
 from tabletopic_kernel.host import services
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.maintenance import maintenance as module
 from tabletopic_kernel.host.topics import control_topic
 from tabletopic_kernel.host.topics.control_topic import unreported
 from tabletopic_kernel.model.errors import RetryableError
@@ -44,6 +44,12 @@ def outcomes(rig: Rig, request: Request) -> list[ControlEvent]:
     return [event for event in rig.control.written if is_outcome(event, request)]
 
 
+def end(coordinator: Coordinator) -> None:
+    """End its thread, as a host does."""
+    coordinator.start()
+    assert coordinator.close(60)
+
+
 def check_interrupted(rig: Rig, *requests: Request) -> None:
     """Check that each has one outcome, which says what to do."""
     for request in requests:
@@ -53,14 +59,14 @@ def check_interrupted(rig: Rig, *requests: Request) -> None:
 
 def test_requests_that_wait_when_a_topic_ends(rig: Rig) -> None:
     """Each is interrupted once, and one that comes later is so at once."""
+    rig.spawn = lambda name, work: None if name == "maintenance" else work()
     coordinator = rig.running()
     for request in ALL[:2]:
-        coordinator.ask(request)
-    coordinator._end()
-    coordinator._end()
+        coordinator.carry_out(request)
+    end(coordinator)
     check_interrupted(rig, *ALL[:2])
     for request in ALL[2:]:
-        coordinator.ask(request)
+        coordinator.carry_out(request)
     check_interrupted(rig, *ALL)
 
 
@@ -69,16 +75,16 @@ def test_requests_that_wait_when_a_topic_ends(rig: Rig) -> None:
 def test_a_request_under_way_when_a_topic_ends(rig: Rig, request_: Request, steps: int) -> None:
     """Wherever it is, and whatever its threads still do."""
     tasks: list[Callable[[], None]] = []
-    rig.spawn = lambda _, work: tasks.append(work)
+    rig.spawn = lambda name, work: tasks.append(work) if name == "maintenance" else work()
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
     tasks.clear()
-    coordinator.ask(request_)
+    coordinator.carry_out(request_)
     for step in range(steps):
         coordinator.step()
         if step % 2 and tasks:
             tasks.pop(0)()
-    coordinator._end()
+    end(coordinator)
     for task in tasks:
         task()
     assert len(outcomes(rig, request_)) == 1
@@ -89,13 +95,13 @@ def test_an_expiry_whose_files_are_removed_late(rig: Rig) -> None:
     owner = Owner(rig)
     owner.commit(3)
     rig.now_ms += 3_600_000
-    owner.coordinator.ask(EXPIRE)
-    while not any(name == "expired files" for name, _ in owner.tasks):
+    owner.coordinator.carry_out(EXPIRE)
+    while owner.snapshots() > 1:
         for _, task in owner.tasks:
             task()
         owner.tasks.clear()
         owner.coordinator.step()
-    owner.coordinator._end()
+    end(owner.coordinator)
     for _, task in owner.tasks:
         task()
     check_interrupted(rig, EXPIRE)
@@ -105,10 +111,10 @@ def test_what_was_done_before_the_end_is_reported(rig: Rig) -> None:
     """A replay whose first rows are in the table says how many."""
     coordinator = with_letters(rig)
     rig.registry.schemas[LATE] = AVRO
-    coordinator.ask(REPLAY)
-    while coordinator._replays._current is None or not coordinator._replays._current.rows:
+    coordinator.carry_out(REPLAY)
+    while rig.rows() == 2:
         coordinator.step()
-    coordinator._end()
+    end(coordinator)
     (event,) = outcomes(rig, REPLAY)
     assert isinstance(event, Replayed)
     assert event.rows == 5
@@ -119,7 +125,7 @@ def test_requests_of_a_topic_that_another_host_has_are_left_to_it(rig: Rig, is_l
     """It finds no outcome of them; a host that hands the topic over reports them before."""
     coordinator = rig.make()
     coordinator.start(paused=True)
-    coordinator.ask(COMPACT)
+    coordinator.carry_out(COMPACT)
     if is_lost:
         coordinator.leave_requests()
     assert coordinator.close(60)
@@ -130,9 +136,9 @@ def test_requests_of_a_thread_that_does_not_end(rig: Rig) -> None:
     """A catalog that does not respond keeps it; the host goes on without it."""
     coordinator = rig.running()
     coordinator._thread = SimpleNamespace(join=lambda _: None, is_alive=lambda: True)  # type: ignore[assignment]
-    coordinator.ask(COMPACT)
+    coordinator.carry_out(COMPACT)
     assert not coordinator.close(0)
-    coordinator._end()
+    assert not coordinator.close(0)
     check_interrupted(rig, COMPACT)
 
 

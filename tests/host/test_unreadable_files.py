@@ -24,7 +24,7 @@ def place(file: DataFile) -> Path:
 
 def staged(coordinator: Coordinator) -> list[Path]:
     """The files that wait for their commit."""
-    return [place(file) for batch in coordinator._staged.now() for file in batch.files]
+    return [place(file) for batch in coordinator.staged for file in batch.files]
 
 
 def cut(path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_commit_that_landed_is_not_looked_at_again(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="1s")
     rig.stage(0, 4)
     drain(coordinator)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
-    pending = owner.plan_commit(coordinator._staged.now())
+    pending = owner.plan_commit(coordinator.staged)
     assert pending is not None
     rig.catalog.faults = [answer_lost]
     with pytest.raises(OutcomeUnknownError, match="did not confirm"):

@@ -22,12 +22,15 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import ChangeSnapshot
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
-from tabletopic_kernel.host import owner, worker_listener
+from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.host import resume_point as start
-from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
+from tabletopic_kernel.host.maintenance.jobs import Job
+from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.replay.replay import Replay, Replays
+from tabletopic_kernel.host.ownership import ownership, take_over
+from tabletopic_kernel.host.ownership.actions import Actions
+from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
@@ -206,8 +209,8 @@ def _only_loads(self: DeadLetters, owned: Ledger) -> None:
     self._ledger = self.table.ledger if self.table else None
 
 
-def _leaves_the_worker(self: Coordinator) -> Event:
-    self._worker = None
+def _leaves_the_worker(self: Actions) -> Event:
+    self.worker = None
     return Event.WORKER_STOPPED
 
 
@@ -230,6 +233,28 @@ def _takes_unsettled(self: Replay) -> StagedBatch | None:
         if (batch := self._round(tasks)) is not None:
             return batch
     return None
+
+
+class _Never:
+    """Of a topic, no work is ever under way: two may be at the same time."""
+
+    def __get__(self, one: object, _: Any = None) -> None:
+        return None
+
+    def __set__(self, one: object, value: object) -> None:
+        """It is not kept."""
+
+
+def _two_at_once() -> AbstractContextManager[Any]:
+    return mock.patch.object(Maintenance, "_current", _Never(), create=True)
+
+
+def _stages_late(self: Replay) -> Job:
+    """Letters are marked, and their rows are staged when others have been answered, too."""
+    while (batch := (yield self._ownership.ask(lambda _: self.round()))) is not None:
+        for _ in range(12):
+            yield self._ownership.ask(lambda _: None)
+        yield (yield self._ownership.ask(lambda _, batch=batch: self._ownership.stage(batch, at_once=True)))
 
 
 _commit_compaction = DeadLetters.commit_compaction
@@ -261,13 +286,13 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 MUTANTS: dict[str, Patch] = {
     "the sweep is bound by the smallest sequence number there is": _put(
-        Owner, "sweep", _sweep("smallest sequence number")
+        coordinator, "sweep_earlier_epochs", _sweep("smallest sequence number")
     ),
-    "the sweep normalises paths on one side": _put(Owner, "sweep", _sweep("one side")),
+    "the sweep normalises paths on one side": _put(coordinator, "sweep_earlier_epochs", _sweep("one side")),
     "the sweep takes a folder for its own that two tables share": _put(
-        Owner, "sweep", _sweep("shared folder")
+        coordinator, "sweep_earlier_epochs", _sweep("shared folder")
     ),
-    "the sweep takes the epoch under way too": _put(Owner, "sweep", _sweep("own epoch")),
+    "the sweep takes the epoch under way too": _put(coordinator, "sweep_earlier_epochs", _sweep("own epoch")),
     "expiry ignores refs": _put(host_expiry, "to_expire", _ignores_refs),
     "expiry takes the way to the ledger": _put(expiry, "_of_ledger", lambda *_: ()),
     "expiry takes young snapshots": _put(
@@ -285,7 +310,9 @@ MUTANTS: dict[str, Patch] = {
         ),
     ),
     "nothing is swept": _put(
-        Owner, "sweep", lambda self, _: setattr(self, "swept_epoch", self.ledger.epoch - 1)
+        coordinator,
+        "sweep_earlier_epochs",
+        lambda owner, _: setattr(owner, "swept_epoch", owner.ledger.epoch - 1),
     ),
     "staged files are taken unseen": _put(commit, "_check_readable", _nothing),
     "a commit does not look at the ledger": _put(TopicTable, "check_planned_on", _nothing),
@@ -316,10 +343,10 @@ MUTANTS: dict[str, Patch] = {
     "letters are not claimed": _put(DeadLetters, "adopt", _only_loads),
     "replayed letters are not marked": _put(Replay, "_mark", _nothing),
     "a replay takes letters that are rows": _put(Replay, "round", _takes_unsettled),
-    "a gap is not noticed": _put(owner, "gap_to_skip", lambda *_: {}),
+    "a gap is not noticed": _put(take_over, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
     "a topic made anew is not noticed": _all(
-        _put(start, "check_same_topic", _nothing), _put(worker_listener, "check_same_topic", _nothing)
+        _put(start, "check_same_topic", _nothing), _put(ownership, "check_same_topic", _nothing)
     ),
     "letters of a topic that had the name before are taken over": _put(
         DeadLetters, "check_same_topic", _nothing
@@ -329,7 +356,7 @@ MUTANTS: dict[str, Patch] = {
         ledger_history, "has_newest_rows", lambda *_: True
     ),
     "an outage of the registry makes letters": _put(NamedSchemas, "find", _takes_outage_for_unknown),
-    "the old worker goes on under the next owner": _put(Coordinator, "_stop_worker", _leaves_the_worker),
+    "the old worker goes on under the next owner": _put(Actions, "_stop_worker", _leaves_the_worker),
 }
 
 MUTANTS |= {
@@ -342,10 +369,12 @@ MUTANTS |= {
     ),
     "deleted rows are put together with the others": _put(rewrite, "mark_deleted", _nothing),
     "letters are put together while they are replayed": _all(
-        _put(Replays, "is_under_way", False), _put(DeadLetters, "commit_compaction", _settles_marked)
+        _two_at_once,
+        _put(Replay, "run", _stages_late),
+        _put(DeadLetters, "commit_compaction", _settles_marked),
     ),
     "letters that a replay took away are put together": _all(
-        _put(Replays, "is_under_way", False),
+        _two_at_once,
         _put(replace_files, "_on_head", _unseen),
         _put(ChangeSnapshot, "_validate_required_deletes", _nothing),
     ),
@@ -362,7 +391,7 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "deletes that come while files are put together are forgotten": scenes.deleted_meanwhile,
     "deleted rows are put together with the others": scenes.deleted_before,
     "a compaction does not know where sorting puts rows": scenes.deleted_meanwhile,
-    "letters are put together while they are replayed": scenes.marked_while_letters_are_put_together,
+    "letters are put together while they are replayed": scenes.replayed_while_letters_are_put_together,
     "letters that a replay took away are put together": scenes.replayed_while_letters_are_put_together,
     "an outage of the registry makes letters": scenes.registry_away,
     "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,

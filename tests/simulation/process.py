@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.host.coordinator import Coordinator
-from tabletopic_kernel.host.maintenance.allowance import Allowance
+from tabletopic_kernel.host.maintenance.jobs import Jobs
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -33,14 +33,11 @@ class _Inbox(queue.Queue[Any]):
         return super().get(block=False)
 
 
-class _ModelAllowance(Allowance):
+class _ModelJobs(Jobs):
     """Rests for no time: how much CPU time something takes here is chance."""
 
-    def give_back(self, now_ms: int, cpu_s: float) -> None:
-        super().give_back(now_ms, 0.0)
-
-    def charge(self, cpu_s: float) -> None:
-        """Nothing is counted."""
+    def rest(self, cpu_s: float) -> None:
+        """Not here."""
 
 
 class Process:
@@ -73,9 +70,12 @@ class Process:
             still_mine=lambda _: self.holds,
             now_ms=lambda: world.now_ms,
             elapsed_ms=lambda: world.now_ms,
-            allowance=_ModelAllowance(),
-            spawn=lambda name, work: self.tasks.append((name, work)),
+            spawn=self._spawn,
+            jobs=_ModelJobs(self._spawn, lambda: world.now_ms),
         )
+
+    def _spawn(self, name: str, work: Callable[[], None]) -> None:
+        self.tasks.append((name, work))
 
     def fault_at(self, call: str) -> Fault | None:
         """The armed fault that strikes now, if any; it strikes once."""
@@ -145,15 +145,14 @@ class Process:
         if wish.commit_asked_ms > before.commit_asked_ms:
             running.commit_now()
         elif wish.replay is not None and (before.replay is None or wish.replay.id != before.replay.id):
-            running.ask(wish.replay)
+            running.carry_out(wish.replay)
         elif wish.maintenance is not None and wish.maintenance is not before.maintenance:
-            running.ask(wish.maintenance)
+            running.carry_out(wish.maintenance)
         else:
             running.order(Event.PAUSE if wish.run == "paused" else Event.RESUME)
 
     def _open(self, wish: DesiredTopic) -> None:
-        coordinator = Coordinator(TOPIC, wish.settings, self._services)
-        coordinator._inbox = _Inbox()
+        coordinator = Coordinator(TOPIC, wish.settings, self._services, _Inbox())
         coordinator.order(Event.PAUSE if wish.run == "paused" else Event.START)
         self.running, self._wish = coordinator, wish
 
@@ -169,7 +168,7 @@ class Process:
 
     def step(self, dice: random.Random) -> None:
         """One step of a coordinator's thread, where it has something to do."""
-        waiting = [one for one in self.coordinators if has_work(one)]
+        waiting = [one for one in self.coordinators if one.has_work]
         if waiting:
             step(dice.choice(waiting), self.world)
 
@@ -183,14 +182,6 @@ class Process:
         if self.tasks:
             name, work = self.tasks.pop(dice.randrange(len(self.tasks)))
             self.world.task(name, work)
-
-
-def has_work(coordinator: Coordinator) -> bool:
-    """Whether a step would do anything: in the real host the thread checks every second."""
-    by_time = coordinator._due() is not None or coordinator._can_replay() or coordinator._can_sweep()
-    by_time |= coordinator._can_compact()
-    by_time |= coordinator._can_expire()
-    return by_time or not coordinator._inbox.empty()
 
 
 def step(coordinator: Coordinator, world: World) -> None:

@@ -292,10 +292,10 @@ class Reader:
         files = self.world.lake.store.files
         for process in self.world.processes.values():
             running = process.running if process.alive else None
-            owner = running._owner if running else None
+            owner = running.owner if running else None
             if running is None or owner is None or owner.table is None or owner.ledger.epoch != self.epoch:
                 continue
-            for batch in running._staged.now():
+            for batch in running.staged:
                 for file in batch.files:
                     name = place(file.file_path)
                     if name not in files and name not in self.world.lost:

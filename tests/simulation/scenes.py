@@ -229,8 +229,9 @@ def tagged_while_it_expires(seed: int = 0) -> list[Move]:
 
 
 def _looked(host: str) -> list[Move]:
-    """It begins to expire, and knows what would go."""
-    return [Move(host, "poll"), *[Move(host, "step", at) for at in range(3)], Move(host, "task")]
+    """It begins to expire, has done so with the letters, and knows what would go of the table."""
+    steps = [Move(host, "step", at) for at in range(3)]
+    return [Move(host, "poll"), *steps, Move(host, "task"), *steps, Move(host, "task")]
 
 
 def wait(moves: int = 130) -> list[Move]:
@@ -260,7 +261,7 @@ def deleted_meanwhile(seed: int = 0) -> list[Move]:
         *begin(seed),
         *(move for at in range(1, 5) for move in (*produce(seed + at), *go_on("A", 12, seed + at))),
         Move("people", "compact"),
-        fault("A", "compacted", "slow", 1),
+        fault("A", "compacted", "slow", 7),
         Move("A", "poll"),
         *(
             move
@@ -281,31 +282,20 @@ def deleted_before(seed: int = 0) -> list[Move]:
     ]
 
 
-def marked_while_letters_are_put_together(seed: int = 0, then: int = 1) -> list[Move]:
-    """A has chosen letters to merge; a replay marks them, and before its rows are committed A continues."""
+def replayed_while_letters_are_put_together(seed: int = 0) -> list[Move]:
+    """A replay and a compaction are requested before A's thread of maintenance has begun the first."""
     return [
         *begin(seed),
         *(move for at in range(1, 5) for move in (*mixed(seed + at), *go_on("A", 12, seed + at))),
         *go_on("A", 12, seed + 5),
         Move("circumstances", "learn a schema"),
-        Move("people", "compact"),
-        Move("A", "poll"),
-        *[move for at in range(2) for move in (Move("A", "step", at), Move("A", "task"))],  # of the table
-        *[Move("A", "step", at) for at in range(3)],
-        Move("A", "step"),  # files are to be chosen
-        Move("A", "task"),
-        Move("A", "step", 1),  # and to be written
         Move("people", "replay", seed),
-        Move("A", "poll"),
-        *[Move("A", "step", 2 + at) for at in range(then)],
+        *(Move("A", "poll"), Move("A", "step")),
+        Move("people", "compact"),
+        *(Move("A", "poll"), *[Move("A", "step", at) for at in range(3)]),
         Move("A", "task"),
-        *go_on("A", 20, seed + 6),
+        *go_on("A", 40, seed + 6),
     ]
-
-
-def replayed_while_letters_are_put_together(seed: int = 0) -> list[Move]:
-    """A has chosen letters to merge; a replay has turned them into rows before A continues."""
-    return marked_while_letters_are_put_together(seed, then=12)
 
 
 def overtaken(seed: int = 0) -> list[Move]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from tabletopic_kernel.host.worker_listener import PlanRequest, WorkerListener
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
@@ -29,13 +30,13 @@ _ROOM = 60  # batches: the real listener would wait beyond that, and one thread 
 class ModelWorker:
     """Stands in for ``Worker``: ``start``, ``read_up_to``, ``stop`` as there, and ``turn``."""
 
-    def __init__(self, process: Process, spec: SourceSpec, plan: StagePlan, listener: WorkerListener) -> None:
+    def __init__(self, process: Process, spec: SourceSpec, plan: StagePlan, listener: Ownership) -> None:
         self._process = process
         self._listener = listener
         self._plan = plan
         self._position = dict(spec.start)
         self._end: dict[int, int] | None = None  # of the batch under way
-        self._request: PlanRequest | None = None
+        self._request: Future[StagePlan] | None = None
         self._ended = False
         self.stopping = False
         self.waits_s: float | None = None  # there is one topic, which waits for no turn
@@ -64,12 +65,12 @@ class ModelWorker:
 
     def turn(self, dice: random.Random) -> None:
         """One piece of work: begin a batch, or continue the one that waited for a plan."""
-        if self.is_over or (self._request is not None and not self._request.answer.done()):
+        if self.is_over or (self._request is not None and not self._request.done()):
             return
         try:
             if self._request is not None:
                 request, self._request = self._request, None
-                self._plan = request.answer.result()
+                self._plan = request.result()
             elif self._end is None:
                 self._begin(dice)
             if self._end is not None:
@@ -94,9 +95,8 @@ class ModelWorker:
             self._ask(asked, recheck=True)
 
     def _ask(self, needs: Needs, *, recheck: bool = False) -> None:
-        """As ``WorkerListener.plan_for``, whose answer is fetched at a later turn."""
-        self._request = PlanRequest(needs, recheck)
-        self._listener.inbox.put(self._request)
+        """As ``Ownership.plan_for``, whose answer is fetched at a later turn."""
+        self._request = self._listener.ask(lambda owner: owner.satisfy(needs, recheck=recheck))
 
     def _stage(self) -> None:
         if self._request is not None:

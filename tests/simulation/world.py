@@ -17,8 +17,8 @@ from unittest import mock
 
 from pyiceberg.table import Table, snapshots
 
-from tabletopic_kernel.host import coordinator
 from tabletopic_kernel.host.maintenance import compaction, expiry
+from tabletopic_kernel.host.ownership import actions
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.settings.desired import DesiredTopic, ReplayRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -31,7 +31,7 @@ from tests.simulation.faults import Fault, Outside
 from tests.simulation.kafka import _FIRST_MS, LEARNED, ModelRegistry, Topic
 from tests.simulation.lake import LETTERS, MAIN, Lake
 from tests.simulation.one_thread import pyiceberg_in_one_thread
-from tests.simulation.process import Process, has_work
+from tests.simulation.process import Process
 from tests.simulation.reader import Reader
 from tests.simulation.schedule import Move, Setting
 from tests.simulation.worker import ModelWorker
@@ -111,7 +111,7 @@ class World:
 
         with ExitStack() as patches:
             patches.enter_context(pyiceberg_in_one_thread(self.setting.seed))
-            patches.enter_context(mock.patch.object(coordinator, "Worker", make))
+            patches.enter_context(mock.patch.object(actions, "Worker", make))
             patches.enter_context(mock.patch.object(compaction, "run_task", self._rewrite))
             few = self.setting.many_letters  # which come in a few files in a history, and go with each replay
             patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 2 if few else 6))
@@ -276,7 +276,7 @@ class World:
         for turn in range(_FINISH_ROUNDS):
             self.now_ms += 1_000
             last.act(last.poll)
-            while any(map(has_work, last.coordinators)):
+            while any(one.has_work for one in last.coordinators):
                 last.act(lambda: last.step(dice))
             last.act(lambda: last.work(dice))
             last.act(lambda: last.task(dice))

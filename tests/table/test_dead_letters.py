@@ -64,7 +64,7 @@ def staged(
     value: Callable[[int], bytes | None] | None = None,
 ) -> StagedBatch:
     """A batch over offsets of partition 0; those in ``bad`` are letters, the rest rows with that number."""
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     assert owner.table is not None
     epoch = owner.ledger.epoch
@@ -164,10 +164,10 @@ def test_what_others_do_to_letters_neither_loses_nor_doubles(rig: Rig, disturb: 
         commit(rig, coordinator)
         disturb(rig.catalog.real.load_table(LETTERS), dice)
     batch = stage(rig, coordinator, 12, 16, {13})
-    assert coordinator._owner is not None
-    pending = coordinator._owner.plan_commit([batch])
+    assert coordinator.owner is not None
+    pending = coordinator.owner.plan_commit([batch])
     assert pending is not None
-    coordinator._owner.dead_letters.commit(batch.dead_letters, coordinator._owner.ledger, pending.after)
+    coordinator.owner.dead_letters.commit(batch.dead_letters, coordinator.owner.ledger, pending.after)
     disturb(rig.catalog.real.load_table(LETTERS), dice)
     second = running(rig)
     stage(rig, second, 12, 16, {14})
@@ -199,10 +199,10 @@ def test_a_host_that_dies_between_the_two_commits(rig: Rig) -> None:
     stage(rig, first, 0, 3, {1})
     commit(rig, first)
     batch = stage(rig, first, 3, 6, {3, 4})
-    assert first._owner is not None
-    pending = first._owner.plan_commit([batch])
+    assert first.owner is not None
+    pending = first.owner.plan_commit([batch])
     assert pending is not None
-    first._owner.dead_letters.commit(batch.dead_letters, first._owner.ledger, pending.after)
+    first.owner.dead_letters.commit(batch.dead_letters, first.owner.ledger, pending.after)
     assert (rows(rig), dead_letters(rig)) == ([0, 2], [1, 3, 4])
     second = running(rig)
     assert dead_letters(rig) == [1]
@@ -247,10 +247,10 @@ def test_an_old_owner_cannot_add_letters(rig: Rig) -> None:
     old = running(rig)
     batch = stage(rig, old, 0, 4, {1})
     running(rig)
-    assert old._owner is not None
-    old._owner.plan_commit([batch])
+    assert old.owner is not None
+    old.owner.plan_commit([batch])
     with pytest.raises(LostOwnershipError):
-        old._owner.send()
+        old.owner.send()
     assert (rows(rig), dead_letters(rig)) == ([], [])
 
 
@@ -258,7 +258,7 @@ def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest
     """They arrive after the new owner's look at them, before its claim: it looks again, and they go (I5)."""
     old = running(rig)
     batch = stage(rig, old, 0, 4, {1})
-    owner = old._owner
+    owner = old.owner
     assert owner is not None
     pending = owner.plan_commit([batch])
     assert pending is not None
@@ -284,9 +284,9 @@ def test_an_old_owner_that_makes_the_table_too_late_is_told(rig: Rig) -> None:
     """The table for letters came after the new owner's claim: the epoch of the rows' table decides (I5)."""
     old = rig.running(commit_interval_ms="100ms")
     rig.running(commit_interval_ms="100ms")
-    assert old._owner is not None
+    assert old.owner is not None
     with pytest.raises(LostOwnershipError):
-        old._owner.satisfy(Needs(dead_letters=True), recheck=False)
+        old.owner.satisfy(Needs(dead_letters=True), recheck=False)
 
 
 def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
@@ -428,9 +428,9 @@ def test_whatever_fails_each_record_is_a_row_or_a_letter_once(
 
 def _half_a_commit(coordinator: Coordinator, batch: StagedBatch) -> None:
     """As far as the faults let it come; then the host is gone."""
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
-    if owner.plan_commit(coordinator._staged.now()) is not None:
+    if owner.plan_commit(coordinator.staged) is not None:
         with contextlib.suppress(TableTopicError):  # whatever stopped it, the host dies here
             owner.send()
 
@@ -451,7 +451,7 @@ def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
     for start, bad in ((0, {1, 2}), (4, {7})):
         stage(rig, coordinator, start, start + 4, bad)
         commit(rig, coordinator)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     first = next(
         one for one in rig.catalog.real.load_table(LETTERS).metadata.snapshots if _letters_in(one) == 2
@@ -496,7 +496,7 @@ def test_letters_of_a_newer_format_version_may_be_set_aside(
     coordinator = running(rig)
     stage(rig, coordinator, 0, 2, {1})
     commit(rig, coordinator)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     monkeypatch.setattr("tabletopic_kernel.table.changes.commit.VERSION", 1)
     with pytest.raises(ActionNeededError, match="rename that table"):

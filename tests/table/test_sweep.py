@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.columns.partitions import partition_spec
+from tabletopic_kernel.model.commit_cycle import Action
 from tabletopic_kernel.model.errors import (
     HeadMovedError,
     LostOwnershipError,
@@ -280,12 +281,12 @@ def test_staged_files_that_cannot_be_deleted_stop_no_topic(rig: Rig) -> None:
     coordinator = rig.running()
     rig.stage(0, 3)
     drain(coordinator)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     assert owner.table is not None
-    [staged] = coordinator._staged.now()
+    [staged] = coordinator.staged
     stubborn(owner.table, *staged.files)
-    coordinator._discard_staged()
+    coordinator._actions.perform(Action.DISCARD, coordinator.state)
     assert on_disk(staged.files) == [True]
 
 
@@ -387,11 +388,11 @@ def test_files_of_a_commit_that_was_sent_stay(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="1h")
     rig.stage(0, 4)
     drain(coordinator)
-    owner = coordinator._owner
+    owner = coordinator.owner
     assert owner is not None
     rig.catalog.faults = [answer_lost]
-    owner.plan_commit(coordinator._staged.now())
+    owner.plan_commit(coordinator.staged)
     with pytest.raises(OutcomeUnknownError):
         owner.send()
-    owner.drop(coordinator._staged.remove())
+    owner.drop(coordinator.staged)
     assert len(rig.table.table.scan().to_arrow()) == 4

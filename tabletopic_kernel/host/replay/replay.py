@@ -15,15 +15,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import FileScanTask
 
+from tabletopic_kernel.host.maintenance.jobs import Job
+from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.replay.letters import LetterSource, Tried, dead_letters_where, stage_dead_letters
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
@@ -38,15 +42,32 @@ _ROUND_LETTERS = 50_000
 
 
 class Replay:
-    """One replay, of the letters that exist when it begins; used only by the coordinator's thread."""
+    """One replay, of the letters that exist when it begins; the coordinator's thread makes its rounds."""
 
-    def __init__(self, request: ReplayRequest, owner: Owner) -> None:
-        self.request = request
-        self.rows = 0
-        self.stayed: dict[str, int] = {}
-        self._owner = owner
-        self._where = dead_letters_where(request.where)
+    name = "a replay"
+
+    def __init__(self, request: ReplayRequest, ownership: Ownership, outcomes: Outcomes) -> None:
+        self._request, self._ownership, self._outcomes = request, ownership, outcomes
+        self._owner = ownership.owner
+        self._figures = outcomes.figures(request)
+        self._where: BooleanExpression = AlwaysTrue()
         self._left: frozenset[str] | None = None  # data files to try
+
+    def run(self) -> Job:
+        """Try all letters, and have each round's rows committed before the next one begins."""
+        self._where = dead_letters_where(self._request.where)
+        while (staged := (yield self._ownership.ask(self._stage_round))) is not None:
+            rows, commit = staged
+            yield commit
+            self._figures["rows"] = self._figures.get("rows", 0) + rows
+
+    def report(self, error: str | None) -> None:
+        """Report the new rows, and those that stay by reason."""
+        self._outcomes.replayed(self._request, error=error, **self._figures)
+
+    def _stage_round(self, _: Owner) -> tuple[int, Future[int]] | None:
+        batch = self.round()
+        return None if batch is None else (batch.rows, self._ownership.stage(batch, at_once=True))
 
     def round(self) -> StagedBatch | None:
         """Try some dead letters; returns the rows to commit, None when no letters are left.
@@ -79,12 +100,11 @@ class Replay:
         named = pa.concat_tables([owner.dead_letters.read(task, self._where) for task in tasks])
         reach(Step.REPLAY)
         tried = try_dead_letters(named, owner)
-        for reason in tried.stayed.values():
-            self.stayed = added(self.stayed, {reason: 1})
+        self._figures["stayed"] = added(self._figures.get("stayed", {}), Counter(tried.stayed.values()))
         moved = set(places_of(named)) - tried.stayed.keys()
         if not moved:
             return None
-        replay_id = f"{self.request.id}/{uuid.uuid4()}"
+        replay_id = f"{self._request.id}/{uuid.uuid4()}"
         try:
             self._mark(tasks, every, moved, replay_id)
         except TableTopicError:
@@ -110,65 +130,6 @@ class Replay:
         marked = marked.set_column(at, kind, pa.repeat(pa.scalar(replay_id, kind.type), len(marked)))
         rest = every.filter(pc.invert(goes))
         self._owner.dead_letters.replace(tasks, (marked, rest), self._owner.ledger, replay_id)
-
-
-class Replays:
-    """The requested replays of a coordinator, one after the other; used only by its thread."""
-
-    def __init__(self, report: Callable[[ReplayRequest, int, dict[str, int], str | None], None]) -> None:
-        self._report = report  # request, new rows, those that stay by reason, error
-        self._asked: deque[ReplayRequest] = deque()
-        self._current: Replay | None = None
-        self._staged: StagedBatch | None = None  # of a round not committed yet
-
-    def ask(self, request: ReplayRequest) -> None:
-        """Replay when there is time."""
-        self._asked.append(request)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a round can be made now."""
-        return self._staged is None and bool(self._asked or self._current)
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a replay, which chooses letters by their files, runs or waits for its turn."""
-        return bool(self._asked or self._current)
-
-    @property
-    def is_in_round(self) -> bool:
-        """Whether dead letters are marked but their rows not committed yet."""
-        return self._staged is not None
-
-    def step(self, owner: Owner) -> StagedBatch | None:
-        """Run one round; returns rows to stage, or None when the replay is over."""
-        request = self._current.request if self._current else self._asked.popleft()
-        try:
-            self._current = self._current or Replay(request, owner)
-            batch = self._current.round()
-        except TableTopicError as error:
-            self._end(str(error), request)
-            return None
-        if batch is None:
-            self._end(None, request)
-        else:
-            self._staged = batch
-        return batch
-
-    def committed(self) -> None:
-        """Note that the round's rows are in the table."""
-        if self._current is not None and self._staged is not None:
-            self._current.rows += self._staged.rows
-        self._staged = None
-
-    def interrupt(self, error: str) -> None:
-        """End the current replay early, if there is one; ``error`` is the reason."""
-        if self._current is not None:
-            self._end(error, self._current.request)
-
-    def _end(self, error: str | None, request: ReplayRequest) -> None:
-        current, self._current, self._staged = self._current, None, None
-        self._report(request, current.rows if current else 0, current.stayed if current else {}, error)
 
 
 def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:

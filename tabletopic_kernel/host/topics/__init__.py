@@ -1,1 +1,1 @@
-"""The hosts' two Kafka topics: ``settings_topic`` has the desired state, ``control_topic`` the events."""
+"""A host's topics: those with the desired state and the events, and the table topics that it runs."""

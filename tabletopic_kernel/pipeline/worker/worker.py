@@ -1,6 +1,6 @@
 """The worker of one table topic: a streaming query that stages batches.
 
-Longer than other modules, as the states of one query, and who may change them, should be read in one place.
+Longer than other modules, as a batch decides when its query ends, and how the next one begins.
 """
 
 from __future__ import annotations

@@ -1,0 +1,159 @@
+"""The maintenance of one topic: what users request and what is due, one work after the other.
+
+A work is a job of the host's one thread (``jobs.py``). It reads and writes files there, and asks the
+coordinator's thread for each change of a table, with ``Ownership.ask``. One work of a topic at a time: so no
+replay meets a compaction of the letters that it has chosen, and nothing expires between the two commits of a
+replay (I7).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from tabletopic_kernel.clients.spark.java_errors import explain_trouble
+from tabletopic_kernel.host.maintenance.compaction import Compaction, CompactionSchedule
+from tabletopic_kernel.host.maintenance.expiry import Expiry, ExpirySchedule
+from tabletopic_kernel.host.maintenance.jobs import Job
+from tabletopic_kernel.host.maintenance.outcomes import Outcomes
+from tabletopic_kernel.host.ownership.ownership import INTERRUPTED, Ownership
+from tabletopic_kernel.host.replay.replay import Replay
+from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.host.topics.control_topic import unreported
+from tabletopic_kernel.model.commit_cycle import backoff_ms
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import StagedBatch
+
+_LOG = logging.getLogger(__name__)
+
+
+class Work(Protocol):
+    """Maintenance or a replay, for one ownership."""
+
+    name: str
+
+    def run(self) -> Job:
+        """Do it; raises what ends it early."""
+        ...
+
+    def report(self, error: str | None) -> None:
+        """Report its end, for that reason or as it is done."""
+
+
+class Maintenance:
+    """Only for the coordinator's thread, except ``ask``, ``inherit``, ``forget`` and ``end``."""
+
+    def __init__(self, topic: str, settings: TopicSettings, services: Services, report: Reporter) -> None:
+        self._topic, self._services = topic, services
+        self._outcomes = Outcomes(report)
+        self._asked: deque[Callable[[Ownership], Work]] = deque()
+        self._current: Work | None = None
+        self._has_ended = False
+        self._expiry = ExpirySchedule(settings, services)
+        self._compaction = CompactionSchedule(settings, services)
+
+    def ask(self, request: Request) -> None:
+        """Carry out a request as soon as there is time; one event is its outcome."""
+        self._outcomes.add(request)
+        if isinstance(request, ReplayRequest):
+            self._asked.append(lambda ownership: Replay(request, ownership, self._outcomes))
+        elif request.work == "compact":
+            self._asked.append(partial(self._compact, request, dead_letters=False))
+            if request.where is None:  # which refers to the table's columns; dead letters have others
+                self._asked.append(partial(self._compact, request, dead_letters=True))
+        else:
+            self._asked.append(partial(self._expire, request))
+        if self._has_ended:
+            self._outcomes.interrupt(INTERRUPTED)
+
+    def inherit(self, requests: Sequence[Request]) -> None:
+        """Carry out the requests, oldest first, that the topic's last owner left without an outcome."""
+        attempt = 0
+        while not self._has_ended:  # else the next owner looks
+            try:
+                for request in unreported(self._services.broker.properties, requests):
+                    self.ask(request)
+            except RetryableError as error:
+                _LOG.warning("%s: the outcomes of its requests: %s", self._topic, error)
+                time.sleep(backoff_ms(attempt) / 1000)
+                attempt += 1
+            else:
+                return
+
+    def forget(self) -> None:
+        """Report no outcomes any more: another host runs the topic already, and carries out its requests."""
+        self._outcomes.forget()
+
+    def end(self) -> None:
+        """Report the requests without an outcome, and those that come later."""
+        self._has_ended = True
+        self._outcomes.interrupt(INTERRUPTED)
+
+    def owned(self) -> None:
+        """Note that an ownership begins. Work for the last one can change nothing more."""
+        self._current = None
+        self._expiry.owned()
+
+    def committed(self) -> None:
+        """Note a commit."""
+        self._expiry.committed()
+
+    def appended(self, batches: Sequence[StagedBatch], *, waits: bool) -> None:
+        """Note a commit of rows; ``waits``: the worker waits for a turn longer than it should."""
+        self.committed()
+        self._compaction.appended(batches, waits=waits)
+
+    def step(self, ownership: Ownership) -> None:
+        """Begin what is requested or due, if nothing is under way."""
+        self._services.jobs.attend()
+        if self._current is None and (work := self._next(ownership)) is not None:
+            self._current = work
+            self._services.jobs.begin(self._run(work))
+
+    def has_work(self, ownership: Ownership) -> bool:
+        """Whether ``step`` would begin something."""
+        owner = ownership.owner
+        is_due = self._expiry.is_due(owner) or self._compaction.due(owner) is not None
+        return self._current is None and (bool(self._asked) or is_due)
+
+    def _next(self, ownership: Ownership) -> Work | None:
+        if self._asked:
+            return self._asked.popleft()(ownership)
+        if self._expiry.is_due(ownership.owner):
+            return self._expire(None, ownership)
+        if (which := self._compaction.due(ownership.owner)) is not None:
+            return self._compact(None, ownership, dead_letters=which)
+        return None
+
+    def _compact(
+        self, request: MaintenanceRequest | None, ownership: Ownership, *, dead_letters: bool
+    ) -> Compaction:
+        look = self._compaction.begin(ownership.owner, dead_letters=dead_letters)
+        return Compaction(
+            self._topic, self._services, ownership, look, self._outcomes, request, dead_letters=dead_letters
+        )
+
+    def _expire(self, request: MaintenanceRequest | None, ownership: Ownership) -> Expiry:
+        return Expiry(self._expiry, self._services, ownership, self._outcomes, request)
+
+    def _run(self, work: Work) -> Job:
+        error: str | None = None
+        try:
+            yield from work.run()
+        except TableTopicError as trouble:
+            error = str(trouble)
+        except Exception as trouble:  # of Spark or the storage, or a bug of ours: the topic goes on
+            _LOG.exception("%s: %s", self._topic, work.name)
+            error = explain_trouble(f"{work.name} of {self._topic} did not succeed", trouble)
+        if error is not None:
+            _LOG.info("%s: %s ended early: %s", self._topic, work.name, error)
+        work.report(error)
+        if self._current is work:
+            self._current = None

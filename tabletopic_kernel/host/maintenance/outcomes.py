@@ -1,0 +1,106 @@
+"""What is reported of a topic's replays and maintenance: each request of a user gets one outcome."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
+from tabletopic_kernel.table.sweep import Removed
+
+
+class Outcomes:
+    """One topic's. Thread-safe; ``_lock`` guards ``_open``, the requests without an outcome.
+
+    The second of two outcomes of a request is not sent, be it of a run that ended meanwhile.
+    """
+
+    def __init__(self, report: Reporter) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[Request, dict[str, Any]]] = {}
+
+    def add(self, request: Request) -> None:
+        """Note a request: it gets one outcome, whatever becomes of this run."""
+        with self._lock:
+            self._open[request.id] = request, {}
+
+    def figures(self, request: Request | None) -> dict[str, Any]:
+        """What has been done for the request, as fields of its event; to be kept up to date."""
+        with self._lock:
+            return self._open[request.id][1] if request is not None and request.id in self._open else {}
+
+    def forget(self) -> None:
+        """Leave the requests without an outcome to the topic's next owner."""
+        with self._lock:
+            self._open.clear()
+
+    def interrupt(self, error: str) -> None:
+        """Report the requests without an outcome: nobody here carries them out any more."""
+        with self._lock:
+            left = list(self._open.values())
+        for request, figures in left:
+            self.failed(request, error, **figures)
+
+    def failed(self, request: Request, error: str, **figures: Any) -> None:
+        """Report that a request came to nothing, or not to an end."""
+        if isinstance(request, ReplayRequest):
+            self.replayed(request, error=error, **figures)
+        elif request.work == "compact":
+            self.compacted(request_id=request.id, error=error, **figures)
+        elif request.orphans:
+            self.orphans_removed(Removed(), request_id=request.id, error=error)
+        else:
+            self.expired(Removed(), request_id=request.id, error=error)
+
+    def replayed(self, request: ReplayRequest, *, error: str | None, **figures: Any) -> None:
+        """Report the end of a replay; figures as in ``Replayed``."""
+        fields = {"rows": 0, **figures, "error": self._with_section(error)}
+        self._write(events.Replayed(**self._report.stamp(), replay_id=request.id, **fields))
+
+    def compacted(self, *, error: str | None, **figures: Any) -> None:
+        """Report the end of a compaction; figures as in ``Compacted``."""
+        self._write(events.Compacted(**self._report.stamp(), error=self._with_section(error), **figures))
+
+    def expired(
+        self, removed: Removed, *, request_id: str | None, error: str | None = None, **figures: Any
+    ) -> None:
+        """Report expired snapshots, and the removal of files that only they needed; as in ``Expired``."""
+        self._write(
+            events.Expired(
+                **self._report.stamp(),
+                request_id=request_id,
+                files=removed.files,
+                bytes=removed.bytes,
+                outside=removed.outside,
+                error=self._with_section(error),
+                **figures,
+            )
+        )
+
+    def orphans_removed(self, removed: Removed, *, request_id: str | None, error: str | None) -> None:
+        """Report the removal of orphan files."""
+        self._write(
+            events.OrphansRemoved(
+                **self._report.stamp(),
+                request_id=request_id,
+                files=removed.files,
+                bytes=removed.bytes,
+                error=self._with_section(error),
+            )
+        )
+
+    def _with_section(self, error: str | None) -> str | None:
+        return error and self._report.with_section(error)
+
+    def _write(self, event: events.ControlEvent) -> None:
+        name = events.request_of(event)
+        if name is not None and not getattr(event, "dead_letters", False):
+            with self._lock:
+                if (entry := self._open.get(name)) is None:
+                    return
+                if events.is_outcome(event, entry[0]):
+                    del self._open[name]
+        self._report.write(event)

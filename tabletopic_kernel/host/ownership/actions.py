@@ -1,0 +1,270 @@
+"""What a topic's coordinator does, action by action; the protocol says when (``model/commit_cycle.py``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
+from tabletopic_kernel.host.maintenance.maintenance import Maintenance
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership.ownership import Inbox, Ownership
+from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
+from tabletopic_kernel.host.ownership.take_over import take_over
+from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.host.resume_point import source_spec
+from tabletopic_kernel.host.schedule import Schedule
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.commit_cycle import Action, Event, State, event_of
+from tabletopic_kernel.model.errors import (
+    GapError,
+    HeadMovedError,
+    LoginRefusedError,
+    OutcomeUnknownError,
+    OutdatedError,
+    RetryableError,
+    StartOverError,
+    TableTopicError,
+    UnreadableFilesError,
+)
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
+from tabletopic_kernel.pipeline.worker.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+
+
+class Actions:
+    """One topic's owner, worker and staged batches; changed by its coordinator's thread alone."""
+
+    def __init__(
+        self,
+        topic: str,
+        settings: TopicSettings,
+        services: Services,
+        report: Reporter,
+        schedule: Schedule,
+        maintenance: Maintenance,
+        inbox: Inbox,
+        stage: Callable[[StagedBatch, bool], None],
+    ) -> None:
+        self._topic, self._settings, self._services = topic, settings, services
+        self._report, self._schedule, self._maintenance = report, schedule, maintenance
+        self._inbox, self._stage = inbox, stage
+        self.owner: Owner | None = None
+        self.ownership: Ownership | None = None
+        self.worker: Worker | None = None
+        self.staged = StagedBatches()
+
+    def perform(self, action: Action, state: State) -> Event | None:
+        """Perform an action in the state after its event; returns the event that follows."""
+        match action:
+            case Action.TAKE_OWNERSHIP:
+                return self._take_ownership()
+            case Action.START_WORKER:
+                return self._start_worker()
+            case Action.STOP_WORKER:
+                return self._stop_worker()
+            case Action.COMMIT:
+                return self._commit(state)
+            case Action.SETTLE:
+                return self._settle(state)
+            case Action.DISCARD:
+                self._discard()
+            case Action.ARM_RETRY:
+                self._schedule.back_off()
+            case Action.FINISH:
+                self.close()
+        return None
+
+    def close(self) -> None:
+        """Commit nothing more, and answer no more questions."""
+        if self.ownership is not None:
+            self.ownership.close()
+
+    def _take_ownership(self) -> Event | None:
+        try:
+            owner = take_over(self._topic, self._settings, self._services, self.owner)
+        except TableTopicError as error:
+            if isinstance(error, GapError):
+                self._report.gap(error.missing, skipped=False)
+            return self._sorted(error)
+        is_news = self.owner is None or owner.took_from(self.owner)
+        self.owner = owner
+        self.staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
+        self.ownership = Ownership(
+            owner,
+            self._services.broker,
+            self._report,
+            self._inbox,
+            self.staged,
+            self._settings.commit_bytes,
+            self._stage,
+        )
+        self._report.sync(owner)
+        if owner.gap:
+            self._report.gap(owner.gap, skipped=True)
+        if is_news:  # an outage that is retried for an hour would fill the control topic
+            self._report.owned(owner.ledger)
+        self._schedule.owned(sweeps=owner.is_sweep_due)
+        self._maintenance.owned()
+        return Event.OWNED
+
+    def _start_worker(self) -> Event | None:
+        ownership, services = self.ownership, self._services
+        assert ownership is not None
+        owner = ownership.owner
+        spec = source_spec(self._topic, self._settings, services.broker, owner.start)
+        try:
+            worker = Worker(services.spark(), spec, owner.plan(), ownership, services.turns, services.starts)
+            self.worker = worker
+            worker.start()
+        except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
+            reason = error_of_trouble(f"Spark did not start the worker of {self._topic}", error)
+            self.report_error(error if isinstance(error, TableTopicError) else reason, waits=True)
+            self.worker = None
+            return Event.WORKER_DIED
+        self._schedule.started()
+        return None
+
+    def _stop_worker(self) -> Event | None:
+        """Stop the worker from another thread: its current batch may still be staged."""
+        worker, self.worker = self.worker, None
+        if self.ownership is not None:
+            self.ownership.end()  # its batch waits for no answer
+        if worker is None:
+            return Event.WORKER_STOPPED
+
+        def stop() -> None:
+            reach(Step.DRAIN)
+            worker.stop()
+            self._inbox.put((Event.WORKER_STOPPED, None))
+
+        self._services.spawn(f"stop {self._topic}", stop)
+        return None
+
+    def _commit(self, state: State) -> Event | None:
+        """Commit until nothing is staged: first a commit planned earlier, then what came since."""
+        owner = self.owner
+        assert owner is not None
+        while owner.plan_commit(self.staged.now()) is not None:
+            began = self._services.elapsed_ms()
+            try:
+                owner.send()
+            except OutdatedError as error:
+                if (event := self._give_up_compaction(error)) is not None:
+                    return event
+                continue
+            except TableTopicError as error:
+                return self._sorted_commit(error)
+            self._take_over(owner, began, state)
+        return Event.COMMITTED
+
+    def _sorted_commit(self, error: TableTopicError) -> Event:
+        """As ``_sorted``, for a commit.
+
+        A catalog that refuses each commit for another writer's would be asked without a pause, and no order
+        would be heard: then the outcome counts as unknown, as settling a commit waits.
+        """
+        assert self.owner is not None
+        if isinstance(error, HeadMovedError) and self._schedule.overtaken():
+            error = OutcomeUnknownError(f"the catalog refuses each commit; it is asked again later: {error}")
+        event = self._sorted(error)
+        if event is Event.ANSWER_LOST:
+            self.owner.answer_lost()
+        self._report.commit_failed(error)
+        return event
+
+    def _take_over(self, owner: Owner, began_ms: int, state: State) -> None:
+        """Adopt a commit that is in the table: its ledger is ours, its batches are no longer staged."""
+        assert self.ownership is not None
+        done = owner.done()
+        if any(isinstance(batch, ReplayedBatch) for batch in done.batches):
+            owner.settle_letters()
+        self._schedule.committed(began_ms, owner.ledger.next_offsets)
+        self.staged.remove(len(done.batches))
+        self.ownership.committed(done.batches)
+        if state is State.COMMITTING:  # while stopping, the error is still the reason
+            self._report.clear_error()
+        waits_ms = 1000 * ((self.worker.waits_s if self.worker else None) or 0.0)
+        if isinstance(done.batches[0], CompactedBatch):
+            self._maintenance.committed()
+            self._report.sync(owner)
+            return
+        self._maintenance.appended(done.batches, waits=waits_ms > 2 * self._settings.commit_interval_ms)
+        self._report.committed(done.batches, owner, began_ms)
+        if self._schedule.asked and self.worker is not None:
+            self.worker.read_up_to(self._schedule.asked)  # more than one batch takes
+
+    def _give_up_compaction(self, error: OutdatedError) -> Event | None:
+        """Discard a compaction whose files other writers changed."""
+        assert self.owner is not None
+        assert self.ownership is not None
+        try:
+            files = self.owner.give_up()
+        except StartOverError as over:
+            return self._sorted(over)
+        # Before its files are deleted: nobody may see them staged after that.
+        dropped = self.staged.remove(1)
+        self.ownership.committed(dropped, error)
+        try:
+            self.owner.discard(files, ())
+        except RetryableError as trouble:
+            _LOG.warning("%s: %s", self._topic, trouble)  # swept at the next start
+        return None
+
+    def read_up_to_now(self) -> None:
+        """Make a commit due for all records that the topic has now, as soon as they are staged."""
+        if self.worker is None:
+            return  # a request resumes no topic
+        try:
+            ends = self._services.broker.facts(self._topic).end
+        except TableTopicError as error:
+            _LOG.warning("%s: %s", self._topic, error)
+            ends = {}  # what is staged can still be committed
+        self._schedule.ask_commit(ends)
+        self.worker.read_up_to(ends)
+
+    def _settle(self, state: State) -> Event | None:
+        owner = self.owner
+        assert owner is not None
+        if owner.pending is None:
+            return Event.SETTLED
+        try:
+            if not owner.is_in_table():
+                if state is State.CLOSING_SETTLING:
+                    if self._schedule.has_given_up:
+                        return Event.GAVE_UP
+                    self._schedule.back_off()
+                else:
+                    self._schedule.absent()
+                return Event.ABSENT
+        except TableTopicError as error:
+            return self._sorted(error)
+        self._take_over(owner, self._services.elapsed_ms(), state)
+        return Event.SETTLED
+
+    def _discard(self) -> None:
+        batches = self.staged.remove()
+        self.close()
+        if self.owner is not None:
+            try:
+                self.owner.drop(batches)
+            except RetryableError as error:
+                _LOG.warning("%s: %s", self._topic, error)  # swept at the next start
+
+    def _sorted(self, error: Exception) -> Event:
+        """Report an action's error to users; returns the event that follows from it."""
+        event = event_of(error)
+        if event is not Event.HEAD_MOVED:
+            self.report_error(error, waits=event is not Event.REFUSED)
+        if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
+            self._schedule.lost()
+        return event
+
+    def report_error(self, error: Exception, *, waits: bool) -> None:
+        """Report why the topic stopped or waits; a refused login is not tried again soon."""
+        self._report.error(error, waits=waits)
+        if isinstance(error, LoginRefusedError):
+            self._schedule.refused()

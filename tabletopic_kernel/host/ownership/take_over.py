@@ -1,0 +1,79 @@
+"""How a host takes a topic over: it opens or creates the table, and raises the epoch (I5).
+
+Why taking over is safe: the claim is a commit, and a commit goes through only on the ledger it was planned on
+(I3). So of two hosts that claim a topic, one gets the epoch and the other learns that it lost. Until the
+claim goes through, the previous owner may commit; then the claim is planned again on the new ledger.
+Afterwards no older epoch commits, whatever is in flight (I5). Dead letters are adopted next, so a latecomer
+with more of them sees the higher epoch (I7). A worker starts last, and reads from the claimed ledger (I1).
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
+from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.errors import StartOverError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
+from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
+from tabletopic_kernel.table.topic_table import TopicTable
+
+
+def take_over(topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
+    """Open or create the table, check that it matches the topic, raise the epoch (I5).
+
+    Args:
+        before: this coordinator's last ownership; if the table is unchanged since, the epoch stays.
+
+    Raises:
+        StartOverError: another host runs the topic.
+        GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
+            Or the dead letters belong to another topic, or rows cannot be written any more.
+        UsageError: the table cannot have the partitions of the settings.
+        RetryableError: broker, registry or catalog do not respond (I9).
+    """
+    if not services.still_mine(topic):
+        raise StartOverError("another host runs this topic now")
+    reach(Step.TAKE_OVER)
+    catalog, identifier = services.catalog(), table_identifier(topic, settings)
+    table = TopicTable.load(catalog, identifier, topic)
+    # After that: the previous owner may still commit, and the topic must not seem to lack records.
+    facts = services.broker.facts(topic)
+    dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
+    dead_letters.load()
+    kept = table.ledger_of_rows() if table else None
+    gap = gap_to_skip(kept, facts, settings) if kept else {}
+    dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
+    keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
+    if table is None:
+        table = keeper.create()
+    if kept is None:  # a dropped table may have left letters of its last epoch
+        ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
+    else:
+        newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
+        is_ours = before is not None and before.still_owns(kept, newest)
+        ledger = kept if is_ours else kept.for_next_owner(newest)
+    if table is not None and ledger is not kept:
+        reach(Step.CLAIM)
+        table.claim(ledger, kept)
+        reach(Step.CLAIMED)
+    dead_letters.adopt(ledger)  # after the table's claim: a latecomer sees the higher epoch
+    if gap and table is not None:  # after that: the gap's letters whose rows never came are gone now
+        behind = ledger.skipping(gap, str(uuid.uuid4()))
+        table.claim(behind, ledger)
+        ledger = behind
+    keeper.adopt(table, ledger)
+    keeper.check_writable()
+    dead_letters.check_writable()
+    keeper.lay_out()
+    # New partitions begin at their first offset.
+    owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
+    owner.gap = gap
+    owner.claim_files_once()
+    reach(Step.OWNED)
+    return owner
