@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.rule import Rule
 from rich.text import Text
 
-from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 _WIDTH = 100
 _LINE_EVERY_S = 4.0

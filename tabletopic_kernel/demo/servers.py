@@ -21,7 +21,7 @@ from tabletopic_kernel.model.errors import TableTopicError, UsageError
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import wants_login
-from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 
 # A JVM whose Python process has ended exits within a second or two.
