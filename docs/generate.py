@@ -21,8 +21,11 @@ from docs import aging, monitoring, openapi, sizing, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.clients.catalog import engine_properties
 from tabletopic_kernel.faces.cli import app
-from tabletopic_kernel.faces.operations import OPERATIONS, Operation
-from tabletopic_kernel.faces.operations.operation import CLI
+from tabletopic_kernel.faces.jupyter_server.rest import ENDPOINTS
+from tabletopic_kernel.faces.notebook.topic_words import WORDS
+from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation
+from tabletopic_kernel.faces.operations.next_steps import MAGICS
+from tabletopic_kernel.faces.operations.operation import signature_of, summary_of
 from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import (
@@ -222,31 +225,44 @@ def commands() -> str:
 
 
 def commands_json() -> str:
-    """What each command prints with ``--json``, unless a section of its own says so."""
-    rows = [[code(_usage(one)), one.returns] for one in OPERATIONS if one.panel and one.returns]
+    """What each command prints with ``--json`` that prints what its operation returns."""
+    bodies = {one.name: openapi.returned(one.run) for one in OPERATIONS if one.name in _PLAIN}
+    rows = [[code(_usage(BY_NAME[name])), openapi.keys(body)] for name, body in bodies.items()]
     return table(["command", "JSON"], rows)
 
 
-def _usage(operation: Operation) -> str:
-    positional = [one.metavar for one in operation.arguments_of(CLI) if one.positional]
-    return " ".join([operation.name, *positional])
+# The others have sections of their own, or rows in the table that people write.
+_PLAIN = {
+    one.name
+    for one in OPERATIONS
+    if one.name not in {"enable", "alter", "status", "events", "sample", "replay", "compact", "expire"}
+}
+
+
+def _usage(operation: Operation[..., Any]) -> str:
+    arguments = signature_of(operation.run).arguments
+    return " ".join([operation.name, *(one.option.metavar for one in arguments if one.option.positional)])
 
 
 def operations() -> str:
-    """Every operation in each face."""
-    rows = [
-        [
-            one.summary,
-            code(f"tabletopic {one.name}") if one.panel else "",
-            code(one.magic),
-            code(f"{one.route.verb.upper()} {one.route.path}") if one.route else "",
-            "yes" if one.changes else "",
-        ]
-        for one in OPERATIONS
-    ]
-    return table(
-        ["what it does", "command line", "notebook", "REST, below `tabletopic/api/`", "changes"], rows
+    """Every command, word and route."""
+    endpoints = {one.name: one for one in ENDPOINTS}
+    commands = {
+        name: _first_sentence((one.help or "").replace("\b", "")) for name, one in _commands().items()
+    }
+    magics = {name: f"%topic {name}" for name in WORDS} | dict(MAGICS)
+    summaries = (
+        {name: summary_of(one.documented) for name, one in WORDS.items()}
+        | {name: one.summary for name, one in endpoints.items()}
+        | commands
     )
+    rows = []
+    for name in dict.fromkeys([*commands, *magics, *endpoints]):
+        route = endpoints[name].route if name in endpoints else None
+        rest = f"{route.verb.upper()} {route.path}" if route else ""
+        command = f"tabletopic {name}" if name in commands else ""
+        rows.append([summaries[name], code(command), code(magics.get(name, "")), code(rest)])
+    return table(["what it does", "command line", "notebook", "REST, below `tabletopic/api/`"], rows)
 
 
 def _commands() -> dict[str, Any]:

@@ -1,16 +1,21 @@
-"""The description of the REST interface, derived from the table of operations."""
+"""The description of the REST interface, derived from the signatures of its endpoints."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 from pydantic import TypeAdapter
 
-from tabletopic_kernel.faces.jupyter_server.rest import model_of, path_names
-from tabletopic_kernel.faces.operations import OPERATIONS, Operation
-from tabletopic_kernel.faces.operations.operation import Route
-from tabletopic_kernel.faces.operations.rest_bodies import Message
+from tabletopic_kernel.faces.jupyter_server.answers import Message
+from tabletopic_kernel.faces.jupyter_server.rest import ENDPOINTS, Endpoint
 
 _ABOUT = """\
 JupyterLab's sidebar uses this interface; other programs may, too. Paths are below the Jupyter server's \
@@ -21,6 +26,19 @@ topic, or it is not enabled, 409 not possible now, 503 the servers do not respon
 Snapshot ids are text, because JavaScript's numbers cannot hold 64 bits; `*_ms` are milliseconds since \
 1970."""
 _REF = "#/components/schemas/{model}"
+# Names of bodies, for clients that are generated from the description.
+_NAMES = {
+    "ExpiryPlan": "ExpiryOfTable",
+    "HostStatus": "Host",
+    "Plan": "PlanAnswer",
+    "ReplayPlan": "ReplayPlanAnswer",
+    "SchemaColumn": "Column",
+    "TableHealth": "Health",
+    "TopicSchema": "Schema",
+}
+# Nothing will be added to these.
+_CLOSED = {"Host", "HostState", "Overview", "Row", "Sample", "Servers"}
+_LONG = {"snapshot_id", "parent_id"}  # numbers that are sent as text
 
 
 class _Dumper(yaml.SafeDumper):
@@ -35,11 +53,9 @@ def openapi() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     _schema(Message, schemas)
     paths: dict[str, Any] = {}
-    for operation in OPERATIONS:
-        if (route := operation.route) is not None:
-            paths.setdefault(f"/tabletopic/api/{route.path}", {})[route.verb] = _verb(
-                operation, route, schemas
-            )
+    for endpoint in ENDPOINTS:
+        verbs = paths.setdefault(f"/tabletopic/api/{endpoint.route.path}", {})
+        verbs[endpoint.route.verb] = _verb(endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Table topics", "version": "1", "description": _ABOUT},
@@ -56,21 +72,21 @@ def openapi() -> dict[str, Any]:
 
 def text() -> str:
     """The document as YAML."""
-    head = "# Made by `python -m docs.generate` from tabletopic_kernel/faces/operations.\n"
+    head = "# Made by `python -m docs.generate` from tabletopic_kernel/faces.\n"
     return head + yaml.dump(openapi(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=116)
 
 
-def _verb(operation: Operation, route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    model = model_of(operation).model_json_schema(ref_template=_REF)
+def _verb(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    route, model = endpoint.route, endpoint.model.model_json_schema(ref_template=_REF)
     fields: dict[str, Any] = model.get("properties", {})
     for field in fields.values():
         field.pop("title", None)
-    about: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
-    if route.notes:
-        about["description"] = route.notes
+    about: dict[str, Any] = {"operationId": endpoint.name, "summary": endpoint.summary}
+    if endpoint.notes:
+        about["description"] = endpoint.notes
     placed = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in path_names(route.path)
+        for name in endpoint.names_in_path
     ]
     asked = [{"name": name, "in": "query", "schema": field} for name, field in fields.items()]
     if parameters := [*placed, *(asked if route.verb == "get" else [])]:
@@ -79,24 +95,53 @@ def _verb(operation: Operation, route: Route, schemas: dict[str, Any]) -> dict[s
         body = {"type": "object", "additionalProperties": False, "properties": fields}
         about["requestBody"] = {"content": {"application/json": {"schema": body}}}
     about["responses"] = {
-        str(route.status): _answer(route, schemas),
+        str(route.status): _answer(endpoint, schemas),
         "default": {"$ref": "#/components/responses/Error"},
     }
     return about
 
 
-def _answer(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    if route.message:
+def returned(function: Callable[..., Any]) -> Any:
+    """The type that a function returns, which its module may import for type checkers only."""
+    module = sys.modules[function.__module__]
+    names = dict(vars(module))
+    for block in re.findall(
+        r"^if TYPE_CHECKING:.*\n((?:    .*\n|\n)+)", inspect.getsource(module), re.MULTILINE
+    ):
+        exec(textwrap.dedent(block), names)
+    return get_type_hints(function, names, names)["return"]
+
+
+def keys(kind: Any) -> str:
+    """The keys of a body in words: those of the objects in it are in brackets."""
+    schemas: dict[str, Any] = {}
+    return _keys(_schema(kind, schemas), schemas)
+
+
+def _keys(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+    schema = schemas[schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+    if schema.get("type") == "array":
+        inner = _keys(schema["items"], schemas)
+        return f"list: {inner}" if inner else "list of texts"
+    parts = []
+    for name, field in schema.get("properties", {}).items():
+        inner = _keys(field, schemas).removeprefix("list: ") if field.get("type") == "array" else ""
+        nested = f" ({inner})" if inner.startswith("`") else ""
+        parts.append(f"`{name}`{nested}")
+    return ", ".join(parts)
+
+
+def _answer(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    status, kind = endpoint.route.status, returned(endpoint.returns)
+    if kind is Message:
         return _body("Started; the overview shows the progress", {"$ref": _REF.format(model="Message")})
-    if route.answer is None:
+    if endpoint.answers_nothing:
         return {
-            "description": {202: "Requested from the host", 204: "Done", 302: "Redirect to the page"}[
-                route.status
-            ]
+            "description": {202: "Requested from the host", 204: "Done", 302: "Redirect to the page"}[status]
         }
-    schema = _schema(route.answer(), schemas)
-    if route.key:
-        schema = {"type": "object", "required": [route.key], "properties": {route.key: schema}}
+    schema = _schema(kind, schemas)
+    if key := endpoint.route.key:
+        schema = {"type": "object", "required": [key], "properties": {key: schema}}
     return _body("The result", schema)
 
 
@@ -106,22 +151,56 @@ def _body(description: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """The schema of a type; named types are added to ``schemas`` and referenced."""
-    made = _without_titles(TypeAdapter(kind).json_schema(ref_template=_REF, mode="serialization"))
-    schemas.update(made.pop("$defs", {}))
-    name = getattr(kind, "__name__", "")
-    if made.get("type") == "object" and "properties" in made and isinstance(kind, type):
-        schemas[name] = made
-        return {"$ref": _REF.format(model=name)}
+    if get_origin(kind) is UnionType:  # the other forms are those of other faces' arguments
+        kind = get_args(kind)[0]
+    made = TypeAdapter(kind).json_schema(ref_template=_REF, mode="serialization")
+    named = made.pop("$defs", {})
+    made = _tidied(made)
+    if "properties" in made:
+        named[kind.__name__] = made
+        made = {"$ref": _REF.format(model=_NAMES.get(kind.__name__, kind.__name__))}
+    for name, schema in named.items():
+        known = _NAMES.get(name, name)
+        schemas[known] = _tidied(schema)
+        if known in _CLOSED:
+            schemas[known]["additionalProperties"] = False
+    if is_dataclass(kind):
+        _add_properties(kind, schemas[_NAMES.get(kind.__name__, kind.__name__)])
     return made
 
 
-def _without_titles(value: Any) -> Any:
+def _add_properties(kind: Any, schema: dict[str, Any]) -> None:
+    """What ``to_json`` adds to a dataclass's fields are its properties."""
+    for name, member in vars(kind).items():
+        if isinstance(member, property):
+            about = TypeAdapter(get_type_hints(member.fget)["return"]).json_schema()
+            schema["properties"][name] = about
+            schema["required"].append(name)
+
+
+def _tidied(value: Any) -> Any:
+    """Without titles and defaults: a body has all of its fields."""
     if isinstance(value, list):
-        return [_without_titles(one) for one in value]
+        return [_tidied(one) for one in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: _without_titles(inner)
-        for key, inner in value.items()
-        if key != "title" or not isinstance(inner, str)
-    }
+    tidy: dict[str, Any] = {}
+    for key, inner in value.items():
+        if key == "properties":
+            tidy[key] = {name: _tidied(_as_text(name, field)) for name, field in inner.items()}
+            tidy["required"] = list(inner)
+        elif key == "$ref":
+            name = inner.rsplit("/", 1)[1]
+            tidy[key] = _REF.format(model=_NAMES.get(name, name))
+        elif key == "description":
+            tidy[key] = " ".join(inner.replace("``", "`").split())
+        elif key not in ("title", "default", "required"):
+            tidy[key] = _tidied(inner)
+    return tidy
+
+
+def _as_text(name: str, field: dict[str, Any]) -> dict[str, Any]:
+    if name not in _LONG:
+        return field
+    kinds = [{"type": "string"} if one == {"type": "integer"} else one for one in field.get("anyOf", [])]
+    return {**field, "anyOf": kinds} if kinds else {**field, "type": "string"}

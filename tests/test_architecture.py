@@ -16,7 +16,7 @@ import pytest
 
 from docs import generate
 from tabletopic_kernel.faces.cli import call
-from tabletopic_kernel.faces.cli.commands import servers
+from tabletopic_kernel.faces.cli.commands import info
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger
@@ -149,7 +149,7 @@ def test_the_contract_of_status() -> None:
 def test_the_contract_of_info() -> None:
     """docs/cli.md has every field of `info --json`."""
     some = Servers({}, {}, {"name": "lake"}, Path())
-    told = servers._info(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
+    told = info.addresses(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
     assert set(first_cells(section("docs/cli.md", "## `tabletopic info --json`"))) == set(told)
 
 

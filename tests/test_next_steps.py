@@ -15,9 +15,9 @@ import pytest
 import typer.main
 
 from tabletopic_kernel.faces.cli.app import app
-from tabletopic_kernel.faces.notebook.arguments import make_parser
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as dashboard_parser
 from tabletopic_kernel.faces.notebook.lake_magic import make_parser as lake_parser
+from tabletopic_kernel.faces.notebook.topic_magic import make_parser
 from tabletopic_kernel.faces.operations.next_steps import BUTTONS, Face, for_face, values_for_face
 
 _ROOT = Path(__file__).parents[1]

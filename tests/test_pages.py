@@ -23,20 +23,21 @@ import typer.main
 from pydantic import BaseModel
 
 from tabletopic_kernel.faces.cli.app import app
-from tabletopic_kernel.faces.cli.command import _read
 from tabletopic_kernel.faces.notebook import lake_magic
-from tabletopic_kernel.faces.notebook.arguments import make_parser, parse, parse_word
+from tabletopic_kernel.faces.notebook.arguments import parse
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as dashboard_parser
-from tabletopic_kernel.faces.operations import BY_NAME
+from tabletopic_kernel.faces.notebook.topic_magic import make_parser, parse_word
 from tabletopic_kernel.model.settings import sections
+from tabletopic_kernel.model.settings.options import given_settings, setting_options
 from tabletopic_kernel.workbench.config import load_settings
-from tabletopic_kernel.workbench.topic import TableTopic
+from tabletopic_kernel.workbench.topics.topic import TableTopic
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.test_architecture import DOCUMENTS, ROOT, blocks, prose
 from tests.test_next_steps import check, texts
 
 # Nobody follows the steps of a log of changes or of decisions.
 PAGES = [page for page in DOCUMENTS if page != "CHANGELOG.md" and not page.startswith("adr/")]
+TAKE_SETTINGS = ("plan", "enable", "alter")
 _CODE = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 
 
@@ -72,8 +73,8 @@ def try_command(words: list[str]) -> None:
     with group.make_context("tabletopic", list(words)) as context:
         name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
         given = dict(command.make_context(name, rest, parent=context).params)
-    read = _read(BY_NAME[name], given)
-    sections.TopicSettings.model_validate(read.get("settings", {}))
+    settings = {one.field: given.get(one.field) for one in setting_options()} if name in TAKE_SETTINGS else {}
+    sections.TopicSettings.model_validate(given_settings(settings))
 
 
 @pytest.mark.parametrize("block", examples("console"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.plan import Plan
-    from tabletopic_kernel.workbench.status import TopicStatus
+    from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 _MARKS = {"good": "good", "quiet": "", "bad": "bad"}  # of a cell; other tones warn
 _MANY_SMALL = 32  # the number at which a compaction begins

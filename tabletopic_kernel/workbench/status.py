@@ -1,15 +1,13 @@
 """The status of all table topics, from the settings topic, events, broker and tables.
 
-Needs no host: if nobody runs a topic, the status says so. Longer than other modules, as each source has
-errors of its own, and a topic's row holds any of them.
+Needs no host: if nobody runs a topic, the status says so.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
 from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
@@ -30,58 +28,12 @@ from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.table_names import in_sql, table_identifier, table_name
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
+from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topics without a host
     from pyiceberg.catalog import Catalog
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TopicStatus:
-    """The status of one table topic; the fields are the contract of ``status --json``.
-
-    Offsets are next to read, by partition. ``lag_records`` is end offset minus ledger, ``lag_seconds`` the
-    age of the oldest record that is not in the table yet (0 if there is none).
-    """
-
-    topic: str
-    table: str
-    state: str
-    error: str | None
-    lag_records: int | None
-    lag_seconds: float | None
-    next_offsets: dict[int, int]
-    end_offsets: dict[int, int]
-    schema_versions: list[dict[str, Any]]
-    snapshot_id: int | None
-    commits: int
-    rows_per_second: float
-    rows: int
-    files: int
-    staged_rows: int
-    epoch: int
-    last_commit_ms: int | None
-    commit_interval_ms: int
-    host: str | None
-    # Records rejected since the table was created, by reason, and the number of dead letters.
-    refused: dict[str, int] = field(default_factory=dict)
-    dead_letters: int = 0
-    dead_letter_table: str | None = None
-    # Records that describe no row, by reason.
-    passed_over: dict[str, int] = field(default_factory=dict)
-    # Offsets skipped because retention deleted their records (`on_gap`), by partition.
-    lost: dict[int, int] = field(default_factory=dict)
-    # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/delay``.
-    delay: str | None = None
-    delay_reason: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; partitions become text, as JSON requires of keys."""
-        plain = asdict(self)
-        for name in ("next_offsets", "end_offsets", "lost"):
-            plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
-        return plain
 
 
 def recent_reports(broker: Broker) -> dict[str, HostReport]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.faces.cli.commands.stopping import stop_event
 from tabletopic_kernel.model.errors import TableTopicError, UsageError
 from tests.drill.report import findings, write
 from tests.drill.run import run

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tabletopic_kernel.model.progress.events import GapDetected
-from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import rows_by_offset
 from tests.recovery.checks import newest_ledger, wait_for_commits, wait_until_lag_is_0

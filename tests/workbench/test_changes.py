@@ -16,6 +16,7 @@ from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.table import health, history
 from tabletopic_kernel.table.topic_table import TopicTable
+from tabletopic_kernel.workbench import status as status_module
 from tabletopic_kernel.workbench.workbench import Workbench
 
 
@@ -103,10 +104,11 @@ def test_work_of_a_topic_that_does_not_run_is_not_waited_for(
     """The host would begin it once the topic runs: who asks is told so, and why it does not."""
     desired = DesiredTopic(topic="clicks", run="paused" if state == "paused" else "on")
     monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": desired})
-    monkeypatch.setattr("tabletopic_kernel.workbench.workbench._RESUME_S", 0.0)
+    monkeypatch.setattr("tabletopic_kernel.workbench.topics.requests._RESUME_S", 0.0)
     monkeypatch.setattr(Workbench, "hosts", lambda _: ["a"])
     status = SimpleNamespace(state=state, error=error)
-    monkeypatch.setattr(Workbench, "status", lambda _, topic: [status])
+    monkeypatch.setattr(Workbench, "broker", None)
+    monkeypatch.setattr(status_module, "statuses", lambda *_: [status])
     with pytest.raises(UsageError, match=f"clicks is {state}.*`tabletopic resume clicks`") as told:
         ask(_bench(tmp_path), "clicks")
     assert error is None or error in str(told.value)
@@ -120,11 +122,13 @@ def test_a_host_may_take_a_moment_to_resume(
     monkeypatch.setattr(Workbench, "desired_topics", lambda _: {"clicks": DesiredTopic(topic="clicks")})
     monkeypatch.setattr(Workbench, "hosts", lambda _: ["a"])
     states = iter([state, state, "running"])
-    monkeypatch.setattr(Workbench, "status", lambda *_: [SimpleNamespace(state=next(states), error=None)])
+    monkeypatch.setattr(
+        status_module, "statuses", lambda *_: [SimpleNamespace(state=next(states), error=None)]
+    )
     asked: list[str] = []
     broker = SimpleNamespace(end_offsets=lambda _: {})
     monkeypatch.setattr(Workbench, "broker", broker)
-    monkeypatch.setattr(Workbench, "_request", lambda _, topic, change: asked.append(topic))
+    monkeypatch.setattr(settings_topic, "change_desired", lambda _, topic, change: asked.append(topic))
     _bench(tmp_path).ask_for_replay("clicks")
     assert asked == ["clicks"]
 

@@ -19,9 +19,10 @@ from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench import status, topic
-from tabletopic_kernel.workbench.status import TopicStatus
-from tabletopic_kernel.workbench.topic import TableTopic
+from tabletopic_kernel.workbench import status
+from tabletopic_kernel.workbench.topics import topic
+from tabletopic_kernel.workbench.topics.topic import TableTopic
+from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 READ = Progress(topic="clicks", table="default.clicks", topic_id="old", next_offsets={0: 5, 1: 3}, epoch=1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -17,18 +17,19 @@ from tabletopic_kernel.faces.cli.command import (
     ConfigOption,
     DebugOption,
     Group,
-    Own,
     StateDirOption,
     add_command,
+    add_operation,
 )
 from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
+from tabletopic_kernel.faces.cli.commands.info import info
 from tabletopic_kernel.faces.cli.commands.init import init
 from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
-from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, info, trust, up
+from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, trust, up
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
 from tabletopic_kernel.faces.cli.commands.trials import demo, sample
-from tabletopic_kernel.faces.operations import OPERATIONS
+from tabletopic_kernel.faces.operations import OPERATIONS, inspection, topics, trial
 
 DISTRIBUTION = "tabletopic"
 
@@ -40,29 +41,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Commands that do more than run their operation and print its result.
-_OWN: dict[str, Own] = {
-    "init": init,
-    "up": up,
-    "down": down,
-    "info": info,
-    "config": config,
-    "trust": trust,
-    "doctor": doctor,
-    "pack": pack,
-    "enable": enable,
-    "alter": alter,
-    "serve": serve,
-    "status": status,
-    "events": events,
-    "dashboard": dashboard,
-    "query": query,
-    "sample": sample,
-    "demo": demo,
-}
+# Commands that do more than run their operation and show its result.
+_OWN: dict[str, Callable[..., None]] = {one.__name__: one for one in (enable, alter, status, events, sample)}
+_SERVERS: tuple[Callable[..., None], ...] = (init, up, down, info, config, trust, doctor, pack)
+_OTHERS: tuple[tuple[str, Callable[..., None]], ...] = (
+    (topics.PANEL, serve),
+    (topics.PANEL, query),
+    (inspection.PANEL, dashboard),
+    (trial.PANEL, demo),
+)
+for command in _SERVERS:
+    add_command(app, "Servers and settings", command)
 for operation in OPERATIONS:
-    if operation.panel:
-        add_command(app, operation, _OWN.get(operation.name))
+    add_operation(app, operation, _OWN.get(operation.name))
+for panel, command in _OTHERS:
+    add_command(app, panel, command)
 
 
 def _print_version(wanted: bool) -> None:

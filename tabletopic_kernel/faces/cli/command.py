@@ -1,20 +1,29 @@
-"""Commands made from operations: options, help, and execution."""
+"""Commands made from functions: options, help, and execution."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import DEBUG_VARIABLE, FAILED, Call, duration_ms, reporting_errors
-from tabletopic_kernel.faces.cli.screen import show_grid
-from tabletopic_kernel.faces.operations.operation import CLI, Argument, JsonText, Kind, Message, Operation
+from tabletopic_kernel.faces.operations.operation import (
+    Argument,
+    JsonText,
+    Message,
+    Operation,
+    Option,
+    SettingOptions,
+    Signature,
+    details_of,
+    signature_of,
+    summary_of,
+)
 from tabletopic_kernel.model.settings.options import (
     FIXED_SETTINGS,
     SettingOption,
@@ -25,27 +34,12 @@ from tabletopic_kernel.render.grid import Grid
 
 # Values in a message that are set in bold.
 _STRONG = frozenset({"topic", "table"})
-# A command's own implementation: called with the call, then the operation's arguments by name.
-Own = Callable[..., None]
-
-_TYPES: Mapping[Kind, Any] = {
-    Kind.TEXT: str,
-    Kind.NUMBER: int,
-    Kind.DECIMAL: float,
-    Kind.FLAG: bool,
-    Kind.SECONDS: str,
-    Kind.PAIR: tuple[int, int],
-    Kind.TEXTS: list[str],
-    Kind.FILE: Path,
-}
-_METAVARS: Mapping[Kind, str] = {
-    Kind.TEXT: "TEXT",
-    Kind.NUMBER: "N",
-    Kind.DECIMAL: "NUMBER",
-    Kind.FILE: "FILE",
-}
+_METAVARS: Mapping[Any, str] = {str: "TEXT", int: "N", float: "NUMBER", Path: "FILE"}
 _PANEL = "Options of every command"
 _FORMER: Mapping[str, str] = {"produce-clickstream": "sample"}
+
+_JSON = Argument("as_json", bool, False, Option("JSON on standard output", ("--json",)))
+Json = Annotated[bool, _JSON.option]
 
 
 def _help(text: str, default: str) -> str:
@@ -90,7 +84,6 @@ DebugOption = Annotated[
         "--debug", help=f"Show the trace of an error; so does {DEBUG_VARIABLE}=1.", rich_help_panel=_PANEL
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
 class Command(TyperCommand):
@@ -128,15 +121,39 @@ def _without_values(parameters: Any) -> Any:
     return parameters
 
 
-def add_command(app: typer.Typer, operation: Operation, own: Own | None = None) -> None:
-    """Register an operation as a command; ``own`` runs instead of the operation.
+def add_operation(
+    app: typer.Typer, operation: Operation[..., Any], own: Callable[..., None] | None = None
+) -> None:
+    """Register an operation as a command; ``own`` runs instead of it, with arguments of its own."""
+    if own is not None:
+        _register(app, operation.name, operation.panel, operation.run, signature_of(own), own)
+        return
 
-    The command gets the global options too, so they may precede or follow its name.
-    """
-    changeable = operation.settings == "changeable"
-    parameters = [_parameter(one) for one in operation.arguments_of(CLI)]
-    parameters += [_setting(one, changeable=changeable) for one in _settings(operation)]
-    work = own or functools.partial(_perform, operation)
+    def run(call: Call, as_json: bool, **values: Any) -> None:
+        show_result(call, operation, operation(call.workbench, **values), values, as_json=as_json)
+
+    taken = signature_of(operation.run)
+    signature = Signature((*taken.arguments, _JSON), taken.settings)
+    _register(app, operation.name, operation.panel, operation.run, signature, run)
+
+
+def add_command(app: typer.Typer, panel: str, run: Callable[..., None]) -> None:
+    """Register a function as a command; it is called with the call, then its arguments by name."""
+    _register(app, run.__name__, panel, run, signature_of(run), run)
+
+
+def _register(
+    app: typer.Typer,
+    name: str,
+    panel: str,
+    documented: Callable[..., Any],
+    signature: Signature,
+    work: Callable[..., None],
+) -> None:
+    """The command gets the global options too, so they may precede or follow its name."""
+    parameters = [_parameter(one) for one in signature.arguments]
+    if signature.settings is not None:
+        parameters += [_setting(one, signature.settings) for one in setting_options()]
 
     def run(**values: Any) -> None:
         context: typer.Context = values.pop("context")
@@ -144,12 +161,12 @@ def add_command(app: typer.Typer, operation: Operation, own: Own | None = None) 
         before = context.obj if isinstance(context.obj, Call) else Call()
         call = before.under(after)
         with reporting_errors(debug=call.debug):
-            work(call, **_read(operation, values))
+            work(call, **_read(signature, values))
 
-    parts = (f"{operation.summary}.", operation.details, f"Example:  {operation.example}")
+    parts = (f"{summary_of(documented)}.", details_of(documented))
     run.__doc__ = "\n\n".join(screen.plain(part) for part in parts if part)
     run.__signature__ = inspect.Signature([*parameters, *_COMMON])  # type: ignore[attr-defined]
-    app.command(operation.name, cls=Command, rich_help_panel=operation.panel)(run)
+    app.command(name, cls=Command, rich_help_panel=panel)(run)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -165,26 +182,23 @@ _COMMON = (
 
 
 def _parameter(argument: Argument) -> inspect.Parameter:
-    kind: Any = Literal[argument.choices] if argument.choices else _TYPES[argument.kind]
-    if not argument.required and argument.default is None:
-        kind = kind | None
-    metavar = argument.metavar or "|".join(argument.choices) or _METAVARS.get(argument.kind)
-    about: dict[str, Any] = {"help": _help(argument.help, argument.default_text), "metavar": metavar}
+    option = argument.option
+    kind, default = argument.kind, argument.default
+    if option.is_duration:
+        kind, default = str, argument.default_text or argument.default
+    metavar = option.metavar or "|".join(argument.choices) or _METAVARS.get(kind)
+    about: dict[str, Any] = {"help": _help(option.help, option.default_text), "metavar": metavar}
     info: Any
-    if argument.positional:
+    if option.positional:
         info = typer.Argument(**about, show_default=False)
     else:
-        about |= {"min": argument.least, "max": argument.most, "hidden": argument.hidden}
+        about |= {"min": option.least, "max": option.most, "hidden": option.hidden}
         info = typer.Option(*argument.spellings, **about)
-    default = inspect.Parameter.empty if argument.required else argument.default
-    return _keyword(argument.name, Annotated[kind, info], default)
+    return _keyword(argument.name, Annotated[kind | None if default is None else kind, info], default)
 
 
-def _settings(operation: Operation) -> Sequence[SettingOption]:
-    return setting_options() if operation.settings else ()
-
-
-def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
+def _setting(setting: SettingOption, options: SettingOptions) -> inspect.Parameter:
+    changeable = options.changeable
     option = typer.Option(
         setting.name,
         metavar=setting.metavar,
@@ -197,26 +211,21 @@ def _setting(setting: SettingOption, *, changeable: bool) -> inspect.Parameter:
     return _keyword(setting.field, Annotated[kind | None, option], None)
 
 
-def _read(operation: Operation, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments in the operation's types. Raises UsageError."""
+def _read(signature: Signature, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments in the function's types. Raises UsageError."""
     read: dict[str, Any] = {}
-    for argument in operation.arguments_of(CLI):
+    for argument in signature.arguments:
         value = values[argument.name]
-        if argument.kind is Kind.SECONDS and value is not None:
+        if argument.option.is_duration and value is not None:
             value = duration_ms(argument.spellings[0], value) / 1000
         read[argument.name] = value
-    if operation.settings:
-        read["settings"] = given_settings({one.field: values[one.field] for one in _settings(operation)})
+    if signature.settings is not None:
+        read["settings"] = given_settings({one.field: values[one.field] for one in setting_options()})
     return read
 
 
-def _perform(operation: Operation, call: Call, *, as_json: bool = False, **values: Any) -> None:
-    assert operation.run is not None, operation.name
-    show_result(call, operation, operation.run(call.workbench, **values), values, as_json=as_json)
-
-
 def show_result(
-    call: Call, operation: Operation, result: Any, values: Mapping[str, Any], *, as_json: bool
+    call: Call, operation: Operation[..., Any], result: Any, values: Mapping[str, Any], *, as_json: bool
 ) -> None:
     """Print what an operation returned.
 
@@ -224,20 +233,19 @@ def show_result(
         typer.Exit: the result is a failure.
     """
     if as_json:
-        plain = operation.to_json(result)
-        if isinstance(plain, JsonText):
-            screen.show_text(plain.text)
+        json = operation.json(result)
+        if isinstance(json, JsonText):
+            screen.show_text(json.text)
         else:
-            screen.show_json(plain)
+            screen.show_json(json)
     elif operation.empty and not result:
         screen.note(operation.empty)
     else:
-        assert operation.render is not None, operation.name
-        rendered: Grid | Sequence[Message] = operation.render(result, values)
-        if isinstance(rendered, Grid):
-            show_grid(rendered)
+        text = operation.text(result, values)
+        if isinstance(text, Grid):
+            screen.show_grid(text)
         else:
-            show_messages(call, rendered)
+            show_messages(call, text)
     if operation.has_failed(result):
         raise typer.Exit(FAILED)
 

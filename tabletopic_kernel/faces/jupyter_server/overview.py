@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from tabletopic_kernel.faces.jupyter_server.answers import Overview, Row, Topics
+from tabletopic_kernel.faces.jupyter_server.answers import Servers as ServersState
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
@@ -20,16 +22,17 @@ from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client
     from tabletopic_kernel.workbench.clients import Away
-    from tabletopic_kernel.workbench.status import TopicStatus
+    from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
     from tabletopic_kernel.workbench.workbench import Workbench
 
 _LOG = logging.getLogger(__name__)
-Row = dict[str, Any]
-_EMPTY: Row = {"topics": [], "lag_records": 0, "lag_seconds": None}
+_LOCAL: tuple[Literal["kafka", "registry"], ...] = ("kafka", "registry")
+_State = Literal["ready", "starting", "stopping", "none", "unreachable"]
+_EMPTY: Topics = {"topics": [], "lag_records": 0, "lag_seconds": None}
 
 
 @dataclass
-class Overview:
+class OverviewMaker:
     """Builds the overview; every part may block."""
 
     in_force: SettingsInForce
@@ -37,7 +40,7 @@ class Overview:
     host: HeadlessHost
     sample: Sample
 
-    def look(self, last: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def look(self, last: Overview | None = None) -> Overview:
         """The overview as the API returns it.
 
         Args:
@@ -52,7 +55,7 @@ class Overview:
             "at_ms": now_ms(),
         }
 
-    def waiting(self) -> dict[str, Any]:
+    def waiting(self) -> Overview:
         """The overview until the first one is complete; does not block."""
         servers = _servers_json("starting", "the servers take longer than usual to respond", own=False)
         return {
@@ -63,7 +66,7 @@ class Overview:
             "at_ms": now_ms(),
         }
 
-    def _servers(self, last: Mapping[str, Any] | None) -> tuple[dict[str, Any], Row, list[str]]:
+    def _servers(self, last: Overview | None) -> tuple[ServersState, Topics, list[str]]:
         """The servers' state, the topics' figures, the live hosts' ids."""
         state, detail, workbench = self._reach(is_again=bool(last and last["servers"]["missing"]))
         # A restarting server does not remove topics.
@@ -78,7 +81,7 @@ class Overview:
                 ids = live_hosts(workbench)
                 if self.host.is_young or ids:
                     topics = [_on_its_way(row) for row in topics]
-                figures = {"topics": topics, **_sum(topics)}
+                figures = summed(topics)
             except TableTopicError as error:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
             except Exception as error:  # only the page can be told
@@ -93,7 +96,7 @@ class Overview:
         doing = self.servers.doing
         return doing.detail if away.names and doing.state == "failed" else away.message()
 
-    def _reach(self, *, is_again: bool) -> tuple[str, str, Workbench | None]:
+    def _reach(self, *, is_again: bool) -> tuple[_State, str, Workbench | None]:
         """What is known before a server is queried: state, detail, and the workbench for the queries.
 
         If a server that ended is restarting (``is_again``), the others respond, and the missing one is named.
@@ -124,18 +127,24 @@ def _on_its_way(row: Row) -> Row:
     return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
 
 
-def _known(last: Mapping[str, Any] | None) -> Row:
-    return {name: last[name] for name in _EMPTY} if last else _EMPTY
+def _known(last: Overview | None) -> Topics:
+    if last is None:
+        return _EMPTY
+    return {
+        "topics": last["topics"],
+        "lag_records": last["lag_records"],
+        "lag_seconds": last["lag_seconds"],
+    }
 
 
 def _servers_json(
-    state: str,
+    state: _State,
     detail: str,
     missing: Sequence[str] = (),
     *,
     own: bool,
     workbench: Workbench | None = None,
-) -> dict[str, Any]:
+) -> ServersState:
     """Addresses without the secrets they may contain."""
     kafka = workbench.servers.kafka if workbench else {}
     address = kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", "")
@@ -143,7 +152,7 @@ def _servers_json(
     return {
         "state": state,
         "detail": detail,
-        "missing": list(missing),
+        "missing": [name for name in _LOCAL if name in missing],
         "bootstrap_servers": mask(address),
         "registry_url": mask(registry),
         "own": own,
@@ -197,31 +206,32 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
 
 def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
     """The row of a topic that was just enabled: its status is not known yet."""
-    known = {"enabled": True, "run": desired.run, "table": table_name(desired.topic, desired.settings)}
-    return {**row_of_other(desired.topic, partitions), **known}
+    row = row_of_other(desired.topic, partitions)
+    table = table_name(desired.topic, desired.settings)
+    return {**row, "enabled": True, "run": desired.run, "table": table}
 
 
 def row_of_other(topic: str, partitions: int) -> Row:
     """The row of a topic that is not enabled."""
-    nothing = dict.fromkeys(
-        (
-            "run",
-            "table",
-            "state",
-            "error",
-            "lag_records",
-            "lag_seconds",
-            "schema_version",
-            "rows_per_second",
-            "commits",
-            "snapshot_id",
-            "last_commit_ms",
-            "dead_letters",
-            "delay",
-            "delay_reason",
-        )
-    )
-    return {"topic": topic, "enabled": False, "partitions": partitions, **nothing}
+    return {
+        "topic": topic,
+        "enabled": False,
+        "partitions": partitions,
+        "run": None,
+        "table": None,
+        "state": None,
+        "error": None,
+        "lag_records": None,
+        "lag_seconds": None,
+        "schema_version": None,
+        "rows_per_second": None,
+        "commits": None,
+        "snapshot_id": None,
+        "last_commit_ms": None,
+        "dead_letters": None,
+        "delay": None,
+        "delay_reason": None,
+    }
 
 
 def _newest(versions: list[dict[str, Any]]) -> str | None:
@@ -232,8 +242,8 @@ def _newest(versions: list[dict[str, Any]]) -> str | None:
     return ", ".join(f"v{version}" for version in newest.values()) or None
 
 
-def _sum(topics: list[Row]) -> Row:
-    """The total lag in records, and the seconds of the topic furthest behind."""
-    seconds = [row["lag_seconds"] for row in topics if row["lag_seconds"] is not None]
-    records = sum(row["lag_records"] or 0 for row in topics)
-    return {"lag_records": records, "lag_seconds": max(seconds, default=None)}
+def summed(rows: list[Row]) -> Topics:
+    """Topics with their total lag in records, and the seconds of the one furthest behind."""
+    seconds = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
+    records = sum(row["lag_records"] or 0 for row in rows)
+    return {"topics": rows, "lag_records": records, "lag_seconds": max(seconds, default=None)}

@@ -6,15 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, TypeVar
 
+T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 # It rests for this multiple of a poll's duration: 100 topics without a host mean reading 100 tables.
 _REST = 3.0
 _LONGEST_REST_S = 5.0
 
 
-class Refresher:
+class Refresher(Generic[T]):
     """Caches the result of ``look``, refreshed while it is polled; one thread, which sleeps otherwise.
 
     Args:
@@ -23,14 +24,12 @@ class Refresher:
         idle_s: polling stops when nobody has asked for this long.
     """
 
-    def __init__(
-        self, look: Callable[[dict[str, Any] | None], dict[str, Any]], every_s: float, idle_s: float = 10.0
-    ) -> None:
+    def __init__(self, look: Callable[[T | None], T], every_s: float, idle_s: float = 10.0) -> None:
         self._look = look
         self._every_s = every_s
         self._idle_s = idle_s
         self._changed = threading.Condition()  # guards the following fields
-        self._kept: dict[str, Any] | None = None
+        self._kept: T | None = None
         # Of the last poll; times are monotonic, in seconds.
         self._began = self._ended = float("-inf")
         self._asked_at = float("-inf")
@@ -39,7 +38,7 @@ class Refresher:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def kept(self) -> dict[str, Any] | None:
+    def kept(self) -> T | None:
         """The cached result, if it is fresh enough; never blocks. Counts as a poll."""
         with self._changed:
             now = time.monotonic()
@@ -48,7 +47,7 @@ class Refresher:
             self._ask()
             return self._kept if fresh else None
 
-    def wait(self, limit_s: float) -> dict[str, Any] | None:
+    def wait(self, limit_s: float) -> T | None:
         """The result of a refresh that starts after this call; None if that takes longer."""
         asked = time.monotonic()
         with self._changed:

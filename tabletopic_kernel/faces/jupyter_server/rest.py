@@ -1,31 +1,39 @@
-"""The REST interface: a handler for each path of the operations, with a method for each of its verbs.
+"""The REST interface: a handler for each path, with a method for each of its verbs.
 
-Arguments are parsed and validated by their operations' declarations before anything is done. Then the backend
+Arguments are parsed and validated by the signatures of functions before anything is done. Then the backend
 works in a thread, and the response is written: a second in the event loop is a second in which nothing else
 in JupyterLab responds.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property, partial
 from http.client import responses
-from typing import Any, Literal, TypeVar
-from urllib.parse import urlencode
+from typing import Any, TypeVar
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
-from jupyter_server.utils import url_path_join
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from tornado.web import HTTPError, authenticated
 
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
-from tabletopic_kernel.faces.operations import OPERATIONS, Operation
+from tabletopic_kernel.faces.jupyter_server.routes import OWN_ROUTES, Settings
+from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation
 from tabletopic_kernel.faces.operations.next_steps import Face, values_for_face
-from tabletopic_kernel.faces.operations.operation import REST, Argument, Kind
+from tabletopic_kernel.faces.operations.operation import (
+    REQUIRED,
+    Route,
+    details_of,
+    parameters_of,
+    plain,
+    summary_of,
+)
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     OutcomeUnknownError,
@@ -74,11 +82,6 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         self.set_status(status)
         self.finish(json.dumps(values_for_face(body, Face.SIDEBAR)))
 
-    def nothing(self) -> None:
-        """Respond without a body."""
-        self.set_status(204)
-        self.finish()
-
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """Do not log user errors and unavailable servers."""
         if not isinstance(value, TableTopicError) or status_of(value) == 500:
@@ -106,133 +109,134 @@ def status_of(error: TableTopicError) -> int:
     return next(status for kind, status in _STATUS if isinstance(error, kind))
 
 
-_TYPES: Mapping[Kind, type] = {
-    Kind.TEXT: str,
-    Kind.NUMBER: int,
-    Kind.DECIMAL: float,
-    Kind.FLAG: bool,
-}
+@dataclass(frozen=True)
+class Endpoint:
+    """A verb of a path. ``run`` works with the backend, or as a coroutine with the handler.
 
-
-def path_names(path: str) -> list[str]:
-    """Names of the arguments in a route's path."""
-    return re.findall(r"{(\w+)}", path)
-
-
-@cache
-def model_of(operation: Operation) -> type[BaseModel]:
-    """What a request contains besides its path: in the query if it reads, in the body if it changes."""
-    assert operation.route is not None, operation.name
-    in_path = path_names(operation.route.path)
-    fields: dict[str, Any] = {
-        one.name: _field(one) for one in operation.arguments_of(REST) if one.name not in in_path
-    }
-    if operation.settings:
-        about = "Settings that differ from the topic's section in tabletopic.toml"
-        fields["settings"] = (dict[str, Any], Field(default_factory=dict, description=about))
-    config = ConfigDict(extra="forbid", frozen=True)
-    return create_model(operation.name, __config__=config, **fields)
-
-
-def _field(argument: Argument) -> tuple[Any, Any]:
-    kind: Any = Literal[argument.choices] if argument.choices else _TYPES[argument.kind]
-    if argument.default is None:
-        kind = kind | None
-    limits = {"ge": argument.least, "le": argument.most, "pattern": argument.pattern or None}
-    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
-    return kind, Field(argument.default, description=argument.help or None, **given)
-
-
-def read_arguments(
-    operation: Operation, in_path: Mapping[str, str], query: Mapping[str, str], body: bytes
-) -> dict[str, Any]:
-    """The arguments of a request by name; no body counts as an empty object.
-
-    Raises:
-        UsageError: it is not JSON, or not what the operation accepts; the message names the key.
+    ``returns`` is the function whose return type is that of the body.
     """
-    assert operation.route is not None, operation.name
-    model = model_of(operation)
-    if not model.model_fields:
-        return dict(in_path)
-    if operation.route.verb == "get":
-        given: Any = {name: query[name] for name in model.model_fields if query.get(name)}
-    else:
-        try:
-            given = json.loads(body or b"{}")
-        except ValueError as error:
-            raise UsageError(f"the request's body is not JSON: {error}") from None
-    try:
-        read = model.model_validate(given)
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors()]
-        raise UsageError("; ".join(wrong)) from None
-    return {**in_path, **{name: getattr(read, name) for name in model.model_fields}}
 
+    name: str
+    route: Route
+    summary: str
+    notes: str
+    parameters: Mapping[str, tuple[Any, Any]]
+    run: Callable[..., Any]
+    returns: Callable[..., Any]
 
-_API = "tabletopic/api/"
-# Implementations of operations that do not end with a thread's result.
-Answer = Callable[[Handler, dict[str, Any]], Awaitable[None]]
+    @property
+    def names_in_path(self) -> list[str]:
+        """Names of the arguments in the path."""
+        return re.findall(r"{(\w+)}", self.route.path)
 
+    @property
+    def answers_nothing(self) -> bool:
+        """Whether the status says everything: a request that is no function of its own here is just made."""
+        return self.route.status in (204, 302) or (self.route.status == 202 and self.name not in OWN_ROUTES)
 
-async def _overview(handler: Handler, _: dict[str, Any]) -> None:
-    """Respond from the cache; the first request waits for it."""
-    handler.answer(handler.backend.known() or await handler.call(handler.backend.first_overview))
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """What a request contains besides its path: in the query if it reads, in the body if it changes."""
+        fields: dict[str, Any] = {
+            name: kind if default is REQUIRED else (kind, default)
+            for name, (kind, default) in self.parameters.items()
+            if name not in self.names_in_path
+        }
+        return create_model(self.name, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
 
+    def read(self, in_path: Mapping[str, str], query: Mapping[str, str], body: bytes) -> dict[str, Any]:
+        """The arguments of a request by name; no body counts as an empty object.
 
-async def _quickstart(handler: Handler, _: dict[str, Any]) -> None:
-    handler.answer({"path": await handler.backend.quickstart(handler.contents_manager)})
-
-
-async def _dashboard(handler: Handler, values: dict[str, Any]) -> None:
-    query = urlencode({name: value for name, value in values.items() if value})
-    page = url_path_join(handler.base_url, "tabletopic/dashboard/")
-    handler.redirect(page + (f"?{query}" if query else ""))
-
-
-_OWN: dict[str, Answer] = {"overview": _overview, "quickstart": _quickstart, "dashboard": _dashboard}
-
-
-def _answer_of(operation: Operation) -> Answer:
-    """Run the operation, then respond with its result, with what has begun, or without a body."""
-    route = operation.route
-    assert route is not None, operation.name
-
-    async def answer(handler: Handler, values: dict[str, Any]) -> None:
-        result = await handler.call(handler.backend.perform, operation, values)
-        if route.answer is not None:
-            handler.answer({route.key: result} if route.key else result, route.status)
-        elif route.message:
-            handler.answer({"message": route.message.format_map(values)}, route.status)
-        elif route.status == 204:
-            handler.nothing()
+        Raises:
+            UsageError: it is not JSON, or not what the function accepts; the message names the key.
+        """
+        fields = self.model.model_fields
+        if not fields:
+            return dict(in_path)
+        if self.route.verb == "get":
+            given: Any = {name: query[name] for name in fields if query.get(name)}
         else:
-            handler.answer({}, route.status)
+            try:
+                given = json.loads(body or b"{}")
+            except ValueError as error:
+                raise UsageError(f"the request's body is not JSON: {error}") from None
+        try:
+            read = self.model.model_validate(given)
+        except ValidationError as error:
+            wrong = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors()]
+            raise UsageError("; ".join(wrong)) from None
+        return {**in_path, **{name: getattr(read, name) for name in fields}}
 
-    return answer
+    async def respond(self, handler: Handler, values: Mapping[str, Any]) -> None:
+        """Work, and write the result, or a status that says everything."""
+        if inspect.iscoroutinefunction(self.run):
+            result = await self.run(handler, **values)
+        else:
+            result = await handler.call(partial(self.run, handler.backend, **values))
+        status = self.route.status
+        if status == 204:
+            handler.set_status(status)
+            handler.finish()
+        elif status != 302:
+            body = {} if result is None else without_long_numbers(plain(result))
+            handler.answer({self.route.key: body} if self.route.key else body, status)
 
 
-def _method(operation: Operation) -> Callable[..., Awaitable[None] | None]:
-    assert operation.route is not None, operation.name
-    names = path_names(operation.route.path)
-    answer = _OWN.get(operation.name) or _answer_of(operation)
+def without_long_numbers(value: Any) -> Any:
+    """Snapshot ids as text: JavaScript's numbers cannot hold 64 bits."""
+    if isinstance(value, list):
+        return [without_long_numbers(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: str(inner) if key == "snapshot_id" and inner is not None else without_long_numbers(inner)
+        for key, inner in value.items()
+    }
 
+
+def _operation(operation: Operation[..., Any], route: Route) -> Endpoint:
+    """An operation that has no function of its own here: it gets what is in the path, and settings."""
+    kinds = {"topic": str, "settings": Settings}
+    taken = {name: (kinds[name], REQUIRED) for name in parameters_of(operation.run) if name in kinds}
+    return Endpoint(
+        operation.name,
+        route,
+        summary_of(operation.run),
+        route.notes,
+        taken,
+        lambda backend, **values: backend.perform(operation, route, values),
+        operation.run,
+    )
+
+
+def _make_endpoints() -> list[Endpoint]:
+    made = [_operation(one, one.route) for one in OPERATIONS if one.route is not None]
+    for name, own in OWN_ROUTES.items():
+        documented = BY_NAME[name].run if name in BY_NAME else own.run
+        summary, notes = summary_of(documented), " ".join(details_of(own.run).split())
+        made.append(Endpoint(name, own.route, summary, notes, parameters_of(own.run), own.run, own.run))
+    return made
+
+
+ENDPOINTS = _make_endpoints()
+
+
+def _method(endpoint: Endpoint) -> Callable[..., Awaitable[None] | None]:
     async def method(self: Handler, *in_path: str) -> None:
         query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
-        placed = dict(zip(names, in_path, strict=True))
-        await answer(self, read_arguments(operation, placed, query, self.request.body))
+        placed = dict(zip(endpoint.names_in_path, in_path, strict=True))
+        await endpoint.respond(self, endpoint.read(placed, query, self.request.body))
 
-    method.__doc__ = f"{operation.summary}."
+    method.__doc__ = f"{endpoint.summary}."
     return authenticated(authorized(method))
 
 
 def _make_routes() -> list[tuple[str, type[Handler]]]:
     methods: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
-        if (route := operation.route) is not None:
-            methods.setdefault(route.path, {})[route.verb] = _method(operation)
+    for endpoint in ENDPOINTS:
+        methods.setdefault(endpoint.route.path, {})[endpoint.route.verb] = _method(endpoint)
     return [
-        (_API + re.sub(r"{\w+}", "([^/]+)", path), type("RouteHandler", (Handler,), verbs))
+        ("tabletopic/api/" + re.sub(r"{\w+}", "([^/]+)", path), type("RouteHandler", (Handler,), verbs))
         for path, verbs in methods.items()
     ]
 

@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from tabletopic_kernel.faces.jupyter_server.answers import HostState
+from tabletopic_kernel.faces.jupyter_server.answers import Sample as SampleState
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
 from tabletopic_kernel.local.hosts import host_mark
@@ -167,7 +169,7 @@ class Sample:
         if not self._child.start(command, log, self._in_force.environment()):
             raise ActionNeededError("sample events are still being sent: try again in a moment")
 
-    def state(self) -> dict[str, str]:
+    def state(self) -> SampleState:
         """``sending``, ``failed`` with the reason as ``detail``, or ``idle``."""
         if self._child.pid is not None:
             return {"state": "sending", "detail": "sample events are being sent"}
@@ -235,9 +237,10 @@ class HeadlessHost:
                 )
         self.child.stop(self.stop_limit_s)
 
-    def status(self, ids: list[str]) -> dict[str, Any]:
+    def status(self, ids: list[str]) -> HostState:
         """State, detail and ids for the overview, from the ids of the group's members."""
         obituary, pid = self.child.obituary(), self.child.pid
+        state: Literal["none", "starting", "running", "failed"]
         others = self._others(ids)
         own = [one for one in ids if one not in others]
         if obituary is not None:  # the group still counts it for some seconds

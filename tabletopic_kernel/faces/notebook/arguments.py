@@ -1,17 +1,13 @@
-"""Arguments of magics by argparse, derived from operations; errors are one line, and help keeps the kernel.
-
-Each word of ``%topic`` is an operation, under its own name.
-"""
+"""Arguments of magics by argparse, from functions; errors are one line, and help keeps the kernel."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Mapping
-from typing import Any, Never
+from collections.abc import Callable
+from typing import Any, Never, get_origin
 
-from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS
-from tabletopic_kernel.faces.operations.operation import MAGIC, Argument, Kind, Operation
+from tabletopic_kernel.faces.operations.operation import REQUIRED, Argument, signature_of
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.options import (
     FIXED_SETTINGS,
@@ -46,34 +42,50 @@ def parse(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | No
         return None
 
 
-def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None:
-    """Add an operation's arguments to a parser; completion finds what names them by ``names``."""
-    for argument in operation.arguments_of(MAGIC):
-        names = [argument.name] if argument.positional else argument.spellings
+def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
+    """Add a function's arguments to a parser; completion finds what names them by ``names``."""
+    signature = signature_of(function)
+    for argument in signature.arguments:
+        names = [argument.name] if argument.option.positional else argument.spellings
         action = parser.add_argument(*names, **_about(argument))
-        action.names = argument.names  # type: ignore[attr-defined]
+        action.names = argument.option.names  # type: ignore[attr-defined]
+    if signature.settings is not None:
+        _add_settings(parser, fixed=not signature.settings.changeable)
+
+
+def values_of(function: Callable[..., Any], parsed: argparse.Namespace) -> dict[str, Any]:
+    """The parsed arguments of a function, by name."""
+    signature, given = signature_of(function), vars(parsed)
+    values = {one.name: given[one.name] for one in signature.arguments}
+    if signature.settings is not None:
+        settings = {name.removeprefix(_PREFIX): v for name, v in given.items() if name.startswith(_PREFIX)}
+        values["settings"] = given_settings(settings)
+    return values
 
 
 def _about(argument: Argument) -> dict[str, Any]:
-    default = str(argument.default or "") if argument.kind in _READERS else ""
+    kind, option = argument.kind, argument.option
+    is_required, is_pair = argument.default is REQUIRED, get_origin(kind) is tuple
+    reader = _seconds if option.is_duration else _count if kind is int or is_pair else None
+    default = argument.default_text or (str(argument.default or "") if reader and not is_required else "")
     about: dict[str, Any] = {
-        "help": _help(_lower(argument.help), argument.default_text or default),
-        "default": argument.default,
+        "help": _help(_lower(option.help), default),
+        "default": None if is_required else argument.default,
     }
-    if argument.positional:
-        about["nargs"] = None if argument.required else "?"
+    if option.positional:
+        about["nargs"] = None if is_required else "?"
     else:
         about["dest"] = argument.name
-    if argument.kind is Kind.FLAG:
+    if kind is bool:
         return about | {"action": "store_true"}
     if argument.choices:
         about["choices"] = argument.choices
     else:
-        about["metavar"] = argument.metavar.strip("[]")
-    if argument.kind is Kind.PAIR:
-        about |= {"nargs": 2, "metavar": tuple(argument.metavar.split())}
-    if argument.kind in _READERS:
-        about["type"] = _READERS[argument.kind]
+        about["metavar"] = option.metavar.strip("[]")
+    if is_pair:
+        about |= {"nargs": 2, "metavar": tuple(option.metavar.split())}
+    if reader is not None:
+        about["type"] = reader
     return about
 
 
@@ -89,6 +101,7 @@ def _lower(text: str) -> str:
 
 
 def _count(text: str) -> int:
+    """Numbers in magics are counts, so they begin at 1."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
@@ -101,41 +114,7 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-# Numbers in magics are counts, so they begin at 1.
-_READERS: dict[Kind, Callable[[str], Any]] = {
-    Kind.NUMBER: _count,
-    Kind.PAIR: _count,
-    Kind.SECONDS: _seconds,
-}
-
-
 _PREFIX = "set_"
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of ``%topic``; parsed arguments have ``command``, None for the list."""
-    parser = Parser(
-        prog="%topic",
-        description="Kafka topics as Iceberg tables: list, enable and monitor them.",
-        epilog="Without a command: the list, with lag, state and schema versions.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    words = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for operation in OPERATIONS:
-        if operation.is_word:
-            text = operation.summary[:1].lower() + operation.summary[1:]
-            made = words.add_parser(
-                operation.name,
-                aliases=list(operation.aliases),
-                help=text,
-                description=text,
-                prog=operation.magic,
-            )
-            add_arguments(made, operation)
-            if operation.settings:
-                _add_settings(made, fixed=operation.settings == "all")
-            made.set_defaults(command=operation.name)
-    return parser
 
 
 def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
@@ -156,52 +135,3 @@ def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
 
 def _is_offered(option: SettingOption, fixed: bool) -> bool:
     return option.offered and (fixed or option.field not in FIXED_SETTINGS)
-
-
-def parse_word(parser: argparse.ArgumentParser, line: str) -> tuple[Operation | None, dict[str, Any]] | None:
-    """The operation of a line (None: the list) with its arguments; None if help was printed instead.
-
-    Raises:
-        UsageError: with what is wrong.
-    """
-    parsed = parse(parser, line)
-    if parsed is None:
-        return None
-    if parsed.command is None:
-        return None, {}
-    operation = BY_NAME[parsed.command]
-    values = {one.name: getattr(parsed, one.name) for one in operation.arguments_of(MAGIC)}
-    if operation.settings:
-        values["settings"] = _settings(vars(parsed))
-    return operation, values
-
-
-def _settings(parsed: Mapping[str, Any]) -> dict[str, object]:
-    given = {name.removeprefix(_PREFIX): v for name, v in parsed.items() if name.startswith(_PREFIX)}
-    return given_settings(given)
-
-
-BEGIN = """\
-Kafka topics as Iceberg tables. Begin with:
-
-    %topic up
-    %topic sample clicks
-    %topic enable clicks --wait
-    %lake devices << SELECT device.type AS device, count(*) AS events FROM clicks GROUP BY ALL
-    from tabletopic_kernel import bars
-    bars(dict(devices.values), "Events by device", "events")
-
-%topic? lists the commands.
-"""
-
-
-def manual() -> str:
-    """What ``%topic?`` shows: the commands by purpose, how to begin, and where the rest is."""
-    panels: dict[str, list[str]] = {}
-    for one in OPERATIONS:
-        if one.is_word:
-            panels.setdefault(one.panel or "Servers and settings", []).append(one.name)
-    width = max(map(len, panels))
-    lists = [f"  {panel:{width}}  {', '.join(names)}" for panel, names in panels.items()]
-    more = "`%topic --help` says what each does, `%topic enable --help` has its options."
-    return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {more}"])

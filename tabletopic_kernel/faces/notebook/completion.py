@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from tabletopic_kernel.faces.notebook.arguments import make_parser
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as make_dashboard_parser
 from tabletopic_kernel.faces.notebook.lake_magic import make_parser as make_lake_parser
 from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.notebook.topic_magic import make_parser
 from tabletopic_kernel.model.errors import TableTopicError
 
 if TYPE_CHECKING:

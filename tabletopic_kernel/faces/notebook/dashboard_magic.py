@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import os
+from contextlib import suppress
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
+from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse, values_of
 from tabletopic_kernel.faces.notebook.display import report_errors
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.operations import BY_NAME
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 
 _PATH = "tabletopic/dashboard"
@@ -50,12 +52,29 @@ def base_url() -> str:
     return found if found.endswith("/") else f"{found}/"
 
 
+def frame(
+    session: Session,
+    topic: Annotated[
+        str | None,
+        Option("The topic to show; without it, all topics", metavar="TOPIC", positional=True, names="topics"),
+    ] = None,
+    theme: Annotated[Literal["default", "dark"], Option("Colour theme")] = "default",
+    height: Annotated[int, Option("Height of the frame", metavar="PIXELS", least=1)] = 800,
+) -> DashboardFrame:
+    """The live dashboard below the cell. Raises UsageError if the topic is not enabled."""
+    if topic:
+        with suppress(SettingsError, RetryableError):  # the page reports an unavailable broker
+            session.workbench.desired_topic(topic)
+    query = {"theme": theme, **({"topic": topic} if topic else {})}
+    return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", height)
+
+
 def make_parser() -> Parser:
     """The parser of ``%dashboard``."""
     parser = Parser(
         "%dashboard", description="The live dashboard below the cell: lag, commits, schema versions."
     )
-    add_arguments(parser, BY_NAME["dashboard"])
+    add_arguments(parser, frame)
     return parser
 
 
@@ -75,19 +94,7 @@ class DashboardMagics(Magics):
     def dashboard(self, line: str) -> DashboardFrame | None:
         """The live dashboard below the cell."""
         given = parse(_PARSER, line)
-        if given is None:
-            return None
-        if given.topic:
-            self._check_known(given.topic)
-        query = {"theme": given.theme, **({"topic": given.topic} if given.topic else {})}
-        return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", given.height)
-
-    def _check_known(self, topic: str) -> None:
-        """Raises UsageError if the topic is not enabled; the page reports an unavailable broker."""
-        try:
-            self._session.workbench.desired_topic(topic)
-        except (SettingsError, RetryableError):
-            return
+        return None if given is None else frame(self._session, **values_of(frame, given))
 
 
 DashboardMagics.dashboard.__doc__ = _PARSER.format_help()

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from tabletopic_kernel.faces.notebook.arguments import BEGIN
 from tabletopic_kernel.faces.notebook.completion import make_matcher
 from tabletopic_kernel.faces.notebook.dashboard_magic import DashboardMagics
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.notebook.topic_magic import TopicMagics
+from tabletopic_kernel.faces.notebook.topic_magic import BEGIN, TopicMagics
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench

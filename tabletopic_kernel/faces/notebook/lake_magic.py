@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 from traitlets import Int
 from traitlets.config.configurable import Configurable
 
-from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse
+from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse, values_of
 from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.operations import BY_NAME
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
@@ -40,6 +41,50 @@ the rows says how fresh the tables are.
 """
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """A query in a cell of a shell, the variables that it may name, and the one that keeps the rows."""
+
+    magics: LakeMagics
+    sql: str
+    target: str | None
+    variables: Mapping[str, Any]
+
+
+def _query(
+    cell: _Cell,
+    engine: Annotated[
+        Literal["duckdb", "spark", "athena"],
+        Option(
+            "DuckDB is fast and changes no table; Spark does; Athena reads tables of Glue and S3 Tables",
+            ("-e", "--engine"),
+        ),
+    ] = "duckdb",
+    at: Annotated[
+        str | None,
+        Option("Read the tables as of a snapshot or time (DuckDB)", metavar="SNAPSHOT|TIME|$NAME"),
+    ] = None,
+    form: Annotated[
+        Literal["df", "arrow", "polars"] | None, Option("Return the rows in this form", ("--as",))
+    ] = None,
+    limit: Annotated[int | None, Option("Fetch no more rows than this", metavar="N", least=1)] = None,
+) -> Any:
+    magics, target = cell.magics, cell.target
+    if limit is None and target is None and form is None:
+        limit = min(magics.display_rows, MOST_ROWS)
+    at, params = _as_of(at, cell.variables), _bound(cell.sql, cell.variables)
+    answer = magics.session.workbench.query(cell.sql, engine, at=at, params=params, limit=limit)
+    result = LakeResult(answer, magics.display_rows)
+    if target is None and form is None:
+        return result
+    rows = result.to(form or "df")
+    if target is None:
+        Place(Grid((), [], "", result.freshness()))
+        return rows
+    magics.namespace[target] = rows
+    return Grid((), [], "", [f"{target}: {result.count()}", *result.freshness()])
+
+
 def make_parser() -> Parser:
     """The parser for the options of ``%lake``."""
     parser = Parser(
@@ -49,7 +94,7 @@ def make_parser() -> Parser:
         _MANUAL,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_arguments(parser, BY_NAME["query"])
+    add_arguments(parser, _query)
     return parser
 
 
@@ -67,8 +112,8 @@ class LakeMagics(Magics, Configurable):
         Magics.__init__(self, shell=shell)
         configurables: list[Any] = shell.configurables  # for %config
         configurables.append(self)
-        self._variables = shell.user_ns
-        self._session = session
+        self.namespace = shell.user_ns
+        self.session = session
 
     @no_var_expand
     @needs_local_scope
@@ -83,22 +128,8 @@ class LakeMagics(Magics, Configurable):
         target, sql = _target(f"{rest}\n{cell or ''}")
         if not sql.strip():
             raise UsageError("no SQL: write %lake SELECT …, or the query below %%lake")
-        limit = given.limit
-        if limit is None and target is None and given.form is None:
-            limit = min(self.display_rows, MOST_ROWS)
-        variables = {**self._variables, **(local_ns or {})}
-        answer = self._session.workbench.query(
-            sql, given.engine, at=_as_of(given.at, variables), params=_bound(sql, variables), limit=limit
-        )
-        result = LakeResult(answer, self.display_rows)
-        if target is None and given.form is None:
-            return result
-        rows = result.to(given.form or "df")
-        if target is None:
-            Place(Grid((), [], "", result.freshness()))
-            return rows
-        self._variables[target] = rows
-        return Grid((), [], "", [f"{target}: {result.count()}", *result.freshness()])
+        variables = {**self.namespace, **(local_ns or {})}
+        return _query(_Cell(self, sql, target, variables), **values_of(_query, given))
 
 
 def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,24 +1,19 @@
-"""One table of operations, from which all faces are derived.
+"""The operations, from which all faces are derived.
 
-To add one: a method of the workbench, a line in this table, and a label in TypeScript if it gets a button.
+To add one: a function in a module of this package, and a label in TypeScript if it gets a button.
 """
 
-from tabletopic_kernel.faces.operations import compact, expire, inspection, servers, topics
+from typing import Any
+
+from tabletopic_kernel.faces.operations import inspection, maintenance, topics, trial
 from tabletopic_kernel.faces.operations.operation import Operation
 
 # In the order of the help.
-OPERATIONS: tuple[Operation, ...] = (
-    *servers.SERVERS,
-    *topics.OPERATIONS,
-    servers.SERVE,
-    *inspection.OPERATIONS,
-    *topics.REPLAY,
-    *compact.OPERATIONS,
-    *expire.OPERATIONS,
-    servers.DASHBOARD,
-    inspection.QUERY,
-    *servers.PROGRAMS,
-    *servers.OTHERS,
+OPERATIONS: tuple[Operation[..., Any], ...] = tuple(
+    one
+    for module in (topics, inspection, maintenance, trial)
+    for one in vars(module).values()
+    if isinstance(one, Operation)
 )
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 

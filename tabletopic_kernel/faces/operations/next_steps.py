@@ -18,7 +18,7 @@ from tabletopic_kernel.faces.operations import OPERATIONS
 from tabletopic_kernel.model.errors import TableTopicError
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.workbench.topic import TableTopic
+    from tabletopic_kernel.workbench.topics.topic import TableTopic
 
 T = TypeVar("T")
 
@@ -33,9 +33,21 @@ class Face(StrEnum):
 
 _COMMAND = re.compile(r"`tabletopic ([a-z][a-z-]*)((?: [^`]*)?)`(?! in a terminal)")
 
-_MAGICS: Mapping[str, str] = {one.name: one.magic for one in OPERATIONS if one.magic}
+# Of commands that are no operation: each face has its own.
+MAGICS: Mapping[str, str] = {one.name: f"%topic {one.name}" for one in OPERATIONS} | {
+    "up": "%topic up",
+    "down": "%topic down",
+    "serve": "%topic host start",
+    "dashboard": "%dashboard",
+    "query": "%lake",
+}
 # The labels on the sidebar's buttons and in a topic's menu.
-BUTTONS: Mapping[str, str] = {one.name: one.button for one in OPERATIONS if one.button}
+BUTTONS: Mapping[str, str] = {one.name: one.button for one in OPERATIONS if one.button} | {
+    "up": "Start the local stack",
+    "down": "Stop the Local Stack",
+    "serve": "Start a host",
+    "dashboard": "Open Dashboard",
+}
 
 
 def for_face(text: str, face: Face) -> str:
@@ -68,9 +80,9 @@ def _action(command: str, arguments: str, face: Face) -> str:
     terminal = f"`tabletopic {command}{arguments}` in a terminal"
     if face is Face.SIDEBAR:
         return f"“{BUTTONS[command]}”" if command in BUTTONS else terminal
-    if command not in _MAGICS:
+    if command not in MAGICS:
         return terminal
-    magic = f"`{_MAGICS[command]}{arguments}`"
+    magic = f"`{MAGICS[command]}{arguments}`"
     return magic if face is Face.NOTEBOOK else f"{magic} in a notebook or {terminal}"
 
 

@@ -1,102 +1,163 @@
-"""An operation of the product: its name, arguments, result, and whether it changes anything.
+"""An operation of the product: a function, from whose signature and docstring each face derives its own form.
 
-Each face derives its own form: the program a command, ``%topic`` a word, the Jupyter server a route. A face
-has a function of its own only where it does more than run the operation and render the result.
+The command line makes a command of it, ``%topic`` a word, the Jupyter server a route. The first sentence of
+the docstring is its summary everywhere; the rest is in the command's help. A face has a function of its own,
+declared in the same way, only where it does more than run the operation and show the result.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, Flag, auto
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cache, cached_property
+from types import NoneType, SimpleNamespace
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-# Keeps faces from loading what nobody uses: functions of operations import late.
-Run = Callable[..., Any]
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.render.grid import Grid
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+P = ParamSpec("P")
+T = TypeVar("T")
+REQUIRED = inspect.Parameter.empty
 
 
-class Faces(Flag):
-    """The faces that offer something."""
+@dataclass(frozen=True)
+class Option:
+    """How people type an argument: ``limit: Annotated[int, Option("How many rows", ("-n",))] = 20``.
 
-    CLI = auto()
-    MAGIC = auto()
-    REST = auto()
+    Attributes:
+        help: a sentence without its period.
+        spellings: empty: ``--name``.
+        metavar: placeholder for the value in the help.
+        least, most: limits of a number.
+        default_text: the default in words, where its value does not say enough.
+        positional: identified by position, not by an option.
+        names: what completes it.
+        is_duration: typed as ``500ms``, ``5s``, ``2m``; the function gets seconds.
+        hidden: only for our own programs; no help shows it.
+    """
+
+    help: str = ""
+    spellings: tuple[str, ...] = ()
+    metavar: str = ""
+    least: float | None = None
+    most: float | None = None
+    default_text: str = ""
+    positional: bool = False
+    names: Literal["topics"] | None = None
+    is_duration: bool = False
+    hidden: bool = False
 
 
-CLI, MAGIC, REST = Faces.CLI, Faces.MAGIC, Faces.REST
-TYPED = CLI | MAGIC  # where people type; spellings and texts are the same
-ALL = CLI | MAGIC | REST
+@dataclass(frozen=True)
+class SettingOptions:
+    """The argument collects the options of a table topic's settings: all, or those that can change."""
 
-
-class Kind(Enum):
-    """The type of an argument's value, as passed to the operation."""
-
-    TEXT = "text"
-    NUMBER = "whole number"
-    DECIMAL = "number"
-    FLAG = "true or false"
-    SECONDS = "a duration such as 500ms, 5s, 2m; the operation gets seconds"
-    PAIR = "two whole numbers"
-    TEXTS = "list of texts"
-    FILE = "path"
+    changeable: bool = False
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an operation.
-
-    Attributes:
-        name: in Python and REST.
-        help: a sentence without its period.
-        default_text: the default in words, where its value does not say enough.
-        options: spellings where people type it; empty: ``--name``. Not for a positional one.
-        positional: identified by position, not by an option.
-        required: it must be given; otherwise ``default`` applies.
-        metavar: placeholder for the value in the help.
-        choices: the allowed texts.
-        least, most: limits of a number.
-        names: what completes it.
-        pattern: a regular expression that a text must match.
-        faces: where it is offered; a name may occur twice, for faces that differ.
-        hidden: only for our own programs; no help shows it.
-    """
+    """An argument of a function; ``kind`` is its type without None, ``default`` may be ``REQUIRED``."""
 
     name: str
-    help: str = ""
-    kind: Kind = Kind.TEXT
-    default: Any = None
-    options: tuple[str, ...] = ()
-    positional: bool = False
-    required: bool = False
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    names: Literal["topics"] | None = None
-    pattern: str = ""
-    faces: Faces = TYPED
-    hidden: bool = False
-    default_text: str = ""
+    kind: Any
+    default: Any
+    option: Option
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed texts, if only some are."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     @property
     def spellings(self) -> tuple[str, ...]:
         """The options that people type; none of a positional argument."""
-        if self.positional:
+        if self.option.positional:
             return ()
-        return self.options or (f"--{self.name.replace('_', '-')}",)
+        return self.option.spellings or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def default_text(self) -> str:
+        """The default as typed, if the help has to say it."""
+        if self.option.is_duration and self.default:
+            return f"{self.default / 60:g}m" if self.default % 60 == 0 else f"{self.default:g}s"
+        return self.option.default_text
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What people can give to a function."""
+
+    arguments: tuple[Argument, ...]
+    settings: SettingOptions | None
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Types, and defaults or ``REQUIRED``, of all parameters but the first, which the face itself passes.
+
+    The first may have a type that is imported for type checkers only.
+    """
+    _, *parameters = inspect.signature(function).parameters.values()
+    given = SimpleNamespace(__annotations__={one.name: one.annotation for one in parameters})
+    hints = get_type_hints(given, inspect.unwrap(function).__globals__, include_extras=True)
+    return {one.name: (hints[one.name], one.default) for one in parameters}
+
+
+@cache
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """What people can give to a function."""
+    arguments, settings = [], None
+    for name, (hint, default) in parameters_of(function).items():
+        kind, about = get_args(hint)
+        if isinstance(about, SettingOptions):
+            settings = about
+        else:
+            kinds = [inner for inner in get_args(kind) if inner is not NoneType]
+            is_optional = NoneType in get_args(kind)
+            arguments.append(Argument(name, kinds[0] if is_optional else kind, default, about))
+    return Signature(tuple(arguments), settings)
+
+
+def summary_of(function: Callable[..., Any]) -> str:
+    """The first sentence of a docstring, without its period."""
+    return _paragraphs(function)[0].replace("\n", " ").removesuffix(".")
+
+
+def details_of(function: Callable[..., Any]) -> str:
+    """The docstring's other paragraphs."""
+    return "\n\n".join(_paragraphs(function)[1:])
+
+
+def _paragraphs(function: Callable[..., Any]) -> list[str]:
+    return (inspect.getdoc(function) or "").split("\n\n")
 
 
 @dataclass(frozen=True)
 class Route:
-    """The operation in the REST interface.
+    """The operation in the REST interface: with the arguments in its path, and settings if it takes them.
 
     Attributes:
         verb: HTTP's, in lower case.
         path: below ``tabletopic/api/``; ``{topic}`` is the argument with that name.
-        status: for a success.
-        answer: returns the type of the body; None if the status says everything.
+        status: for a success; 202 and 204 have no body.
         key: the body is an object with the result under this key.
-        message: body for an operation that has only begun, with the arguments as ``{name}``.
         checks_topic: the operation supports tables whose topics were deleted; the route does not.
         notes: added to the summary in its description.
     """
@@ -104,9 +165,7 @@ class Route:
     verb: Literal["get", "put", "post", "delete"]
     path: str
     status: int = 200
-    answer: Callable[[], Any] | None = None
     key: str = ""
-    message: str = ""
     checks_topic: bool = False
     notes: str = ""
 
@@ -132,90 +191,73 @@ class JsonText:
     text: str
 
 
+def plain(result: Any) -> Any:
+    """A result as JSON values."""
+    if isinstance(result, list | tuple):
+        return [plain(one) for one in result]
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    if hasattr(result, "to_json"):
+        return result.to_json()
+    return asdict(result) if is_dataclass(result) and not isinstance(result, type) else result
+
+
 @dataclass(frozen=True)
-class Operation:
-    """One operation.
+class Operation(Generic[P, T]):
+    """One operation; calling it runs it.
 
     Attributes:
-        name: also the command's.
-        summary: what it does, in a sentence without its period.
-        run: called with the workbench and the arguments by name; None if each face has its own way.
-        arguments: those of all faces, in the order of the help.
-        settings: whether the settings of a table topic are also arguments: all, or those that can change.
-        changes: whether it changes anything.
-        wants_host: useless while no host runs: faces with their own host start it.
-        render: turns a result and the arguments into output: a ``Grid``, or a ``Message`` per line.
-        empty: text for an empty result.
-        to_json: a result for programs.
-        returns: that in words.
+        run: what it does, called with the workbench and the arguments.
+        panel: in the program's help.
+        text: turns a result and the arguments into output: a ``Grid``, or a ``Message`` per line.
+        json: turns a result into what programs get, if that is something else.
         has_failed: whether a result is a failure: then the program's exit code is 1.
-        panel: in the program's help; empty: it is not a command.
-        details: in the command's help, below the summary.
-        example: a command line.
-        magic: a notebook's spelling; a word of ``%topic`` with the same name is derived from this.
+        empty: text for an empty result.
+        starts_host: useless while no host runs: faces with their own host start it.
         aliases: other words of ``%topic``.
         button: its label in the sidebar.
         route: its place in the REST interface.
     """
 
-    name: str
-    summary: str
-    run: Run | None = None
-    arguments: tuple[Argument, ...] = ()
-    settings: Literal["", "all", "changeable"] = ""
-    changes: bool = False
-    wants_host: bool = False
-    render: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    run: Callable[Concatenate[Workbench, P], T]
+    panel: str
+    text: Callable[[T, Mapping[str, Any]], Grid | Sequence[Message]]
+    json: Callable[[T], Any] = plain
+    has_failed: Callable[[T], bool] = lambda _: False
     empty: str = ""
-    to_json: Callable[[Any], Any] = lambda result: result
-    returns: str = ""
-    has_failed: Callable[[Any], bool] = lambda _: False
-    panel: str = ""
-    details: str = ""
-    example: str = ""
-    magic: str = ""
+    starts_host: bool = False
     aliases: tuple[str, ...] = ()
     button: str = ""
     route: Route | None = None
 
-    def arguments_of(self, face: Faces) -> Sequence[Argument]:
-        """The arguments that a face offers, without the settings."""
-        return [one for one in self.arguments if face in one.faces]
+    def __call__(self, workbench: Workbench, /, *args: P.args, **named: P.kwargs) -> T:
+        """Run it."""
+        return self.run(workbench, *args, **named)
 
-    @property
-    def is_word(self) -> bool:
-        """Whether it is a word of ``%topic``."""
-        return self.magic == f"%topic {self.name}"
-
-
-TOPIC = Argument(
-    "topic",
-    "Name of the Kafka topic",
-    positional=True,
-    required=True,
-    metavar="TOPIC",
-    names="topics",
-    faces=ALL,
-)
-ANY_TOPIC = Argument(
-    "topic", "Only this topic", positional=True, metavar="[TOPIC]", names="topics", faces=TYPED
-)
-JSON = Argument("as_json", "JSON on standard output", Kind.FLAG, False, ("--json",), faces=CLI)
+    @cached_property
+    def name(self) -> str:
+        """Its command, its word of ``%topic`` and its id in OpenAPI."""
+        return self.run.__name__
 
 
-def time_limit(default: str, *others: str) -> Argument:
-    """``--timeout``: how long to wait for an outcome; ``others`` are further spellings."""
-    return Argument(
-        "timeout",
-        "Give up after this long, e.g. 30s",
-        Kind.SECONDS,
-        default,
-        ("--timeout", *others),
-        metavar="DURATION",
-    )
+def operation(
+    panel: str, text: Callable[[Any, Mapping[str, Any]], Grid | Sequence[Message]], **more: Any
+) -> Callable[[Callable[Concatenate[Workbench, P], T]], Operation[P, T]]:
+    """Declare a function as an operation; arguments as the attributes of ``Operation``."""
+    return lambda run: Operation(run, panel, text, **more)
 
 
-def limit(default: int, noun: str) -> tuple[Argument, Argument]:
-    """How many of the newest: ``-n`` where people type, ``limit`` in a REST query."""
-    typed = Argument("limit", f"How many {noun}", Kind.NUMBER, default, ("-n",), metavar="N", least=1)
-    return typed, Argument("limit", f"How many {noun}", Kind.NUMBER, 50, least=1, most=1_000, faces=REST)
+# --- arguments that several operations have -----------------------------------------------------------------
+
+Topic = Annotated[str, Option("Name of the Kafka topic", metavar="TOPIC", positional=True, names="topics")]
+AnyTopic = Annotated[
+    str | None, Option("Only this topic", metavar="[TOPIC]", positional=True, names="topics")
+]
+Timeout = Annotated[float, Option("Give up after this long, e.g. 30s", metavar="DURATION", is_duration=True)]
+# How long to wait for an outcome.
+Wait = Annotated[
+    float,
+    Option(
+        "Give up after this long, e.g. 30s", ("--timeout", "--wait"), metavar="DURATION", is_duration=True
+    ),
+]

@@ -15,7 +15,7 @@ import pytest
 import typer.main
 
 from tabletopic_kernel.faces.cli import app, call
-from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.faces.cli.commands.stopping import stop_event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ import pytest
 
 from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.faces.cli import main
+from tabletopic_kernel.faces.cli.commands import detached as detached_module
 from tabletopic_kernel.faces.cli.commands import hosts as run
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import HostWatch
@@ -141,7 +142,7 @@ def detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     def start(script: str) -> tuple[Path, int]:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o700)
-        return run.start_detached(cast(Any, call))
+        return detached_module.start_detached(cast(Any, call))
 
     yield start
     stop_detached(tmp_path)
@@ -150,15 +151,15 @@ def detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 def test_hosts_in_the_background_share_a_log(detached: Callable[[str], tuple[Path, int]]) -> None:
     """A second one takes nothing from the log of the first, neither its lines nor those still to come."""
     wait = "while ! test -e $0.go; do sleep 0.05; done"
-    log, _ = detached(f"echo 'host 1 {run.JOINS}'; {wait}; echo more of 1; {STAY}")
-    detached(f"echo 'host 2 {run.JOINS}'; {STAY}")
+    log, _ = detached(f"echo 'host 1 {detached_module.JOINS}'; {wait}; echo more of 1; {STAY}")
+    detached(f"echo 'host 2 {detached_module.JOINS}'; {STAY}")
     (log.parents[1] / "program.go").touch()
     lines = []
     deadline = time.monotonic() + 20
     while len(lines) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
         lines = log.read_text().splitlines()
-    assert lines == [f"host 1 {run.JOINS}", f"host 2 {run.JOINS}", "more of 1"]
+    assert lines == [f"host 1 {detached_module.JOINS}", f"host 2 {detached_module.JOINS}", "more of 1"]
 
 
 def test_a_host_that_ends_at_once_does_not_run_in_the_background(
@@ -167,6 +168,6 @@ def test_a_host_that_ends_at_once_does_not_run_in_the_background(
     """Its reason is in the log, of which the error shows the end; the next host begins a new one."""
     with pytest.raises(StackError, match=r"(?s)the host has ended.*host\.out:\nerror: no metrics here"):
         detached("echo 'error: no metrics here'; exit 1")
-    log, pid = detached(f"echo 'host 2 {run.JOINS}'; {STAY}")
+    log, pid = detached(f"echo 'host 2 {detached_module.JOINS}'; {STAY}")
     assert psutil.pid_exists(pid)
-    assert log.read_text() == f"host 2 {run.JOINS}\n"
+    assert log.read_text() == f"host 2 {detached_module.JOINS}\n"

@@ -27,7 +27,6 @@ from tabletopic_kernel.workbench.clients import Away, Servers
 from tabletopic_kernel.workbench.doctor import run as doctor
 from tabletopic_kernel.workbench.doctor.check import Check, Failed
 from tabletopic_kernel.workbench.doctor.machine import ports
-from tests.faces.cli.conftest import FakeWorkbench
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
@@ -79,11 +78,10 @@ def test_a_copy_with_a_shared_catalog_does_not_become_independent(
     ],
 )
 def test_a_registry_of_glue_has_name_and_region(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str, more: dict[str, str], place: str
+    run: Callable[..., Any], fake: Any, command: str, more: dict[str, str], place: str
 ) -> None:
     """It has no URL; an empty line looked like none."""
-    servers = Servers({}, {"type": "glue", **more}, {"name": "lake"}, Path("/x"))
-    monkeypatch.setattr(FakeWorkbench, "servers", servers)
+    fake.servers = Servers({}, {"type": "glue", **more}, {"name": "lake"}, Path("/x"))
     text = " ".join(run(command).out.split())
     assert f"registry AWS Glue schema registry {place} " in f"{text} "
     assert "registry URL" not in text

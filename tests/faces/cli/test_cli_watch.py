@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +63,7 @@ def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
         "2.5 s",
         "1,000,000",
         "560",
-        "v1",
+        "v3",
         "127.0.0.1:9092",
     ):
         assert part in text
@@ -74,10 +73,9 @@ def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
 
 def test_one_topic_shows_its_partitions(run: Callable[..., Any]) -> None:
     """The view of one topic has next and end offsets of each partition, and the schemas."""
-    lines = [line.split() for line in run("status", "clicks").out.splitlines()]
-    assert ["0", "100", "1,334", "1,234"] in lines
-    assert ["1", "200", "200", "0"] in lines
-    assert ["schemas", "clicks-value", "v1", "(id", "1)"] in lines
+    lines = [" ".join(line.split()) for line in run("status", "clicks").out.splitlines()]
+    assert "offsets 0: 100 of 1,334, 1: 200 of 200" in lines
+    assert "schemas clicks-value v3" in lines
 
 
 def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> None:
@@ -107,7 +105,7 @@ def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> Non
     text = run("status").out
     assert "clicks: schema [v2] refused" in text
     assert "failed" in text
-    assert re.search(r"1 +200 +200 +-", run("status", "clicks").out)  # the lag of a partition is unknown, too
+    assert "- records" in run("status", "clicks").out
 
 
 def test_topics_that_are_late_say_why_once(run: Callable[..., Any], fake: Any) -> None:
@@ -153,7 +151,7 @@ def test_an_outage_does_not_end_a_watch(
     monkeypatch.setattr(topics, "_REFRESH_S", 0.001)
     ended = run("status", "--watch", *options)
     assert answers == []
-    assert ended.out.count("default.clicks") == 2
+    assert ended.out.count("running") == 2
     assert "the broker is away; retrying …" in (ended.err if options else ended.out)
 
 

@@ -21,11 +21,10 @@ from tabletopic_kernel.faces.jupyter_server import overview as overview_module
 from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
-from tabletopic_kernel.faces.jupyter_server.overview import Overview, row_of, row_of_other
-from tabletopic_kernel.faces.jupyter_server.rest import read_arguments
+from tabletopic_kernel.faces.jupyter_server.overview import OverviewMaker, row_of, row_of_other
+from tabletopic_kernel.faces.jupyter_server.rest import ENDPOINTS
 from tabletopic_kernel.faces.jupyter_server.servers import Doing, HeadlessHost, Sample, Servers
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
-from tabletopic_kernel.faces.operations import BY_NAME
 from tabletopic_kernel.local import stack as stack_module
 from tabletopic_kernel.local import state
 from tabletopic_kernel.local.processes import ProcessId
@@ -37,8 +36,8 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.faces.fake_workbench import status
 from tests.faces.jupyter_server.live_server import until
-from tests.faces.jupyter_server.server_fakes import status
 
 NAMED = Settings(
     kafka={"bootstrap.servers": "127.0.0.1:1"}, registry={"url": "http://r"}, catalog={"uri": "sqlite://"}
@@ -195,11 +194,11 @@ def test_a_host_starts_with_the_stack(
     backend = Backend(in_force, host, Dashboard(in_force, "/"), warm_host=wanted)
     fake_stack.fails = "Port 9092 is not free"
     fake_stack.go.set()
-    backend.perform(BY_NAME["up"], {})
+    backend.start_stack()
     until(lambda: backend.first_overview()["servers"]["detail"] == "Port 9092 is not free")
     assert not started.is_set()
     fake_stack.fails = None
-    backend.perform(BY_NAME["up"], {})
+    backend.start_stack()
     until(lambda: fake_stack.done == ["up"])
     assert started.wait(30 if wanted else 0.2) is wanted
     backend.stop()
@@ -218,9 +217,9 @@ def test_named_servers_want_no_stack(in_force: SettingsInForce, tmp_path: Path) 
 # --- settings and overview ----------------------------------------------------------------------------------
 
 
-def overview(in_force: SettingsInForce) -> Overview:
+def overview(in_force: SettingsInForce) -> OverviewMaker:
     """With nothing running."""
-    return Overview(in_force, Servers(in_force), HeadlessHost(in_force), Sample(in_force))
+    return OverviewMaker(in_force, Servers(in_force), HeadlessHost(in_force), Sample(in_force))
 
 
 def test_an_empty_folder(in_force: SettingsInForce) -> None:
@@ -439,16 +438,17 @@ def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_arguments_of_requests() -> None:
     """No body is an empty object; keys that nobody knows are an error; text of the query becomes a number."""
-    sample, history, pause = (BY_NAME[name] for name in ("sample", "history", "pause"))
-    assert read_arguments(sample, {}, {}, b"") == {"count": 5_000, "topic": "clicks"}
-    asked = read_arguments(history, {"topic": "a"}, {"limit": "7", "token": "x"}, b"")
+    endpoints = {one.name: one for one in ENDPOINTS}
+    sample, history, pause = (endpoints[name] for name in ("sample", "history", "pause"))
+    assert sample.read({}, {}, b"") == {"count": 5_000, "topic": "clicks"}
+    asked = history.read({"topic": "a"}, {"limit": "7", "token": "x"}, b"")
     assert asked == {"topic": "a", "limit": 7}
-    assert read_arguments(history, {"topic": "a"}, {}, b"")["limit"] == 50
-    assert read_arguments(pause, {"topic": "a"}, {}, b"anything") == {"topic": "a"}
+    assert history.read({"topic": "a"}, {}, b"")["limit"] == 50
+    assert pause.read({"topic": "a"}, {}, b"anything") == {"topic": "a"}
     with pytest.raises(UsageError, match="cuont: Extra inputs"):
-        read_arguments(sample, {}, {}, b'{"cuont": 1}')
+        sample.read({}, {}, b'{"cuont": 1}')
     with pytest.raises(UsageError, match="topic: String should match"):
-        read_arguments(sample, {}, {}, b'{"topic": "a b"}')
+        sample.read({}, {}, b'{"topic": "a b"}')
 
 
 # --- documents --------------------------------------------------------------------------------------------

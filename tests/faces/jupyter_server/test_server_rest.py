@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import os
@@ -22,9 +23,10 @@ from tabletopic_kernel.faces.jupyter_server.dashboard import DashboardProxy
 from tabletopic_kernel.faces.jupyter_server.rest import ROUTES
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.progress.events import Committed, Enabled, Progress
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.workbench import status as status_module
+from tests.faces.fake_workbench import SNAPSHOT, FakeWorkbench, status
 from tests.faces.jupyter_server.live_server import (
     BASE_URL,
     TOKEN,
@@ -33,7 +35,6 @@ from tests.faces.jupyter_server.live_server import (
     private_jupyter,
     until,
 )
-from tests.faces.jupyter_server.server_fakes import SNAPSHOT, FakeWorkbench, status
 
 OPENAPI = openapi()
 # Ignores the options that it is given.
@@ -55,12 +56,29 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 
 @pytest.fixture
-def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> FakeWorkbench:
+def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeWorkbench:
     """The server's workbench for this test: one topic is enabled and a host is live."""
-    fake = FakeWorkbench(on={"clicks": DesiredTopic(topic="clicks")}, live=["elsewhere-1-ab"])
+    fake = FakeWorkbench(tmp_path, live=["elsewhere-1-ab"], there={"clicks": 4, "web.orders/ü": 1})
+    progress = Progress(topic="clicks", table="t", snapshot_id=SNAPSHOT)
+    fake.newest = [
+        Committed(
+            topic="clicks",
+            at_ms=2,
+            snapshot_id=SNAPSHOT,
+            rows=7,
+            files=1,
+            bytes=9,
+            seconds=0.1,
+            progress=progress,
+        ),
+        Enabled(topic="clicks", at_ms=1, epoch=1, next_offsets={0: 0}),
+    ]
+    fake.found = [status(snapshot_id=SNAPSHOT)]
     monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
     monkeypatch.setattr(
-        status_module, "statuses", lambda _b, desired_topics, _c: [status(t) for t in desired_topics]
+        status_module,
+        "statuses",
+        lambda _b, desired_topics, _c: [status(t, snapshot_id=SNAPSHOT) for t in desired_topics],
     )
     live.backend._refresher.wait(60)  # what it keeps is of another test's workbench
     return fake
@@ -225,7 +243,7 @@ def test_mistakes_are_told(live: LiveServer, verb: str, path: str, body: Any, co
 )
 def test_errors_keep_their_words(live: LiveServer, bench: FakeWorkbench, error: Any, code: int) -> None:
     """The status says who has to act; the message is the workbench's own."""
-    bench.trouble = error
+    bench.error = error
     reply = live.api("POST", "topics/clicks/plan", {})
     assert (reply.status, reply.json) == (code, {"message": str(error)})
 
@@ -242,22 +260,22 @@ def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
     """What is on comes first, with figures; the others follow; no secret is shown."""
     found = until(lambda: _ready(live.api("GET", "overview").json))
     on, off = found["topics"]
-    assert (on["topic"], on["enabled"], on["run"], on["schema_version"]) == ("clicks", True, "on", "v2")
-    assert (on["lag_records"], on["snapshot_id"], on["partitions"]) == (3, str(SNAPSHOT), 4)
+    assert (on["topic"], on["enabled"], on["run"], on["schema_version"]) == ("clicks", True, "on", "v3")
+    assert (on["lag_records"], on["snapshot_id"], on["partitions"]) == (1234, str(SNAPSHOT), 4)
     assert (off["topic"], off["enabled"], off["state"], off["lag_records"]) == (
         "web.orders/ü",
         False,
         None,
         None,
     )
-    assert (found["lag_records"], found["lag_seconds"]) == (3, 1.5)
-    assert found["servers"]["registry_url"] == "http://***@127.0.0.1:8"
+    assert (found["lag_records"], found["lag_seconds"]) == (1234, 2.5)
+    assert found["servers"]["registry_url"] == "http://***@127.0.0.1:8081"
     assert found["host"] == {
         "state": "running",
         "detail": "started elsewhere: in a notebook or a terminal",
         "ids": ["elsewhere-1-ab"],
     }
-    bench.trouble = RetryableError("the broker does not respond")
+    bench.error = RetryableError("the broker does not respond")
     gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
     assert gone["servers"]["detail"] == "the broker does not respond"
     assert gone["topics"] == found["topics"]
@@ -265,7 +283,7 @@ def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
 
 def test_what_to_do_next_is_a_button(live: LiveServer, bench: FakeWorkbench) -> None:
     """The sidebar is told its own buttons, in errors and in what it shows."""
-    bench.trouble = RetryableError("is it running (`tabletopic up` starts a local one)?")
+    bench.error = RetryableError("is it running (`tabletopic up` starts a local one)?")
     reply = live.api("GET", "topics/clicks/events")
     assert reply.json == {"message": "is it running (“Start the local stack” starts a local one)?"}
     gone = until(lambda: _in_state(live.api("GET", "overview").json, "unreachable"))
@@ -290,7 +308,7 @@ def test_long_numbers_are_text(live: LiveServer, bench: FakeWorkbench) -> None:
     assert live.api("GET", "topics/clicks/history?limit=7").json["snapshots"][0]["snapshot_id"] == str(
         SNAPSHOT
     )
-    assert ("history", "clicks", 7) in bench.asked
+    assert ("history", ("clicks", 7)) in bench.asked
 
 
 @pytest.mark.usefixtures("bench")
@@ -332,7 +350,7 @@ def test_looking_is_no_activity(live: LiveServer) -> None:
 
 def test_switching_on_starts_a_host(live: LiveServer, bench: FakeWorkbench, tmp_path: Path) -> None:
     """Where none is live; a running one, wherever it is, is enough."""
-    bench.servers = type(bench.servers)(bench.servers.kafka, bench.servers.registry, {}, tmp_path)
+    bench.servers = dataclasses.replace(bench.servers, state_dir=tmp_path)
     live.api("PUT", "topics/clicks", {})
     assert live.backend.host.child.pid is None
     bench.live = []
@@ -391,7 +409,7 @@ def test_the_host_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.Monke
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
     forget_afterwards(monkeypatch)
-    fake = FakeWorkbench()
+    fake = FakeWorkbench(tmp_path)
     fake.servers = type(fake.servers)(fake.servers.kafka, {}, {}, tmp_path)
     monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
     with LiveServer(tmp_path, state_dir=str(tmp_path / "state"), host_command=_IDLE) as server:

@@ -17,11 +17,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 from traitlets.config import Config
 
-from tabletopic_kernel.faces.notebook import kernel, topic_magic
+from tabletopic_kernel.faces.notebook import kernel, topic_words
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import KernelHost
-from tabletopic_kernel.faces.operations import OPERATIONS
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     RetryableError,
@@ -33,8 +32,8 @@ from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.query.answer import Answer
-from tabletopic_kernel.workbench.status import TopicStatus
-from tests.faces.notebook.magic_fakes import FakeWorkbench, status
+from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
+from tests.faces.fake_workbench import FakeWorkbench, status
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_the_list_has_state_lag_and_schema(run: Callable[[str], Any]) -> None:
         "2.5 s",
         "v3",
         "not enabled: web.orders",
-        "elsewhere-1-ab",
+        "here-1",
     ):
         assert part in text
 
@@ -288,7 +287,7 @@ def test_watch_updates_in_place(
             raise KeyboardInterrupt
         return found.pop()
 
-    monkeypatch.setattr(topic_magic, "_REFRESH_S", 0.001)
+    monkeypatch.setattr(topic_words, "_REFRESH_S", 0.001)
     monkeypatch.setattr(bench, "status", asked)
     with capture_output() as printed:
         shell.run_cell("%topic status clicks --watch --timeout 10m")
@@ -361,8 +360,7 @@ def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
 def test_help_is_the_manual(shell: InteractiveShell) -> None:
     """%topic? names all words in twenty lines, and where the rest is; --help prints and runs nothing."""
     text = shell.find_line_magic("topic").__doc__
-    for operation in OPERATIONS:
-        assert not operation.is_word or operation.name in text
+    assert all(word in text for word in topic_words.WORDS)
     assert len(text.splitlines()) <= 20
     assert "%topic enable --help" in text
     lake = shell.find_cell_magic("lake").__doc__
@@ -541,7 +539,7 @@ def test_tables_are_completed_in_sql(shell: InteractiveShell, bench: FakeWorkben
         def list_tables(self, space: tuple[str, ...]) -> list[tuple[str, ...]]:
             return [(*space, "clicks")]
 
-    bench.open_catalog = Catalog  # type: ignore[assignment,return-value]
+    bench.open_catalog = lambda name=None: Catalog()  # type: ignore[assignment,return-value]
     text = "%%lake\nSELECT * FROM cl"
     with provisionalcompleter():
         assert "clicks" in {one.text for one in shell.Completer.completions(text, len(text))}

@@ -15,13 +15,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
-from tabletopic_kernel.faces.cli.commands.servers import stop_event
+from tabletopic_kernel.faces.cli.commands.detached import JOIN_S, JOINS, start_detached
+from tabletopic_kernel.faces.cli.commands.stopping import stop_event
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.local.machine import need_limits, now_ms
-from tabletopic_kernel.model.errors import StackError, TableTopicError
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import HEARTBEATS, ControlEvent, Failed
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 
@@ -31,42 +33,11 @@ if TYPE_CHECKING:
     from tabletopic_kernel.model.settings.sections import Settings
 
 
-def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
-    """Start a host that outlives this process, with ``more`` options; returns its log and its pid.
-
-    Hosts that run at the same time share the log. Raises StackError if the host ends before it joins.
-    """
-    from tabletopic_kernel.local import hosts, processes
-    from tabletopic_kernel.local.machine import logs_folder
-
-    state_dir = call.workbench.servers.state_dir.resolve()
-    log, mark = logs_folder(state_dir) / "host.out", hosts.host_mark(state_dir)
-    if not processes.find({mark}):
-        log.write_bytes(b"")
-    options = ["--state-dir", str(state_dir)]
-    if call.config is not None:
-        options += ["--config", str(call.config.absolute())]
-    options += ["--mark", mark, *more]
-    command = [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", *options]
-    start = log.stat().st_size
-    process = processes.spawn(command, Path.cwd(), log, append=True)
-    deadline = time.monotonic() + _JOIN_S
-    while JOINS.encode() not in (text := log.read_bytes()[start:]) and time.monotonic() < deadline:
-        if not processes.is_alive(process, mark):
-            last = "\n".join(text.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]) or "(none)"
-            raise StackError(f"the host has ended. Its last lines, all of them in {log}:\n{last}")
-        time.sleep(_LOOK_EVERY_S)
-    return log, process.pid
-
-
 _LOOK_EVERY_S = 0.2
 _REOPEN_S = 2.0
-_JOIN_S = 60.0
 _LAST_WORDS_S = 0.5
 _DULL = HEARTBEATS | {"FilesStaged"}
 _BAD = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
-JOINS = "joins; Ctrl-C commits staged files and leaves"  # printed once it has started
-_LAST_LINES = 15
 _LOG = logging.getLogger("tabletopic.serve")
 
 
@@ -94,15 +65,31 @@ class _Manner:
 
 def serve(
     call: Call,
-    quiet: bool,
-    detach: bool,
-    mark: str | None,
-    with_parent: int | None,
-    metrics_port: int | None,
-    metrics_host: str,
-    log_format: str,
+    quiet: Annotated[bool, Option("Print nothing", ("--quiet", "-q"))] = False,
+    detach: Annotated[bool, Option("Run in the background; `down` stops it", ("--detach", "-d"))] = False,
+    mark: Annotated[str | None, Option(hidden=True)] = None,
+    with_parent: Annotated[int | None, Option("Stop when this process ends", metavar="PID")] = None,
+    metrics_port: Annotated[
+        int | None,
+        Option(
+            "Serve /metrics, /healthz and /readyz on this port; 0 picks a free one",
+            metavar="PORT",
+            least=0,
+            most=65_535,
+        ),
+    ] = None,
+    metrics_host: Annotated[str, Option("Address of the metrics port", metavar="ADDRESS")] = "127.0.0.1",
+    log_format: Annotated[
+        Literal["text", "json"], Option("Format of standard output: text, or logs as JSON")
+    ] = "text",
 ) -> None:
-    """Be a host until Ctrl-C, SIGTERM, or the end of the parent."""
+    """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
+
+    Several hosts share the topics and fail over. On exit, a host commits what is
+    staged. Killing it loses nothing.
+
+    Example:  tabletopic serve
+    """
     from tabletopic_kernel.host.metrics.server import Address
 
     need_limits()
@@ -216,7 +203,7 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
         manner.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
         # Without topics it prepares for its first, which may belong to another host until that one dies. With
         # topics, these come first, and warm it up as well.
-        if host.wait_until_joined(_JOIN_S) and not host.coordinators():
+        if host.wait_until_joined(JOIN_S) and not host.coordinators():
             java = java_properties(call.workbench.broker.properties)
             warm_up(session, source.warm_up_options(java, SETTINGS_TOPIC))
     except TableTopicError as error:
@@ -242,7 +229,7 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
             ends_at = time.monotonic() + _LAST_WORDS_S
         return time.monotonic() < ends_at
 
-    host.wait_until_joined(_JOIN_S)
+    host.wait_until_joined(JOIN_S)
     _hint_if_idle(call)
     while going():
         try:
@@ -277,8 +264,16 @@ def _log_to(state_dir: Path, debug: bool, manner: _Manner) -> None:
         logging.getLogger().setLevel(logging.WARNING)
 
 
-def dashboard(call: Call, port: int) -> None:
-    """Serve the dashboard until Ctrl-C."""
+def dashboard(
+    call: Call,
+    port: Annotated[int, Option("Port on 127.0.0.1; 0 picks a free one", least=0, most=65_535)] = 0,
+) -> None:
+    """Serve the live dashboard to this machine's browser until Ctrl-C.
+
+    In JupyterLab, open it from the sidebar, or with %dashboard in a notebook.
+
+    Example:  tabletopic dashboard --port 8050
+    """
     from tabletopic_kernel.faces.live_dashboard.server import Place, serve
 
     def settings() -> Settings:

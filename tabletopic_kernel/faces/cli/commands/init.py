@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
 from tabletopic_kernel.faces.cli.commands.servers import check_line
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,10 +28,23 @@ if TYPE_CHECKING:
 _NOTHING = "-"  # clears a previous answer
 
 
-def init(call: Call, file: Path | None, force: bool, catalog: str | None) -> None:
-    """Ask, check, write; nothing is written if the user cancels.
+def init(
+    call: Call,
+    file: Annotated[
+        Path | None,
+        Option("File to write", metavar="FILE", default_text="tabletopic.toml in this folder"),
+    ] = None,
+    force: Annotated[bool, Option("Overwrite an existing file", ("--force", "-f"))] = False,
+    catalog: Annotated[str | None, Option("Add another catalog to the existing file", metavar="NAME")] = None,
+) -> None:
+    """Ask for your servers, check each, and write tabletopic.toml.
 
-    ``catalog``: the name of a further one, which is added to the file instead.
+    Kafka, schema registry, Iceberg catalog and storage: each is yours, or the one
+    that `up` starts. Passwords go into the file, which only you can read, or into
+    environment variables, whose names it prints. --catalog only asks for one more
+    catalog, and adds it to the file as [catalogs.NAME].
+
+    Example:  tabletopic init
     """
     from tabletopic_kernel.local.machine import write_whole
     from tabletopic_kernel.workbench.config import FILE_NAME

@@ -8,13 +8,36 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
+from typing import Annotated
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
+from tabletopic_kernel.faces.cli.command import Json
+from tabletopic_kernel.faces.operations.operation import Option
 
 
-def pack(call: Call, file: Path | None, force: bool, uncompressed: bool, as_json: bool) -> None:
-    """Pack, with a progress bar, and print the settings that use the file."""
+def pack(
+    call: Call,
+    file: Annotated[
+        Path | None,
+        Option("File to write", metavar="FILE", positional=True, default_text="executors.pex in this folder"),
+    ] = None,
+    force: Annotated[bool, Option("Overwrite an existing file", ("--force", "-f"))] = False,
+    uncompressed: Annotated[
+        bool, Option("Do not compress: about three times as large, but faster to make")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pack this program and its packages into a file that executors of a Spark cluster run.
+
+    It prints the lines for tabletopic.toml that ship the file to executors. Their
+    machines must have the same system and processor, and the same minor version
+    of Python on the path. Needs the extra `pack` and a virtual environment, but
+    no network. Packages that executors do not need (JupyterLab, the dashboard) or
+    have themselves (pyspark) are left out.
+
+    Example:  tabletopic pack executors.pex
+    """
     from tabletopic_kernel.clients.spark.pack import DEFAULT_NAME
     from tabletopic_kernel.clients.spark.pack import pack as pack_environment
     from tabletopic_kernel.local.progress import Step, TerminalReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.rule import Rule
@@ -13,25 +13,51 @@ from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
+from tabletopic_kernel.faces.cli.command import Json
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import UsageError
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
 
+Engine = Literal["duckdb", "spark", "athena"]
 _SHOWN_ROWS = 50
 _FOLDABLE_COLUMNS = 3  # so few are readable even when folded
 
 
 def query(
     call: Call,
-    sql: str,
-    engine: Literal["duckdb", "spark", "athena"],
-    at: str | None,
-    limit: int | None,
-    as_json: bool,
-    as_csv: bool,
+    sql: Annotated[str, Option("The query; - reads it from standard input", metavar="SQL", positional=True)],
+    engine: Annotated[
+        Engine,
+        Option("DuckDB is fast and changes no table; Spark does; Athena reads tables of Glue and S3 Tables"),
+    ] = "duckdb",
+    at: Annotated[
+        str | None, Option("Read the tables as of a snapshot or time (DuckDB)", metavar="SNAPSHOT|TIME")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        Option(
+            "Rows to return, 0 for all", metavar="N", least=0, default_text="50; all with --json or --csv"
+        ),
+    ] = None,
+    as_json: Json = False,
+    as_csv: Annotated[
+        bool,
+        Option(
+            "CSV on standard output; no value is changed, even if a spreadsheet takes it for a formula",
+            ("--csv",),
+        ),
+    ] = False,
 ) -> None:
-    """Print the rows of a query, and how fresh the tables are."""
+    """Query the tables in SQL.
+
+    Name a table as table, namespace.table or catalog.namespace.table. Each
+    query reads the newest snapshots. DuckDB changes no table, but COPY TO writes
+    files and read_csv reads them; change tables with --engine spark.
+
+    Example:  tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"
+    """
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined")
     try:

@@ -1,26 +1,23 @@
-"""``up``, ``down``, ``info``, ``config``, ``doctor``: the local stack, addresses, settings, checks."""
+"""``up``, ``down``, ``trust``, ``config``, ``doctor``: the local stack, settings, checks."""
 
 # Imports are deferred: see the package's docstring.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
 
-import _thread
 import contextlib
-import os
-import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.faces.cli.call import FAILED, INTERRUPTED, Call
+from tabletopic_kernel.faces.cli.call import FAILED, Call
+from tabletopic_kernel.faces.cli.command import Json
+from tabletopic_kernel.faces.cli.commands.stopping import stop_event
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import StackError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
@@ -31,10 +28,31 @@ if TYPE_CHECKING:
 _POLL_S = 2.0
 
 
+def _port(what: str) -> Option:
+    text = "a free port, kept for later starts"
+    return Option(what, metavar="PORT", least=1, most=65_535, default_text=text)
+
+
 def up(
-    call: Call, detach: bool, kafka_port: int | None, registry_port: int | None, fork: bool, as_json: bool
+    call: Call,
+    detach: Annotated[
+        bool, Option("Return once the servers are ready; `down` stops them", ("--detach", "-d"))
+    ] = False,
+    kafka_port: Annotated[int | None, _port("Port of the broker")] = None,
+    registry_port: Annotated[int | None, _port("Port of the registry")] = None,
+    fork: Annotated[bool, Option("Make a copied state folder independent of its original")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Start the servers that the settings do not name; without ``detach`` stay until stopped."""
+    """Start the local stack: Kafka, a schema registry and an Iceberg catalog.
+
+    Starts the broker, registry and catalog, except those that the settings name.
+    The first start downloads about 270 MB of Java libraries. Without --detach the
+    servers run until Ctrl-C, or until this terminal is closed.
+    A state folder that was moved gets its tables' locations adapted. A copy of one
+    is refused without --fork, as its catalog names the original's tables.
+
+    Example:  tabletopic up --detach
+    """
     from tabletopic_kernel.local.progress import TerminalReport
     from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
 
@@ -109,33 +127,14 @@ def _stay(stack: LocalStack) -> None:
         stack.down()
 
 
-@contextlib.contextmanager
-def stop_event() -> Iterator[threading.Event]:
-    """An event set by Ctrl-C, SIGTERM, or the terminal's end; a second Ctrl-C ends the process at once."""
-    asked, was_asked = threading.Event(), False
+def down(call: Call, as_json: Json = False) -> None:
+    """Stop the local stack and background hosts; the data stays.
 
-    def ask(number: int, _: FrameType | None) -> None:
-        nonlocal was_asked
-        if was_asked and number == signal.SIGINT:
-            os._exit(INTERRUPTED)
-        was_asked = True
-        # In a thread that nobody waits for: the one that is interrupted here may hold the event's lock, or be
-        # in this handler already, and would wait for itself. Thread.start() takes a lock, too.
-        _thread.start_new_thread(asked.set, ())
+    Background hosts are those of `serve --detach`, and those that a Jupyter server
+    or a notebook started as processes.
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def down(call: Call, as_json: bool) -> None:
-    """Stop the local stack and the hosts in the background."""
+    Example:  tabletopic down
+    """
     from tabletopic_kernel.local.hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
 
@@ -154,8 +153,15 @@ def down(call: Call, as_json: bool) -> None:
         screen.note(f"host {host} is still running and waits for the servers; end it with Ctrl-C there")
 
 
-def trust(call: Call, as_json: bool) -> None:
-    """Accept the properties of the file found here that can run code."""
+def trust(call: Call, as_json: Json = False) -> None:
+    """Accept the properties in tabletopic.toml that can run code.
+
+    Properties such as spark.jars or plugin.library.paths decide which code runs.
+    In a file that was found, and not named by --config or TABLETOPIC_CONFIG, they
+    count only once you have accepted them, and again after each change of them.
+
+    Example:  tabletopic trust
+    """
     from tabletopic_kernel.workbench.config import trust_file
 
     file, names = trust_file()
@@ -169,91 +175,14 @@ def trust(call: Call, as_json: bool) -> None:
     screen.note(f"{'trusted' if names else 'nothing to trust'} in {file}")
 
 
-def info(call: Call, as_json: bool) -> None:
-    """Print addresses; as JSON all properties, passwords included."""
-    from tabletopic_kernel.model.redact import HIDDEN, mask_property
+def config(call: Call, as_json: Json = False) -> None:
+    """Show the settings in force and where each comes from; secrets are hidden.
 
-    hosts = call.hosts()
-    found = _info(call, hosts or [])
-    if as_json:
-        screen.show_json(found)
-        return
-    catalog: dict[str, Any] = found["catalog"]
-    screen.console().print(
-        screen.facts(
-            {
-                "bootstrap servers": found["bootstrap_servers"],
-                **_more(found["kafka"], "bootstrap.servers", "metadata.broker.list"),
-                "registry": found["registry_url"],
-                **_more(found["registry"], "url"),
-                "catalog": catalog["name"],
-                **_more(catalog["properties"]),
-                **_more_catalogs(found["catalogs"]),
-                "state folder": found["state_dir"],
-                "hosts": _host_list(call, hosts),
-            }
-        )
-    )
-    if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
-        screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
-    call.note_missing_servers()
+    A setting comes from tabletopic.toml, an environment variable such as
+    TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS, or an option. Later sources win.
 
-
-def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
-    """What a client needs besides the address, in printable form."""
-    from tabletopic_kernel.model.redact import mask_property
-
-    return {
-        f"  {key}": mask_property(key, value) for key, value in properties.items() if key not in addresses
-    }
-
-
-def _more_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
-    """Properties of the additional catalogs, each prefixed with the catalog's name, in printable form."""
-    from tabletopic_kernel.model.redact import mask_property
-
-    return {
-        f"{one['name']}: {key}": mask_property(key, value)
-        for one in catalogs
-        for key, value in one["properties"].items()
-    }
-
-
-def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
-    catalogs = [found["catalog"], *found["catalogs"]]
-    return [found["kafka"], found["registry"], *(one["properties"] for one in catalogs)]
-
-
-def _host_list(call: Call, hosts: list[str] | None) -> str:
-    if hosts is None:
-        return "unknown: the broker does not respond"
-    return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
-
-
-def _info(call: Call, hosts: list[str]) -> dict[str, Any]:
-    from tabletopic_kernel.model.redact import without_login
-    from tabletopic_kernel.model.settings.servers import registry_place
-
-    servers = call.workbench.servers
-    kafka = servers.kafka
-    catalog, *others = (
-        {"name": one["name"], "properties": {key: value for key, value in one.items() if key != "name"}}
-        for one in servers.all_catalogs
-    )
-    return {
-        "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
-        "registry_url": without_login(registry_place(servers.registry)),
-        "kafka": kafka,
-        "registry": servers.registry,
-        "catalog": catalog,
-        "catalogs": others,
-        "state_dir": str(servers.state_dir),
-        "hosts": hosts,
-    }
-
-
-def config(call: Call, as_json: bool) -> None:
-    """Print every setting with its source; contacts no server."""
+    Example:  tabletopic config
+    """
     from tabletopic_kernel.workbench.config import DEFAULT, describe
 
     rows = describe(call.loaded)
@@ -272,8 +201,13 @@ def config(call: Call, as_json: bool) -> None:
     screen.note(f"settings file: {file or 'none found'}")
 
 
-def doctor(call: Call, as_json: bool) -> None:
-    """Run all checks; the exit code is 1 if one fails."""
+def doctor(call: Call, as_json: Json = False) -> None:
+    """Check everything this program needs, and explain what to do if a check fails.
+
+    Works with or without servers; the exit code is 1 if a check fails.
+
+    Example:  tabletopic doctor
+    """
     from tabletopic_kernel.workbench.doctor.run import run_checks
 
     checks = []

@@ -6,33 +6,47 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
-from tabletopic_kernel.faces.cli.commands.servers import stop_event
-from tabletopic_kernel.faces.operations import BY_NAME
+from tabletopic_kernel.faces.cli.commands.stopping import stop_event
+from tabletopic_kernel.faces.operations import trial
+from tabletopic_kernel.faces.operations.operation import Option
 
 if TYPE_CHECKING:
     from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 
 
 def sample(
-    call: Call, topic: str, to: str | None, count: int, as_json: bool, **options: str | float | None
+    call: Call,
+    topic: trial.SampleTopic = "clicks",
+    to: Annotated[str | None, Option(spellings=("--topic",), hidden=True)] = None,  # `produce-clickstream`
+    count: trial.Count = 10_000,
+    rate: Annotated[
+        float | None,
+        Option("Events per second", metavar="PER_SECOND", default_text="as fast as possible"),
+    ] = None,
+    schema: trial.Version = "v1",
+    switch_at: Annotated[int | None, Option("Switch to schema v2 after N events", metavar="N")] = None,
+    seed: trial.Seed = 7,
+    partitions: Annotated[int, Option("Partitions of a new topic", least=1)] = 4,
+    as_json: Annotated[bool, Option("Print all tallies as JSON", ("--json",))] = False,
 ) -> None:
     """Send click events and print their tallies."""
     from tabletopic_kernel.local.progress import CountBar
 
-    run = BY_NAME["sample"].run
-    assert run is not None
     topic = to or topic
+    options = {"rate": rate, "switch_at": switch_at, "seed": seed, "partitions": partitions}
     with (
         stop_event() as asked,
         CountBar(count, topic, "events") as bar,
     ):
-        tallies = run(call.workbench, topic, count, on_progress=bar.to, stop=asked.is_set, **options)
+        tallies = trial.send(
+            call.workbench, topic, count, schema, on_progress=bar.to, stop=asked.is_set, **options
+        )
     if as_json:
         screen.show_json(dataclasses.asdict(tallies))
     else:
@@ -59,8 +73,19 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
     )
 
 
-def demo(call: Call, events: int, keep: bool, as_json: bool) -> None:
-    """Run the demo."""
+def demo(
+    call: Call,
+    events: Annotated[int, Option("How many events to send", least=1)] = 100_000,
+    keep: Annotated[bool, Option("Keep the demo's folder, for experiments", ("--keep/--no-keep",))] = False,
+    as_json: Annotated[bool, Option("Print a summary as JSON", ("--json",))] = False,
+) -> None:
+    """Run the whole path once, and prove that no row is lost or duplicated.
+
+    The demo starts its own servers in a temporary folder (or in that of
+    --state-dir), and stops and removes everything at the end.
+
+    Example:  tabletopic demo
+    """
     from tabletopic_kernel.demo.scenario import run
 
     raise typer.Exit(run(events, call.state_dir, keep, as_json))

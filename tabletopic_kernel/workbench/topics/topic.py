@@ -4,44 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
+from tabletopic_kernel.workbench.topics.requests import Requests
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
-    from tabletopic_kernel.model.progress.events import (
-        Compacted,
-        ControlEvent,
-        Expired,
-        OrphansRemoved,
-        Replayed,
-    )
-    from tabletopic_kernel.model.settings.desired import DesiredTopic
+    from tabletopic_kernel.model.progress.events import ControlEvent
     from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
-    from tabletopic_kernel.workbench.plan import Plan
-    from tabletopic_kernel.workbench.status import TopicStatus
-    from tabletopic_kernel.workbench.workbench import Workbench
+    from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 _LOOK_EVERY_S = 0.5
 
 
-class TableTopic:
+class TableTopic(Requests):
     """A handle of one Kafka topic, enabled or not: cheap to create, each call queries anew.
 
     Queries and orders raise UsageError if the topic is not enabled (``peek``, ``plan`` and ``enable`` need
     only a Kafka topic), and RetryableError if a server does not respond.
     """
-
-    def __init__(self, name: str, workbench: Workbench) -> None:
-        self.name = name
-        self._workbench = workbench
 
     def __repr__(self) -> str:
         return f"<TableTopic {self.name}>"
@@ -50,54 +37,6 @@ class TableTopic:
         from tabletopic_kernel.faces.operations.next_steps import topic_html  # noqa: PLC0415
 
         return topic_html(self)
-
-    # -- orders
-
-    def plan(
-        self, *, schema: str | Path | None = None, schema_type: str | None = None, **settings: Any
-    ) -> Plan:
-        """What ``enable``, or a schema file, would do; see ``Workbench.plan``."""
-        return self._workbench.plan(self.name, settings, schema=schema, schema_type=schema_type)
-
-    def enable(self, **settings: Any) -> DesiredTopic:
-        """Enable the topic; fields of ``TopicSettings`` by name. See ``Workbench.enable``."""
-        return self._workbench.enable(self.name, settings)
-
-    def alter(self, **settings: Any) -> DesiredTopic:
-        """Change settings while the topic is enabled; see ``Workbench.alter``."""
-        return self._workbench.alter(self.name, settings)
-
-    def disable(self) -> None:
-        """Disable the topic; the table and its ledger stay."""
-        self._workbench.disable(self.name)
-
-    def pause(self) -> None:
-        """Pause reading; staged files are committed first."""
-        self._workbench.pause(self.name)
-
-    def resume(self) -> None:
-        """Resume after a pause, or after fixing the cause of a failure."""
-        self._workbench.resume(self.name)
-
-    def commit(self) -> None:
-        """Ask the host to commit what the topic contains now."""
-        self._workbench.commit(self.name)
-
-    def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
-        """Replay the dead letters with the current settings; see ``Workbench.replay``."""
-        return self._workbench.replay(self.name, where, timeout_s=timeout_s)
-
-    def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
-        """Compact small files of the table; see ``Workbench.compact``."""
-        return self._workbench.compact(self.name, where, timeout_s=timeout_s)
-
-    def expire(
-        self, *, orphans: bool = False, timeout_s: float = 600
-    ) -> list[Expired | OrphansRemoved] | None:
-        """Expire old snapshots of the table now; see ``Workbench.expire``."""
-        return self._workbench.expire(self.name, orphans=orphans, timeout_s=timeout_s)
-
-    # -- questions
 
     def status(self) -> TopicStatus:
         """The topic's status."""

@@ -1,0 +1,105 @@
+"""``info``: addresses for other programs."""
+
+# Imports are deferred: see the package's docstring.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.faces.cli.call import Call
+from tabletopic_kernel.faces.cli.command import Json
+
+
+def info(call: Call, as_json: Json = False) -> None:
+    """Show the addresses for other programs: brokers, registry, catalog, live hosts.
+
+    With --json: bootstrap_servers, registry_url, kafka (properties of
+    librdkafka), registry (of the registry's client), catalog (name, and the
+    properties for PyIceberg's load_catalog), catalogs (a list of the others),
+    state_dir, hosts. These properties include passwords, which the text output
+    hides.
+
+    Example:  tabletopic info --json
+    """
+    from tabletopic_kernel.model.redact import HIDDEN, mask_property
+
+    hosts = call.hosts()
+    found = addresses(call, hosts or [])
+    if as_json:
+        screen.show_json(found)
+        return
+    catalog: dict[str, Any] = found["catalog"]
+    screen.console().print(
+        screen.facts(
+            {
+                "bootstrap servers": found["bootstrap_servers"],
+                **_more(found["kafka"], "bootstrap.servers", "metadata.broker.list"),
+                "registry": found["registry_url"],
+                **_more(found["registry"], "url"),
+                "catalog": catalog["name"],
+                **_more(catalog["properties"]),
+                **_more_catalogs(found["catalogs"]),
+                "state folder": found["state_dir"],
+                "hosts": _host_list(call, hosts),
+            }
+        )
+    )
+    if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
+        screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
+    call.note_missing_servers()
+
+
+def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
+    """What a client needs besides the address, in printable form."""
+    from tabletopic_kernel.model.redact import mask_property
+
+    return {
+        f"  {key}": mask_property(key, value) for key, value in properties.items() if key not in addresses
+    }
+
+
+def _more_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
+    """Properties of the additional catalogs, each prefixed with the catalog's name, in printable form."""
+    from tabletopic_kernel.model.redact import mask_property
+
+    return {
+        f"{one['name']}: {key}": mask_property(key, value)
+        for one in catalogs
+        for key, value in one["properties"].items()
+    }
+
+
+def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
+    catalogs = [found["catalog"], *found["catalogs"]]
+    return [found["kafka"], found["registry"], *(one["properties"] for one in catalogs)]
+
+
+def _host_list(call: Call, hosts: list[str] | None) -> str:
+    if hosts is None:
+        return "unknown: the broker does not respond"
+    return ", ".join(hosts) or f"none; start one: {call.command('serve')}"
+
+
+def addresses(call: Call, hosts: list[str]) -> dict[str, Any]:
+    """The servers with all their properties, and the live hosts."""
+    from tabletopic_kernel.model.redact import without_login
+    from tabletopic_kernel.model.settings.servers import registry_place
+
+    servers = call.workbench.servers
+    kafka = servers.kafka
+    catalog, *others = (
+        {"name": one["name"], "properties": {key: value for key, value in one.items() if key != "name"}}
+        for one in servers.all_catalogs
+    )
+    return {
+        "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),
+        "registry_url": without_login(registry_place(servers.registry)),
+        "kafka": kafka,
+        "registry": servers.registry,
+        "catalog": catalog,
+        "catalogs": others,
+        "state_dir": str(servers.state_dir),
+        "hosts": hosts,
+    }

@@ -1,0 +1,1 @@
+"""One table topic: its orders, requests and status."""

@@ -1,0 +1,217 @@
+"""Orders of a table topic: each changes the desired state, which the topic's host carries out."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.model.settings.options import altered
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
+from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name
+
+if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
+    from tabletopic_kernel.table.schemas.registered import Candidate
+    from tabletopic_kernel.workbench.plan import Plan
+    from tabletopic_kernel.workbench.workbench import Workbench
+
+Given = Mapping[str, Any] | None
+
+
+def desired_of(workbench: Workbench, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
+    """The desired state of one of the topics; UnknownTopicError names others if it is not enabled."""
+    if topic in desired_topics:
+        return desired_topics[topic]
+    check_topic_name(topic)
+    enabled = sorted(desired_topics)
+    known = f"; enabled: {', '.join(enabled[:10])}{', …' * (len(enabled) > 10)}" if enabled else ""
+    topics = workbench.kafka_topics()
+    if topic in topics:
+        raise UnknownTopicError(f"{topic} is not enabled{known}. Enable it with `tabletopic enable {topic}`")
+    near = difflib.get_close_matches(topic, topics, n=3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else known
+    raise UnknownTopicError(f"{topic} is not enabled, and Kafka has no such topic{meant}")
+
+
+class Orders:
+    """Orders of one topic. Settings are fields of ``TopicSettings``, as a mapping or by name."""
+
+    def __init__(self, name: str, workbench: Workbench) -> None:
+        self.name = name
+        self._workbench = workbench
+
+    def plan(
+        self,
+        given: Given = None,
+        /,
+        *,
+        schema: str | Path | None = None,
+        schema_type: str | None = None,
+        **settings: Any,
+    ) -> Plan:
+        """What ``enable`` would do with these settings, and why it would not; changes nothing.
+
+        Args:
+            given: as for ``enable``.
+            schema: file with an unregistered schema (.avsc, .proto, .json): what would it change? The
+                settings are then the enabled topic's current ones, if it is enabled.
+            schema_type: ``avro``, ``protobuf`` or ``json``, for a file with another extension.
+            settings: as ``given``.
+
+        Raises:
+            UsageError: no such topic, an unknown setting, an unreadable file.
+            RetryableError: broker, registry or catalog do not respond.
+        """
+        from tabletopic_kernel.table.schemas.registered import read_candidate  # noqa: PLC0415
+
+        check_table_topic(self.name)
+        if schema is None and schema_type is not None:
+            raise UsageError("--schema-type requires --schema")
+        candidate = read_candidate(schema, schema_type) if schema is not None else None
+        wanted = {**(given or {}), **settings}
+        desired_topics = self._workbench.desired_topics()
+        desired = desired_topics.get(self.name) if candidate else None
+        if desired is None:
+            chosen = self._workbench.settings_for(self.name, wanted)
+        else:
+            chosen = altered(self.name, desired.settings, self._workbench.in_default_catalog(wanted))
+        return self._planned(chosen, desired_topics, candidate)
+
+    def enable(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
+        """Enable the topic: check everything, then write one message.
+
+        Catalog and storage are tested with a change and a file, which are undone. Settings that are not given
+        are those of the settings file.
+
+        Raises:
+            UsageError: no such topic, an invalid setting or partition expression, a foreign table.
+            ActionNeededError: catalog or storage do not permit what a table topic does there.
+            RetryableError: broker, registry, catalog or storage do not respond.
+        """
+        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
+        from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
+
+        check_table_topic(self.name)
+        bench = self._workbench
+        chosen = bench.settings_for(self.name, {**(given or {}), **settings})
+        bench.broker.facts(self.name)
+        with in_section(chosen.catalog):
+            identifier = table_identifier(self.name, chosen)
+            try_table(bench.servers.catalog_of(chosen.catalog), identifier, chosen.table_properties)
+        self._planned(chosen, bench.desired_topics()).check()
+        desired = self._desired(chosen, "on")
+        write_desired(bench.broker, self.name, desired)
+        return desired
+
+    def alter(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
+        """Change settings of the enabled topic; other settings stay as they are.
+
+        Within seconds its host commits what is staged and continues from the ledger with the new settings.
+        Table properties are added to the existing ones; None or empty text unsets an optional setting.
+
+        Raises:
+            UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
+            RetryableError: broker, registry or catalog do not respond.
+        """
+        wanted = self._workbench.in_default_catalog({**(given or {}), **settings})
+        if not wanted:
+            raise UsageError("nothing to change: name a setting")
+        desired_topics = self._workbench.desired_topics()
+        before = desired_of(self._workbench, self.name, desired_topics)
+        chosen = altered(self.name, before.settings, wanted)
+        if chosen == before.settings:
+            return before
+        self._planned(chosen, desired_topics).check()
+
+        def change(now: DesiredTopic) -> DesiredTopic:
+            newest = altered(self.name, now.settings, wanted)
+            if newest != chosen:  # somebody else changed others meanwhile
+                self._planned(newest, desired_topics).check()
+            return self._desired(newest, now.run)
+
+        return self._change(change)
+
+    def disable(self) -> None:
+        """Disable the topic: its host commits staged files and releases it. Table and ledger stay."""
+        from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
+
+        self._workbench.desired_topic(self.name)
+        write_desired(self._workbench.broker, self.name, None)
+
+    def pause(self) -> DesiredTopic:
+        """Pause reading; staged files are committed first. The topic stays enabled."""
+        return self._change(lambda now: self._desired(now.settings, "paused"))
+
+    def resume(self) -> DesiredTopic:
+        """Resume after a pause, or after fixing the cause of a failure."""
+        return self._change(lambda now: self._desired(now.settings, "on"))
+
+    def commit(self) -> None:
+        """Ask the host to commit what the topic contains now, before it is due.
+
+        Raises:
+            UsageError: the topic is not enabled.
+        """
+        self._change(lambda now: now.model_copy(update={"commit_asked_ms": now_ms()}))
+
+    def _change(self, change: Callable[[DesiredTopic], DesiredTopic]) -> DesiredTopic:
+        """Change the desired state, whatever others make of it meanwhile; UsageError if they disabled it."""
+        from tabletopic_kernel.host.topics.settings_topic import change_desired  # noqa: PLC0415
+
+        def of(now: DesiredTopic | None) -> DesiredTopic:
+            if now is None:  # ignore our own message, which does not count any more
+                others = self._workbench.desired_topics()
+                others.pop(self.name, None)
+                return desired_of(self._workbench, self.name, others)
+            return change(now)
+
+        return change_desired(self._workbench.broker, self.name, of)
+
+    def _planned(
+        self,
+        settings: TopicSettings,
+        desired_topics: Mapping[str, DesiredTopic],
+        candidate: Candidate | None = None,
+    ) -> Plan:
+        from tabletopic_kernel.clients.catalog.catalog import in_section, of_section  # noqa: PLC0415
+        from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
+
+        bench, section = self._workbench, settings.catalog
+        others = {
+            table_identifier(other, desired.settings): other
+            for other, desired in desired_topics.items()
+            if other != self.name and desired.settings.catalog == section
+        }
+        with in_section(section):
+            catalog = bench.catalog_of(section)
+            plan = plan_enable(self.name, settings, bench.broker, bench.registry, catalog, others, candidate)
+        plan.refused = [of_section(reason, section) for reason in plan.refused]
+        plan.refused.extend(bench.out_of_reach(section))
+        return plan
+
+    def _desired(self, settings: TopicSettings, run: str) -> DesiredTopic:
+        return DesiredTopic.model_validate(
+            {
+                "topic": self.name,
+                "run": run,
+                "settings": settings,
+                "requested_by": _user(),
+                "requested_at_ms": now_ms(),
+            }
+        )
+
+
+def _user() -> str:
+    """The user's name; in a container whose user has none, the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

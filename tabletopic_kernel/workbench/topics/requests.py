@@ -1,0 +1,171 @@
+"""What a topic's host is asked to do now: replay dead letters, compact, expire; and what that would do."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Literal
+
+from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest, Request
+from tabletopic_kernel.model.settings.table_names import table_identifier
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
+from tabletopic_kernel.workbench.topics.orders import Orders
+
+if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
+    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
+    from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+    from tabletopic_kernel.table.compaction.plan import CompactionPlan
+    from tabletopic_kernel.table.expiry import ExpiryPlan
+
+_RESUME_S = 5.0  # until a host has reported that it resumed a topic
+
+
+class Requests(Orders):
+    """Requests for one topic.
+
+    ``replay``, ``compact`` and ``expire`` wait for their outcome, None if that takes longer than
+    ``timeout_s``; ``ask_for_…`` does not wait, an event with the request's ``id`` reports it; ``plan_…``
+    changes nothing. All raise UsageError if the topic is not enabled, and those that a host acts on also if
+    no host runs, or the topic is paused or failed: it would wait until the topic is resumed.
+    """
+
+    def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
+        """Replay the dead letters with the current settings.
+
+        Args:
+            where: a condition on the columns of the dead-letter table; None selects all letters.
+            timeout_s: how long to wait for the outcome.
+        """
+        answers = self._answers(self.ask_for_replay(where), timeout_s)
+        return answers[-1] if answers else None
+
+    def ask_for_replay(self, where: str | None = None) -> ReplayRequest:
+        """Request a replay."""
+        from tabletopic_kernel.host.replay.letters import dead_letters_where  # noqa: PLC0415
+
+        desired = self._workbench.desired_topic(self.name)
+        dead_letters_where(where)
+        self._check_acts(desired)
+        asked = ReplayRequest(**self._stamp(), where=where)
+        self._change(lambda now: now.model_copy(update={"replay": asked}))
+        return asked
+
+    def plan_replay(self, where: str | None = None) -> ReplayPlan:
+        """What a replay would do."""
+        from tabletopic_kernel.host.replay.dry_run import plan_replay  # noqa: PLC0415
+
+        settings = self._workbench.desired_topic(self.name).settings
+        catalog = self._workbench.open_catalog(settings.catalog)
+        return plan_replay(self.name, settings, where, self._workbench.registry, catalog)
+
+    def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
+        """Compact small files of the table.
+
+        Args:
+            where: a condition on the columns of the table, for files that may have such rows; None for all.
+            timeout_s: how long to wait for the outcome.
+        """
+        answers = self._answers(self.ask_for_compaction(where), timeout_s)
+        return answers[-1] if answers else None
+
+    def ask_for_compaction(self, where: str | None = None) -> MaintenanceRequest:
+        """Request a compaction."""
+        return self.ask_for_maintenance("compact", where)
+
+    def plan_compaction(self, where: str | None = None) -> CompactionPlan:
+        """What a compaction would merge."""
+        from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
+
+        table = self._loaded(self._workbench.desired_topic(self.name))
+        return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
+
+    def expire(
+        self, *, orphans: bool = False, timeout_s: float = 600
+    ) -> list[Expired | OrphansRemoved] | None:
+        """Expire old snapshots of the tables: the dead letters', the topic's own, then orphans.
+
+        Args:
+            orphans: also remove files that no snapshot needs; other writers' only when older than three days.
+            timeout_s: how long to wait for the outcome.
+        """
+        return self._answers(self.ask_for_maintenance("expire", orphans=orphans), timeout_s)
+
+    def plan_expiry(self, *, orphans: bool = False) -> list[ExpiryPlan]:
+        """What an expiry would remove from each table."""
+        from tabletopic_kernel.model.dead_letter import dead_letter_identifier  # noqa: PLC0415
+        from tabletopic_kernel.table.expiry import plan_expiry  # noqa: PLC0415
+
+        settings = self._workbench.desired_topic(self.name).settings
+        catalog = self._workbench.open_catalog(settings.catalog)
+        own = table_identifier(self.name, settings)
+        both = (
+            plan_expiry(catalog, identifier, settings, now_ms(), orphans=orphans)
+            for identifier in (own, dead_letter_identifier(own))
+        )
+        return [plan for plan in both if plan is not None]
+
+    def ask_for_maintenance(
+        self, work: Literal["compact", "expire"], where: str | None = None, *, orphans: bool = False
+    ) -> MaintenanceRequest:
+        """Request maintenance before it is due."""
+        from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
+
+        desired = self._workbench.desired_topic(self.name)
+        if where is not None:
+            rows_where(where, self._loaded(desired).schema())
+        self._check_acts(desired)
+        asked = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+        self._change(lambda now: now.model_copy(update={"maintenance": asked}))
+        return asked
+
+    def _loaded(self, desired: DesiredTopic) -> Any:
+        """The table, which must be there."""
+        from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
+
+        catalog = self._workbench.open_catalog(desired.settings.catalog)
+        table = TopicTable.load(catalog, table_identifier(self.name, desired.settings), self.name)
+        if table is None:
+            raise UsageError(f"{self.name} has no table yet")
+        return table.table
+
+    def _stamp(self) -> dict[str, Any]:
+        """Id and time of a request; see ``events_from`` of one."""
+        end = self._workbench.broker.end_offsets([CONTROL_TOPIC]).get(CONTROL_TOPIC, {}).get(0, 0)
+        return {"id": f"{uuid.uuid4().hex}@{end}", "asked_ms": now_ms()}
+
+    def _check_acts(self, desired: DesiredTopic) -> None:
+        """Check that a host will act on a request."""
+        from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
+
+        bench = self._workbench
+        if not bench.hosts():
+            raise UsageError("no host is running to do it; start one with `tabletopic serve`")
+        deadline = time.monotonic() + _RESUME_S
+        while True:
+            (status,) = statuses(bench.broker, {self.name: desired}, bench.catalog_of)
+            if status.state not in (State.PAUSED, State.FAILED):
+                return
+            if desired.run == "paused" or time.monotonic() > deadline:
+                why = f" ({status.error})" if status.error else ""
+                raise UsageError(
+                    f"{self.name} is {status.state}{why}: its host does this once it runs; "
+                    f"`tabletopic resume {self.name}` comes first"
+                )
+            time.sleep(0.5)
+
+    def _answers(self, asked: Request, timeout_s: float) -> list[Any] | None:
+        """The events that answer a request, of which the last is its outcome; None if that takes longer."""
+        from tabletopic_kernel.host.topics.control_topic import read_events  # noqa: PLC0415
+        from tabletopic_kernel.model.progress.events import is_outcome, request_of  # noqa: PLC0415
+
+        deadline, answers = time.monotonic() + timeout_s, []
+        since, follow = asked.events_from, lambda: time.monotonic() < deadline
+        for event in read_events(self._workbench.broker.properties, None, since=since, follow=follow):
+            if request_of(event) == asked.id:
+                answers.append(event)
+                if is_outcome(event, asked):
+                    return answers
+        return None
