@@ -18,9 +18,9 @@ import yaml
 
 from tabletopic_kernel.faces.cli import call
 from tabletopic_kernel.faces.cli.app import app
-from tabletopic_kernel.host import host
 from tabletopic_kernel.host.metrics.alerts import ALERTS
 from tabletopic_kernel.host.metrics.declared import METRICS
+from tabletopic_kernel.host.topics import running_topics
 from tabletopic_kernel.model.settings.cluster import out_of_reach
 from tabletopic_kernel.workbench.config import load_settings
 
@@ -51,7 +51,7 @@ def test_the_unit_starts_and_ends_a_host() -> None:
     service = unit()
     check_command(shlex.split(service["ExecStart"]))
     assert service["KillMode"] == "mixed"
-    assert int(service["TimeoutStopSec"]) > host._CLOSE_S
+    assert int(service["TimeoutStopSec"]) > running_topics.CLOSE_S
     assert int(service["RestartPreventExitStatus"]) == call.WRONG_USE
 
 
@@ -92,7 +92,7 @@ def test_the_deployment_starts_and_ends_a_host() -> None:
     pod = manifests()["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     check_command([*container["command"], *container["args"]])
-    assert pod["terminationGracePeriodSeconds"] > host._CLOSE_S
+    assert pod["terminationGracePeriodSeconds"] > running_topics.CLOSE_S
     pages = [container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("liveness", "readiness")]
     assert pages == ["/healthz", "/readyz"]
     assert pod["serviceAccountName"] == manifests()["ServiceAccount"]["metadata"]["name"]

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
-from tabletopic_kernel.model.errors import RetryableError, SettingsError, UsageError
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, Trouble, UsageError
 from tabletopic_kernel.query.athena import AthenaLake
 from tabletopic_kernel.query.catalogs import no_such_table
 from tabletopic_kernel.query.duckdb import DuckLake
@@ -44,7 +44,7 @@ def both(catalog: Catalog, tmp_path: Path) -> Iterator[DuckLake]:
     other = prod(tmp_path / "prod")
 
     def away() -> Catalog:
-        raise RetryableError("no answer; is [catalog] right?")
+        raise RetryableError(Trouble("no answer", "is {section} right?"))
 
     made = DuckLake(catalog, others={"prod": lambda: other, "away": away})
     yield made

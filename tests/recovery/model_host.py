@@ -22,7 +22,7 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.local.crash_points import obey
 from tests.simulation import people
 from tests.simulation.kafka import BAD, LEARNED, UNKNOWN, Topic
-from tests.simulation.process import Process, has_work
+from tests.simulation.process import Process
 from tests.simulation.schedule import Setting
 from tests.simulation.world import World
 
@@ -132,7 +132,7 @@ class OnDisk(World):
     def _round(self, host: Process, dice: random.Random) -> None:
         self.now_ms += 1_000
         host.act(host.poll)
-        while any(map(has_work, host.coordinators)):
+        while any(coordinator.has_work for coordinator in host.coordinators):
             host.act(lambda: host.step(dice))
         host.act(lambda: host.work(dice))
         host.act(lambda: host.task(dice))

@@ -76,7 +76,7 @@ def test_the_catalog_is_asked_for_what_the_host_may_see(watch: HostWatch, asked:
 
 def test_a_registry_that_is_away(watch: HostWatch) -> None:
     """It is named by its address."""
-    question = watch._questions["registry"]
+    question = watch._servers()["registry", ""]
     question.once()
     assert "http://127.0.0.1:1" in str(question.trouble)
 
@@ -85,8 +85,9 @@ def test_each_catalog_that_topics_have_is_asked(watch: HostWatch, asked: AskedCa
     """One that the settings lack, or that does not respond, is named by its section."""
     works_in = watch._host.works_in  # type: ignore[attr-defined]
     works_in["prod"] = "sales"
-    for question in watch._catalogs.current().values():
-        question.once()
+    for (kind, _), question in watch._servers().items():
+        if kind == "catalog":
+            question.once()
     assert asked.asked == ["shop.web", "sales"]
     asked.error = RetryableError(Trouble("is down", "is {section} right?", "the catalog"))
     question = watch._servers()["catalog", "prod"]

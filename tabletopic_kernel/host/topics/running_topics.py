@@ -13,7 +13,7 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.desired import DesiredTopic, Request
 
-_CLOSE_S = 90.0  # for the last commit of a topic that is handed over
+CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 
 
 @dataclass
@@ -139,7 +139,7 @@ class RunningTopics:
 
 
 def _together(calls: list[Callable[[float], bool]]) -> None:
-    threads = [threading.Thread(target=call, args=(_CLOSE_S,)) for call in calls]
+    threads = [threading.Thread(target=call, args=(CLOSE_S,)) for call in calls]
     for thread in threads:
         thread.start()
     for thread in threads:
