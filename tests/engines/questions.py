@@ -231,7 +231,8 @@ def condition_filter(condition: Is, schema: Schema) -> ice.BooleanExpression | N
         filters = [condition_filter(one, schema) for one in parts]
         made: Any = {"not": ice.Not, "and": ice.And, "or": ice.Or}[name]
         return None if None in filters else made(*filters)
-    column = dotted(parts[0], schema) if isinstance(parts[0], Place) else None
+    is_column = isinstance(parts[0], Place) and isinstance(parts[0].kind, PrimitiveType)
+    column = dotted(parts[0], schema) if is_column else None
     start = parts[1].removesuffix("%") if name == "like" else ""
     if column is None or name in ("any", "same") or (name == "like" and not _is_start(start, parts[1])):
         return None

@@ -57,7 +57,7 @@ _PARTITIONS = (
     "bucket(3, long)",
     "day(timestamptz)",
     "truncate(1, string)",
-    "truncate(5, int)",
+    "truncate(4, int)",
     "date",
     "bucket(2, struct.a)",
 )
