@@ -113,6 +113,7 @@ FAULTS = (
     Fault("uuids", "pyiceberg", "(extension<arrow.uuid>", _uuid),
     Fault("NOT keeps nulls", "pyiceberg", "", _not),
     Fault("filter on a field of a struct", "pyiceberg", "", _of_struct),
+    Fault("filter on a field of a struct", "pyiceberg", "between instances of 'NoneType'", _of_struct),
     Fault("field renamed in a list or map", "pyiceberg", "", _renamed_inside),
     Fault("field renamed in a list or map", "pyiceberg", "struct fields don't match", _renamed_inside),
 )

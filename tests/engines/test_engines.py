@@ -28,7 +28,7 @@ from tests.table.lake import Lake
 
 pytestmark = pytest.mark.integration
 Ask = Callable[[str], list[list[object]]]
-_SEED, _QUESTIONS = 36, 500
+_SEED, _QUESTIONS = 36, 250
 _IDS = {"one": "11111111-1111-4111-8111-111111111111", "two": "ffffffff-ffff-4fff-bfff-ffffffffffff"}
 
 
