@@ -12,7 +12,7 @@ ARGS ?=
 # A shell may forbid caches of bytecode; then each of the hundreds of processes of a run compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up down lab check test test-all test-rest test-servers lint simulate bench drill lock clean
+.PHONY: help demo up down lab check test test-all test-rest test-servers lint simulate bench drill engines lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -82,6 +82,9 @@ bench: $(INSTALLED) ## benchmark this machine
 
 drill: $(INSTALLED) ## inject faults from a seed, then compare every record (ARGS="--minutes 60")
 	@$(RUN) tests.drill $(ARGS)
+
+engines: $(INSTALLED) ## ask DuckDB, Spark and PyIceberg seeded questions; ARGS="--seed 7 --minutes 30"
+	@$(RUN) tests.engines $(ARGS)
 
 lock: $(INSTALLED) ## regenerate requirements.lock from pyproject.toml; UPGRADE=1 upgrades everything
 	@echo "==> requirements.lock"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
@@ -50,7 +54,7 @@ class SparkLake:
         else:
             frame = self._session.sql(text)
         tables = _tables_of(frame, self._catalog)
-        rows = (frame if limit is None else frame.limit(limit + 1)).toArrow()
+        rows = _to_arrow(frame if limit is None else frame.limit(limit + 1))
         truncated = limit is not None and rows.num_rows > limit
         return Answer(rows.slice(0, limit), tables, truncated)
 
@@ -70,6 +74,16 @@ class SparkLake:
             self._session.sql(f"USE `{self._catalog}`.`{self._namespace}`")
         except AnalysisException:  # the namespace is created with the first table
             self._session.sql(f"USE `{self._catalog}`")
+
+
+def _to_arrow(frame: Any) -> pa.Table:
+    """Like ``toArrow``, which fails on nulls of a struct with a required field."""
+    every_null = frame._jdf.schema().asNullable()
+    schema = to_arrow_schema(
+        StructType.fromJson(json.loads(every_null.json())), error_on_duplicated_field_names_in_struct=True
+    )
+    batches = frame._collect_as_arrow(empty_list_if_zero_records=False)
+    return pa.Table.from_batches(batches).cast(schema)
 
 
 def _tables_of(frame: DataFrame, default: str) -> tuple[TableRead, ...]:

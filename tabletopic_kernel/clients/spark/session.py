@@ -109,6 +109,8 @@ _DEFAULTS = {
     # For the checkpoint's files: without checksums, which would be additional files, and for each file that
     # it creates, Hadoop starts a program that sets its permissions.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # With it, Iceberg fails where a struct in a map has a field newer than a file ("is not in the store").
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch restarts from the ledger instead
 }

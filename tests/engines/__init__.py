@@ -1,0 +1,1 @@
+"""Asks DuckDB, Spark and PyIceberg the same questions, and compares the answers with the rows themselves."""

@@ -1,0 +1,133 @@
+"""Three engines answer as the rows themselves do, but for the faults that docs/your-servers.md names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.expressions import EqualTo, IsNull
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.model.errors import ActionNeededError
+from tests.engines.engines import session_in, spark_of
+from tests.engines.run import run
+from tests.table.lake import Lake
+
+pytestmark = pytest.mark.integration
+Ask = Callable[[str], list[list[object]]]
+_SEED, _QUESTIONS = 36, 250
+_IDS = {"one": "11111111-1111-4111-8111-111111111111", "two": "ffffffff-ffff-4fff-bfff-ffffffffffff"}
+
+
+def _field(number: int, name: str, kind: object, *, required: bool = False) -> NestedField:
+    return NestedField(number, name, kind, required=required)
+
+
+_SCHEMA = Schema(
+    _field(1, "id", LongType()),
+    _field(2, "name", StringType()),
+    _field(3, "u", UUIDType()),
+    _field(4, "s", StructType(_field(5, "b", StringType(), required=True), _field(6, "a", IntegerType()))),
+    _field(7, "m", MapType(8, StringType(), 9, StructType(_field(10, "a", StringType())), False)),
+    _field(
+        11,
+        "l",
+        ListType(12, StructType(_field(13, "a", StringType()), _field(14, "n", IntegerType())), False),
+    ),
+)
+_ROWS = {
+    "id": [1, 2],
+    "name": ["ab", None],
+    "u": [bytes.fromhex(one.replace("-", "")) for one in _IDS.values()],
+    "s": [{"b": "x", "a": 7}, None],
+    "m": [[("p", {"a": "x"})], None],
+    "l": [[{"a": "x", "n": 1}], None],
+}
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterator[SparkSession]:
+    """Spark as the product starts it."""
+    started = session_in(tmp_path_factory.mktemp("spark"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For the tables."""
+    return tmp_path_factory.mktemp("tables")
+
+
+def _table(name: str, folder: Path, session: SparkSession, *by: str) -> tuple[Lake, Ask]:
+    """A table of two rows, and Spark's answers about it."""
+    place = {"uri": f"sqlite:///{folder}/{name}.db", "warehouse": f"file://{folder}/{name}"}
+    properties = {"name": name, "type": "sql", **place}
+    lake = Lake(open_catalog(properties), _SCHEMA, by)
+    lake.append(_ROWS)
+
+    def ask(sql: str) -> list[list[object]]:
+        rows = spark_of(properties, session).query(sql).rows
+        return [list(row.values()) for row in rows.to_pylist()]
+
+    return lake, ask
+
+
+def test_engines_agree_with_the_rows(session: SparkSession, folder: Path) -> None:
+    """No answer is wrong, of any engine, about tables that have changed in every way."""
+    outcome = run(_SEED, _QUESTIONS, session, folder)
+    assert not outcome.wrong, "\n".join(outcome.wrong)
+    assert min(outcome.answers[name] for name in ("duckdb", "spark", "pyiceberg")) > _QUESTIONS // 10, outcome
+
+
+def test_spark_reads_what_it_would_fail_on(session: SparkSession, folder: Path) -> None:
+    """A null struct with a required field, and a field that is newer than a map's files."""
+    lake, ask = _table("mended", folder, session)
+    with lake.table.update_schema() as update:
+        update.add_column(("m", "b"), StringType())
+    assert ask("SELECT s FROM clicks ORDER BY id") == [[{"b": "x", "a": 7}], [None]]
+    assert ask("SELECT m['p'].b FROM clicks") == [[None], [None]]
+
+
+def test_faults_of_spark(session: SparkSession, folder: Path) -> None:
+    """It still has each fault that docs/your-servers.md names, and the way round works."""
+    _, ask = _table("by_name", folder, session, "name")
+    with pytest.raises(ActionNeededError, match="Invalid object: null"):
+        ask("SELECT id FROM clicks WHERE name IN ('ab', 'cd')")
+    assert ask("SELECT id FROM clicks WHERE name IS NOT NULL AND name IN ('ab', 'cd')") == [[1]]
+
+    lake, ask = _table("changed", folder, session)
+    assert ask(f"SELECT id FROM clicks WHERE u = '{_IDS['one']}'") == []
+    assert ask(f"SELECT id FROM clicks WHERE lower(u) = '{_IDS['one']}'") == [[1]]
+    first = lake.table.metadata.current_snapshot_id
+    with lake.table.update_schema() as update:
+        update.rename_column("name", "called")
+    lake.append({"id": [3]})
+    with pytest.raises(ActionNeededError, match="Cannot find field"):
+        ask(f"SELECT id FROM clicks VERSION AS OF {first} WHERE name = 'ab'")
+    assert ask(f"SELECT id FROM clicks VERSION AS OF {first} WHERE concat(name) = 'ab'") == [[1]]
+
+
+def test_faults_of_pyiceberg(session: SparkSession, folder: Path) -> None:
+    """It still has each fault that docs/your-servers.md names."""
+    lake, _ = _table("pyiceberg", folder, session)
+    first = lake.table.metadata.current_snapshot_id
+    assert lake.table.scan(IsNull("s.b")).to_arrow()["id"].to_pylist() == []
+    assert lake.table.scan().to_arrow()["l"].to_pylist() == [[{"a": "x", "n": 1}], []]
+    with lake.table.update_schema() as update:
+        update.rename_column("name", "called")
+    with pytest.raises(ValueError, match="Could not find field"):
+        lake.table.scan(EqualTo("name", "ab"), snapshot_id=first).to_arrow()
