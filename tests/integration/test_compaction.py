@@ -9,9 +9,10 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from tabletopic_kernel.host.maintenance import compaction
+from tabletopic_kernel.local import machine
 from tabletopic_kernel.model.progress.events import Expired
 from tabletopic_kernel.pipeline.rewrite import RewriteResult
-from tabletopic_kernel.workbench import workbench
+from tabletopic_kernel.workbench.topics import requests
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import Sender
 from tests.integration.rows import FAST, V1, V2, row_v1, row_v2
@@ -77,8 +78,8 @@ def test_a_users_clock_is_wrong(
     sender.flush()
     bench.enable(sender.topic, FAST | {"max_refused_share": 1})
     caught_up(sender.topic)
-    now_ms = workbench.now_ms
-    monkeypatch.setattr(workbench, "now_ms", lambda: now_ms() + minutes * 60_000)
+    users_ms = machine.now_ms() + minutes * 60_000
+    monkeypatch.setattr(requests, "now_ms", lambda: users_ms)
     replayed, compacted = bench.replay(sender.topic), bench.compact(sender.topic)
     expired = bench.expire(sender.topic)
     assert replayed is not None
