@@ -42,9 +42,7 @@ _COMMON = """
 def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
     """Raise SettingsError with a line for every property that librdkafka or Spark cannot use.
 
-    Makes no connection.
-
-    ``origins`` says where each property was set. No message contains a secret.
+    Makes no connection. ``origins`` says where each property was set. No message contains a secret.
     """
     kafka = {name: value for name, value in properties.items() if name not in _ADDRESSES}
     problems = []
@@ -107,20 +105,20 @@ def missing_rights(
     """
     user = broker.properties.get("sasl.username") or "<name>"
     lines = []
-    for topic, wanted in topics.items():
-        lines += _lines(f"--topic {topic}", wanted, _of_topic(broker, topic), user)
-    for group, wanted in groups.items():
-        lines += _lines(f"--group {group}", wanted, _of_group(broker, group), user)
+    for topic, operations in topics.items():
+        lines += _lines(f"--topic {topic}", operations, _of_topic(broker, topic), user)
+    for group, operations in groups.items():
+        lines += _lines(f"--group {group}", operations, _of_group(broker, group), user)
     return lines
 
 
 def _lines(
-    what: str, wanted: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
+    what: str, operations: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
 ) -> list[str]:
     if allowed is None:  # the broker does not say
         return []
     missing = [
-        operation for operation in wanted if operation not in allowed and AclOperation.ALL not in allowed
+        operation for operation in operations if operation not in allowed and AclOperation.ALL not in allowed
     ]
     options = " ".join(f"--operation {operation.name.title().replace('_', '')}" for operation in missing)
     return [f"--allow-principal User:{user} {options} {what}"] if missing else []

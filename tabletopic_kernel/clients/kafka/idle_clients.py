@@ -46,7 +46,7 @@ class IdleClients:
                 return
 
     def _look(self) -> bool:
-        """Check all clients; whether one is left. Not in the loop, whose locals would keep one alive."""
+        """Check all clients, with references that end with this call; returns whether any is left."""
         with self._lock:
             clients = list(self._clients)
             if not clients:

@@ -1,4 +1,4 @@
-"""Confluent's client of a registry, which asks this machine's servers without the environment's proxy."""
+"""Confluent's registry client, which reaches this machine's servers without the environment's proxy."""
 
 from __future__ import annotations
 

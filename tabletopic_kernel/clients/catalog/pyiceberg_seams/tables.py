@@ -59,7 +59,7 @@ class _Cheap(TableMetadataCommonFields):
         return BaseModel.__deepcopy__(bare, memo).model_copy(update=history)
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
-        return next((one for one in reversed(self.snapshots) if one.snapshot_id == snapshot_id), None)
+        return next((s for s in reversed(self.snapshots) if s.snapshot_id == snapshot_id), None)
 
     def __eq__(self, other: object) -> bool:
         """Also to PyIceberg's."""
@@ -87,7 +87,7 @@ def own_metadata(metadata: TableMetadata) -> TableMetadata:
     """The same metadata, as ours."""
     if isinstance(metadata, _Cheap):
         return metadata
-    snapshots = [own_snapshot(one) for one in metadata.snapshots]
+    snapshots = [own_snapshot(snapshot) for snapshot in metadata.snapshots]
     own: TableMetadata = copy_as(_KINDS[metadata.format_version], metadata, snapshots=snapshots)
     return own
 
@@ -96,10 +96,10 @@ class MetadataFiles:
     """In our catalogs' methods, this is PyIceberg's ``FromInputFile`` and ``ToOutputFile``."""
 
     @staticmethod
-    def table_metadata(*arguments: Any, **more: Any) -> Any:
+    def table_metadata(*arguments: Any, **options: Any) -> Any:
         """Read a file, or write metadata to one: PyIceberg has the same name for both."""
         reads = isinstance(arguments[0], InputFile)
-        return read_metadata(*arguments, **more) if reads else _write_and_remember(*arguments, **more)
+        return read_metadata(*arguments, **options) if reads else _write_and_remember(*arguments, **options)
 
 
 def read_metadata(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
@@ -155,10 +155,10 @@ class _Dumped:
 def _text(snapshot: Snapshot) -> str:
     """The JSON of a snapshot, cached as long as the snapshot exists."""
     key = id(snapshot)
-    found = _texts.get(key)
-    if found is None or found[0]() is not snapshot:
-        _texts[key] = found = (ref(snapshot, lambda _: _texts.pop(key, None)), snapshot.model_dump_json())
-    return found[1]
+    cached = _texts.get(key)
+    if cached is None or cached[0]() is not snapshot:
+        _texts[key] = cached = (ref(snapshot, lambda _: _texts.pop(key, None)), snapshot.model_dump_json())
+    return cached[1]
 
 
 def _has_uuid(location: str) -> bool:
@@ -239,10 +239,10 @@ class OwnTable(Table):
         metadata: TableMetadata,
         metadata_location: str,
         io: FileIO,
-        *rest: Any,
-        **more: Any,
+        *arguments: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(identifier, own_metadata(metadata), metadata_location, io, *rest, **more)
+        super().__init__(identifier, own_metadata(metadata), metadata_location, io, *arguments, **options)
 
     def transaction(self) -> Transaction:
         """Of ours."""
