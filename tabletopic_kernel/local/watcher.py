@@ -71,7 +71,7 @@ def when_ended(pid: int, act: Callable[[], None]) -> None:
 
 def _others_wait(its_mark: str) -> bool:
     for _, keeper in processes.find({its_mark}):
-        with contextlib.suppress(psutil.Error, ValueError):  # the second: it ends, and has no words any more
+        with contextlib.suppress(psutil.Error, ValueError):  # ValueError: it ends, its command line is gone
             words = psutil.Process(keeper.pid).cmdline()
             _, pid, start_time_s = words[words.index(its_mark) + 1 :][:3]
             if processes.is_alive(ProcessId(int(pid), float(start_time_s)), its_mark):

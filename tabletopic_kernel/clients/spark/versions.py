@@ -32,8 +32,8 @@ def own_versions() -> str:
     python = ".".join(platform.python_version_tuple()[:2])
     # Spark puts its own pyspark on its workers' path, whatever is installed.
     packages = {name: _version(name) for name in _PACKAGES}
-    known = {"python": python, "pyspark": pyspark_version.__version__, **packages, "code": _digest()}
-    return ",".join(f"{name}:{text}" for name, text in known.items())
+    versions = {"python": python, "pyspark": pyspark_version.__version__, **packages, "code": _digest()}
+    return ",".join(f"{name}:{text}" for name, text in versions.items())
 
 
 def differences(wanted: str, found: str) -> list[str]:

@@ -235,8 +235,8 @@ def check(folder: Path, wanted: JarSet) -> None:
     """Compare ``folder`` with its checksums; raises StackError naming missing, unknown and wrong files."""
     lines = (line.split(maxsplit=1) for line in wanted.checksum_file.read_text("utf-8").splitlines())
     expected = {name: checksum for checksum, name in lines if name.partition("/")[0] in wanted.configurations}
-    found = checksums(folder)
-    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    actual = checksums(folder)
+    wrong = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
     if wrong:
         raise StackError(
             f"{len(wrong)} of {len(expected)} Java libraries are not the expected files "
