@@ -2,7 +2,7 @@
 
 Its identity and place are in ``folder.json``. A folder at another place with the same identity is a copy if
 the original is still there, else it was moved. Iceberg's metadata has absolute locations: a copy's names the
-original's files, and a moved one's names nothing, until they are replaced.
+original's files, and a moved folder's names nothing, until they are replaced.
 """
 
 from __future__ import annotations
@@ -135,16 +135,13 @@ def _relocate(folder: Path, before: Path, *, shares: bool) -> None:
 
     files = list((folder / _WAREHOUSE).rglob("metadata/*"))
     for path in sorted(files, key=lambda path: path.name.startswith("snap-")):
-        with contextlib.suppress(
-            EOFError, ValueError
-        ):  # cut off, by a writer that ended: nobody refers to it
+        with contextlib.suppress(EOFError, ValueError):  # cut off by a writer that ended: in no table
             if path.suffix == ".avro":
                 _relocate_avro(path, moved)
             elif path.suffix == ".json":
                 packed = path.read_bytes()
-                unpack, pack = (
-                    (gzip.decompress, gzip.compress) if packed.startswith(_GZIP) else (bytes, bytes)
-                )
+                is_gzip = packed.startswith(_GZIP)
+                unpack, pack = (gzip.decompress, gzip.compress) if is_gzip else (bytes, bytes)
                 metadata = moved(json.loads(unpack(packed)))
                 properties = metadata.get("properties", {})
                 data = properties.get("write.data.path", str(folder))

@@ -34,7 +34,7 @@ class _Child(subprocess.Popen[bytes]):
         """Nothing to clean up: there are no pipes."""
 
 
-# Our own children by pid: kept until they are reaped, as a zombie keeps its pid and its start time.
+# Our own children by pid: kept until they are reaped: a zombie keeps its pid and its start time.
 _children: dict[int, _Child] = {}
 
 
@@ -99,7 +99,7 @@ def is_alive(process: ProcessId, its_mark: str) -> bool:
 
 
 def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
-    """Every process except this one that carries one of the marks, whoever started it, with its mark.
+    """All processes, except this one, that carry a mark, with that mark.
 
     Scans all processes of the machine: about 30 ms.
     """

@@ -104,7 +104,7 @@ class LocalStack:
         Raises StackError.
         """
         began = time.monotonic()
-        # If somebody deleted the folder, there are no records and no lock, but perhaps servers.
+        # A deleted folder has no records and no lock, but perhaps servers.
         with self._locked() if self.state_dir.is_dir() else contextlib.nullcontext():
             stopped = self._stop(self._load(), servers)
         if stopped:

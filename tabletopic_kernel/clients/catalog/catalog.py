@@ -95,7 +95,6 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 
     Raises:
         SettingsError: PyIceberg does not accept the properties.
-        RetryableError: the catalog does not respond.
     """
     options: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
     options.setdefault("py-io-impl", _TABLE_FILES)
@@ -148,7 +147,7 @@ def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
     Raises:
         RetryableError: no answer, busy, locked.
         ActionNeededError: refused, and the next try would be, too.
-        SettingsError: [catalog] is wrong, whatever a server says.
+        SettingsError: [catalog] is wrong.
     """
     try:
         yield
@@ -181,7 +180,7 @@ def create_table(
     """Create a table, and its namespace if that is missing.
 
     Raises:
-        RetryableError: the catalog does not respond, or somebody else has just created the table.
+        RetryableError: another program has just created the table.
     """
     with reachable("the catalog"):
         _ensure_namespace(catalog, identifier[:-1])

@@ -17,8 +17,8 @@ from tabletopic_kernel.model.errors import SettingsError, Trouble
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.table_properties import names_class
 
-# Prefixes of a store's properties, which a catalog may lend with a table, and keys that replace one's own:
-# without them, a client looks for those of the environment.
+# Prefixes of a store's properties, which a catalog may lend with a table, and keys that replace this
+# person's: without them, a client looks for those of the environment.
 _STORES = {
     ("s3.", "client."): ("s3.access-key-id", "client.access-key-id"),
     ("gcs.",): ("gcs.oauth2.token",),

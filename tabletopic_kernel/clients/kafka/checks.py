@@ -22,7 +22,7 @@ from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask_property
 
 # Without an address, a client has nothing to connect to.
 _ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
-# librdkafka has no list of its names; these are the ones people set, to suggest the nearest to a typo.
+# librdkafka does not list its names; the nearest of these, which people set, is suggested for a typo.
 _COMMON = """
     acks auto.offset.reset batch.size bootstrap.servers client.dns.lookup client.id client.rack
     compression.type connections.max.idle.ms debug delivery.timeout.ms enable.auto.commit enable.idempotence
@@ -101,7 +101,7 @@ def missing_rights(
 ) -> list[str]:
     """Arguments of `kafka-acls --add` for each missing permission; empty if none is missing.
 
-    Skips a topic that does not exist. Raises RetryableError if the broker does not respond.
+    Skips a topic that does not exist.
     """
     user = broker.properties.get("sasl.username") or "<name>"
     lines = []

@@ -23,7 +23,7 @@ TIMEOUT_S = 10.0
 RECONNECT_S = 2.0
 _AGAIN_S = 0.1
 # A refused login or certificate is known within a second; requests alone would take their whole timeout,
-# while librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
+# while librdkafka logs in again up to 20 times a second, despite reconnect.backoff.max.ms.
 _FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
 
 

@@ -1,7 +1,7 @@
 """Why a librdkafka client gets no response: its connection errors, with a remedy.
 
-A failed request says "timed out" or "transport failure", whatever the reason. librdkafka reports the reason
-separately, through a callback that runs while the client is polled.
+A failed request only says "timed out" or "transport failure". librdkafka reports the reason separately,
+through a callback that runs while the client is polled.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ class ConnectionErrors:
             self._newest[kind] = (time.monotonic(), _plain(error.str()))
 
     def refused(self, within_s: float = math.inf) -> tuple[str, str] | None:
-        """("login" or "TLS", the broker's or OpenSSL's message) of the newest refusal; None without one.
-
-        Args:
-            within_s: only refusals of the last ``within_s`` seconds.
-        """
+        """The newest refusal in ``within_s``: "login" or "TLS", and the broker's or OpenSSL's message."""
         since = time.monotonic() - within_s
         log = dict(self._newest)  # another thread may add to it
         refusals = [(*log[kind], kind) for kind in ("login", "TLS") if kind in log and log[kind][0] >= since]
@@ -58,11 +54,7 @@ class ConnectionErrors:
         return kind, reason
 
     def is_hopeless(self, within_s: float = math.inf) -> bool:
-        """Whether no broker is left and one refused the client: no request will be answered.
-
-        Args:
-            within_s: going by the errors of the last ``within_s`` seconds.
-        """
+        """Whether, in ``within_s``, a broker refused the client and none is left: no request will succeed."""
         if self.refused(within_s) is None:
             return False
         lost_at, _ = self._newest.get("no broker", (None, ""))

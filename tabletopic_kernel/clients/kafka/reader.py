@@ -45,13 +45,13 @@ class Reader:
         self._consumer.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first and the end offset; raises RetryableError when the broker does not respond."""
+        """The first and the end offset."""
         source = TopicPartition(topic, partition)
         low, high = self._ask(topic, lambda: self._consumer.get_watermark_offsets(source, timeout=TIMEOUT_S))
         return int(low), int(high)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset at or after a time, None if there is none; raises as ``bounds``."""
+        """The first offset at or after a time, None if there is none."""
         request = TopicPartition(topic, partition, timestamp_ms)
         (answer,) = self._ask(topic, lambda: self._consumer.offsets_for_times([request], timeout=TIMEOUT_S))
         return None if answer.offset < 0 else int(answer.offset)
@@ -93,7 +93,7 @@ class Reader:
         """Committed records from ``partitions`` on, in batches, while ``going``; waits out outages (I9).
 
         Raises:
-            LoginRefusedError: then close the reader, as it would log in again and again.
+            LoginRefusedError: close the reader, or it logs in again and again.
         """
         batches = self._batches(partitions)
         while going():

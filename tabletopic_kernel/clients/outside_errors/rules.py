@@ -27,7 +27,7 @@ STORAGE: Final = "the storage"
 class Rule:
     """What an error means, and what to do about it.
 
-    ``who`` is empty if it is the called system. A ``setting`` is wrong whatever any server says. ``keys``:
+    ``who`` is empty if it is the called system. ``setting``: a setting is wrong, without a server's verdict. ``keys``:
     keys or tokens were refused, and a catalog may lend new ones.
     """
 
@@ -166,7 +166,7 @@ _OF_AWS: Rules = {
         "UnauthorizedSSOTokenError SSOTokenLoadError TokenRetrievalError": _act("log in again: aws sso login", "was not contacted: the AWS login has expired", keys=True),
         "ParamValidationError": _BUG,
     },
-    # null, [] or a part of a table, as a gateway in front of Glue may return them with status 200
+    # null, [] or a part of a table, which a gateway in front of Glue may return with status 200
     "raised in": {"botocore.endpoint botocore.parsers pyiceberg.catalog.glue": _INVALID},
 }
 

@@ -221,7 +221,7 @@ def _tls(error: Any) -> Codes:
 
 
 def _raised_in(error: BaseException) -> Codes:
-    """The module that raised it: a bug of ours may be of the same class."""
+    """The module that raised it: our own bugs may be of the same class."""
     if frames := [frame for frame, _ in traceback.walk_tb(error.__traceback__)]:
         yield "raised in", frames[-1].f_globals.get("__name__")
 

@@ -113,7 +113,7 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such id.
-            RetryableError: the registry does not respond, or not with a schema.
+            RetryableError: the response is not a schema.
         """
         what = f"schema id {schema_id}"
         schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id)))
@@ -174,7 +174,6 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such GUID, or the registry has none.
-            RetryableError: the registry does not respond.
         """
         try:
             schema = self._ask(f"schema GUID {guid}", lambda: checked(self._client.get_schema_by_guid(guid)))
@@ -198,7 +197,7 @@ class Registry:
         return resolved
 
     def has(self, subject: str, schema: RegisteredSchema) -> bool:
-        """Whether a subject has a schema; raises RetryableError if the registry does not respond."""
+        """Whether a subject has a schema."""
         body = Schema(schema.text, schema.kind, list(schema.sources))
         try:
             self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, body, deleted=True))
@@ -207,7 +206,7 @@ class Registry:
         return True
 
     def subjects(self) -> list[str]:
-        """All subjects, deleted ones too; raises RetryableError if the registry does not respond."""
+        """All subjects, deleted ones too."""
         ask = self._client.get_subjects
         names: list[str] = self._ask("subjects", lambda: checked_list(ask(deleted=True), str))
         return names
@@ -216,7 +215,7 @@ class Registry:
         """The newest schema of a subject; None if the subject does not exist.
 
         Raises:
-            RetryableError: the registry does not respond, or lacks a schema that this one refers to.
+            RetryableError: the registry lacks a schema that this one refers to.
         """
         try:
             registered = self._ask(
@@ -245,7 +244,6 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such subject or version.
-            RetryableError: the registry does not respond.
         """
         what = f"version {version} of {subject}"
         ask = self._client.get_version
@@ -253,11 +251,7 @@ class Registry:
         return self._resolved(registered.schema_id, registered.schema, subject, version)
 
     def versions(self, subject: str) -> list[int]:
-        """The versions of a subject, oldest first; empty if it does not exist.
-
-        Raises:
-            RetryableError: the registry does not respond.
-        """
+        """The versions of a subject, oldest first; empty if it does not exist."""
         try:
             ask = self._client.get_versions
             return sorted(self._ask(f"subject {subject}", lambda: checked_list(ask(subject), int)))
@@ -265,11 +259,7 @@ class Registry:
             return []
 
     def verdict(self, subject: str, kind: str, text: str) -> str:
-        """Whether the registry would accept a schema as the next version of a subject, in words.
-
-        Raises:
-            RetryableError: the registry does not respond.
-        """
+        """Whether the registry would accept a schema as the next version of a subject, in words."""
         try:
             latest = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
         except UnknownSchemaError:

@@ -87,7 +87,7 @@ def processors_to_come(session: SparkSession) -> int:
 class ExecutorWatch:
     """Whether work waits for a cluster without executors; ``clock`` gives seconds.
 
-    ``reason``, for any thread: why it waits, as last seen; None: it does not, or not long enough yet.
+    ``reason``, for any thread: why work waited when last seen; None: it did not, or not long enough.
     """
 
     def __init__(self, session: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:

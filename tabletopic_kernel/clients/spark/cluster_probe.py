@@ -91,7 +91,7 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
     """Check that executors and this process read each other's files in ``warehouse``.
 
     There is one task for each processor that the cluster has now. Not tried: executors that join later, and
-    warehouses that this process itself may not write to, as with credentials that a catalog lends per table.
+    warehouses that this process itself may not write to, such as those whose catalog lends keys per table.
     For these, the check of each staged file before its commit remains.
 
     Args:

@@ -39,7 +39,7 @@ _OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 def launch(conf: Mapping[str, str], folder: Path) -> None:
     """Start pyspark's JVM with these properties, unless this process has one.
 
-    ``folder`` is for the files that it reads, which only their owner may read.
+    The JVM reads them from files in ``folder``, which only their owner may read.
 
     Raises:
         RetryableError: the JVM hangs.
@@ -149,7 +149,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
 
 
 def _without_secret_options(conf: Mapping[str, str], file: Path) -> dict[str, str]:
-    """The properties, with JVM options that contain secrets moved to ``file``: these would be arguments."""
+    """The properties, with JVM options that contain secrets moved to ``file``, off the command line."""
     safe, hidden = dict(conf), list[str]()
     for key in _OPTIONS:
         if mask(text := conf.get(key, "")) == text:
@@ -186,7 +186,7 @@ def java_escaped(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Like ``java_escaped``, also for keys, and whatever the text begins with."""
+    """Like ``java_escaped``, also for keys and for leading spaces."""
     escaped = java_escaped(text)
     for plain, escape in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f"), (" ", "\\ ")):
         escaped = escaped.replace(plain, escape)

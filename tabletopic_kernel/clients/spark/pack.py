@@ -34,7 +34,7 @@ OnProgress = Callable[[int, int], None]
 
 _PROGRAM = "tabletopic"
 _PACKAGE = Path(__file__).parents[2]
-# Only faces, the local stack and queries import these; pyspark is there anyway, as each executor is Spark.
+# Only faces, the local stack and queries import these; pyspark is part of each executor.
 _NOT_FOR_EXECUTORS = frozenset(
     {
         "duckdb-extension-avro",

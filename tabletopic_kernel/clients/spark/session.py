@@ -83,7 +83,7 @@ _DEFAULTS = {
     "spark.authenticate": "true",
     # What Spark hides when it shows properties: by a word in their name, or a login in a URL.
     "spark.redaction.regex": rf"(?i){SECRET_NAME}|/[^\s/?#:@]*:[^\s/?#]*@",
-    "spark.ui.enabled": "false",  # a port and memory nobody asked for
+    "spark.ui.enabled": "false",  # saves a port and memory
     "spark.ui.showConsoleProgress": "false",  # Spark's own bars would appear in users' cells
     "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
     "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants

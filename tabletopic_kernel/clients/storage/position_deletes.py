@@ -1,6 +1,6 @@
 """Position delete files: which rows of which data files are deleted (Iceberg spec, "Position Delete Files").
 
-They are read in pieces, which bounds memory whatever their size.
+They are read in pieces, which bounds memory.
 """
 
 from __future__ import annotations

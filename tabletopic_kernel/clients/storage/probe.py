@@ -1,8 +1,7 @@
 """Tries whether catalog and storage accept what a table topic writes, before anything is created.
 
 Everything written is undone: rows in a database are rolled back, a file is removed. Each trial ends within
-``LIMIT_S``, whatever the servers do (``_LOCAL_LIMIT_S`` for files on this machine): clients that wait longer
-are abandoned.
+``LIMIT_S`` (``_LOCAL_LIMIT_S`` for files on this machine): clients that wait longer are abandoned.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def try_table(
     """Check that ``identifier`` can be a topic's table: the catalog accepts changes, the storage files.
 
     Raises:
-        SettingsError: [catalog] is wrong, whatever a server says.
+        SettingsError: [catalog] is wrong.
         ActionNeededError: something is refused.
         RetryableError: no answer, or not in time.
     """

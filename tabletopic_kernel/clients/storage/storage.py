@@ -29,7 +29,6 @@ def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, Manifes
     Raises:
         FileNotFoundError: the manifest list of a snapshot is gone.
         RetryableError: a manifest list has fewer files than its snapshot.
-        OSError: the storage does not respond.
     """
     with ThreadPoolExecutor(_READERS, "manifest lists") as pool:
         lists = pool.map(lambda snapshot: _manifests(io, snapshot), snapshots)
@@ -59,7 +58,6 @@ def live_files(
     Raises:
         FileNotFoundError: a manifest is gone.
         RetryableError: a manifest has fewer entries than the manifest list says.
-        OSError: the storage does not respond.
     """
 
     def read(manifest: ManifestFile) -> tuple[ManifestFile, dict[str, int]]:
@@ -115,11 +113,11 @@ def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> 
 def delete_files(table: Table, paths: list[str]) -> list[str]:
     """Delete files; returns the deleted ones. Missing files are fine.
 
-    Only for ``table/sweep.py``, which knows that nobody needs them. A file that cannot be deleted does not
-    stop the others; after several such files, the storage is at fault, and the rest stays, too.
+    Only for ``table/sweep.py``, which knows that nobody needs them. After several files that cannot be
+    deleted, the storage is at fault, and the rest stays, too.
 
     Raises:
-        RetryableError: some could not be deleted, whatever the storage's library raised.
+        RetryableError: some could not be deleted.
     """
     deleted: list[str] = []
     failed, first_error = [], None

@@ -1,4 +1,4 @@
-"""A catalog of ours: PyIceberg's class, with other helpers below its methods.
+"""Our catalogs: PyIceberg's classes, with other helpers below their methods.
 
 A method of PyIceberg's catalogs looks up its helpers, such as the reader of metadata files, in its module.
 Ours is the same code with some of these names replaced. To be needless, PyIceberg's catalogs would have to

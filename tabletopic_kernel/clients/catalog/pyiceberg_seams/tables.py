@@ -10,7 +10,7 @@ UUID into its name (Iceberg's specification, "Metastore Tables"). The catalog sa
 is the table's. A name without a UUID, like a Hadoop table's, may be reused after a drop: such a file is
 always read. Metadata is kept only while somebody holds it, for example a table, so nothing piles up.
 
-Times in metadata never go back here, whatever the clock does: Iceberg's Java library, and so Spark, reads no
+Times in metadata never go back here, even if the clock does: Iceberg's Java library, and so Spark, reads no
 table whose logs go back by more than a minute, and PyIceberg writes such a table without a word.
 """
 
@@ -231,7 +231,7 @@ class _GuardedTransaction(QuickTransaction):
 
 
 class OwnTable(Table):
-    """A table of a catalog of ours."""
+    """A table of our catalogs."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ def send(table: Table, updates: tuple[TableUpdate, ...], requirements: tuple[Tab
 def is_identifier(schema: Schema, field_id: int) -> bool:
     """Whether a column that others chose to identify rows still may (Iceberg spec, "Identifier Field IDs").
 
-    One that becomes optional may not, and other engines load no table whose schema says so.
+    A column that becomes optional may not: other engines load no table with such a schema.
     """
     try:
         schema._validate_identifier_field(field_id)
