@@ -34,7 +34,7 @@ class _Child(subprocess.Popen[bytes]):
         """Nothing to clean up: there are no pipes."""
 
 
-# Our own children by pid: kept until they are reaped: a zombie keeps its pid and its start time.
+# Our own children by pid, kept until they are reaped: a zombie keeps its pid and its start time.
 _children: dict[int, _Child] = {}
 
 

@@ -274,11 +274,11 @@ class LocalStack:
                 raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))
             time.sleep(0.05)
 
-    def _obituary(self, name: str, what: str) -> str:
+    def _obituary(self, name: str, event: str) -> str:
         logs = self.state_dir / "logs"
         lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
         return (
-            f"The {name} server {what}. If its last lines below (the rest is in {logs}) show no cause that "
+            f"The {name} server {event}. If its last lines below (the rest is in {logs}) show no cause that "
             f"you can fix, start it again.\n{lines}"
         )
 

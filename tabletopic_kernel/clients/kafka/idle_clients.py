@@ -1,8 +1,8 @@
 """Closes idle clients whose login is refused.
 
-A client of librdkafka reconnects once a second for as long as it exists, even unused. After a
-password change, a notebook left open overnight would fail 86,400 logins, and many servers lock the account
-after a few. Requests notice a refusal themselves; this thread checks the clients that make none.
+A client of librdkafka reconnects once a second for as long as it exists, even unused. After a password
+change, a notebook left open overnight would fail 86,400 logins; many servers lock the account after a few.
+Requests notice a refusal themselves; this thread checks the clients that make none.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ def _went_down(*, server: Any, **_: object) -> None:
     """Called in the server's thread as that ends."""
     if not server.is_shutdown:
         _LOG.warning("Spark's calls to Python were not accepted; trying again in %g s", _PAUSE_S)
-        again = threading.Thread(target=_accept_again, args=(server,), name="spark callbacks", daemon=True)
-        server.thread = again  # so that shutdown joins it
-        again.start()
+        thread = threading.Thread(target=_accept_again, args=(server,), name="spark callbacks", daemon=True)
+        server.thread = thread  # so that shutdown joins it
+        thread.start()
 
 
 def _accept_again(server: Any) -> None:

@@ -120,8 +120,8 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
-    """Why Spark did not start, from the part of its log after the first ``known`` bytes."""
+def not_started(error: Exception, master: str, log: Path, log_bytes: int) -> TableTopicError:
+    """Why Spark did not start, from the part of its log after the first ``log_bytes``."""
     if isinstance(error, TableTopicError):
         return error
     message = text_of(error)
@@ -138,7 +138,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
         ]
         why = next((line.removeprefix(": ").strip() for line in lines if line.strip(": ")), message)
         return SettingsError(f"Spark did not start ({why}); see {log}")
-    new = log.read_bytes()[known:].decode("utf-8", "replace") if log.exists() else ""
+    new = log.read_bytes()[log_bytes:].decode("utf-8", "replace") if log.exists() else ""
     reasons = _ENDED.findall(new)
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(

@@ -70,11 +70,12 @@ def _check_key(account: str, domain: str, properties: Mapping[str, Any]) -> None
     Keys are for ``adls.account-name``, the warehouse's account, and the account in a lent signature's name.
     """
     is_set = ADLS_DFS_STORAGE_AUTHORITY in properties or ADLS_BLOB_STORAGE_AUTHORITY in properties
-    names = [name.removeprefix(f"{ADLS_SAS_TOKEN}.") for name in properties]
+    prefix = f"{ADLS_SAS_TOKEN}."
+    lent = [name.removeprefix(prefix) for name in properties if name.startswith(prefix)]
     accounts = [
         (properties.get(ADLS_ACCOUNT_NAME), _DOMAIN),
         _account(urlsplit(properties.get("warehouse", "")).netloc),
-        *(_account(f"@{name}") for name, whole in zip(names, properties, strict=True) if name != whole),
+        *(_account(f"@{host}") for host in lent),
     ]
     if not any(account == its_name and (is_set or domain == its_domain) for its_name, its_domain in accounts):
         raise SettingsError(

@@ -2,8 +2,7 @@
 
 A copied or restored catalog names the same files as the original, but not those that were committed since,
 so its host would take these for leftovers. A small file beside the table's metadata names the catalog, and
-metadata that the catalog does not know of. The file's name begins with ``_``: Spark's removal of orphans
-skips it.
+metadata that the catalog does not know of. Spark's removal of orphans skips it for the ``_`` in front.
 """
 
 from __future__ import annotations

@@ -65,13 +65,13 @@ def hive_client(catalog: Catalog) -> Any:
 
 
 @functools.cache
-def own_class(kind: type[Catalog], **more: Any) -> type[Any]:
-    """The subclass of a catalog's class that is ours; ``more``: further names that its methods look up.
+def own_class(kind: type[Catalog], **replacements: Any) -> type[Any]:
+    """Our subclass of a catalog's class; ``replacements``: of further names that its methods look up.
 
     Methods that another package's class defines stay as they are.
     """
     bases = (_DeletesItsOwn, kind) if issubclass(kind, RestCatalog) else (_Guarded, _DeletesItsOwn, kind)
-    names = {**_NAMES, **more}
+    names = {**_NAMES, **replacements}
     return type(kind.__name__, bases, {"__module__": __name__, **_methods(kind, names)})
 
 

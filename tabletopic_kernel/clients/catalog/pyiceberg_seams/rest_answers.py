@@ -103,6 +103,6 @@ def _digest(text: str) -> bytes:
 
 
 def _forget(location: str, gone: ref[TableMetadata]) -> None:
-    known = _known.get(location)
-    if known is not None and known.metadata is gone:
+    commit = _known.get(location)
+    if commit is not None and commit.metadata is gone:
         _known.pop(location, None)
