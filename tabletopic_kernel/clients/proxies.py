@@ -1,7 +1,7 @@
 """Proxies that environment variables name: never for this machine's servers, and named in errors of others.
 
-HTTP clients exempt 127.0.0.1 only if ``no_proxy`` says so. Each client is told by itself: the environment and
-the libraries of a notebook are its user's.
+HTTP clients exempt 127.0.0.1 only if ``no_proxy`` says so. Each client is configured by itself: the
+environment and the libraries of a notebook are its user's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def proxy_hint(url: str) -> str:
-    """What an error adds if requests for ``url`` go through a proxy; otherwise nothing.
+    """The end of an error's message if requests for ``url`` go through a proxy; otherwise nothing.
 
     >>> proxy_hint("http://127.0.0.1:8081")
     ''
@@ -37,8 +37,8 @@ def proxy_hint(url: str) -> str:
 
 
 def _no_proxy(*hosts: str) -> str:
-    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    return known if "*" in known.split(",") else ",".join(filter(None, (known, *hosts)))
+    exempt = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    return exempt if "*" in exempt.split(",") else ",".join(filter(None, (exempt, *hosts)))
 
 
 def child_environment() -> dict[str, str]:

@@ -57,15 +57,15 @@ def obey(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def _reached(folder: Path, step: Step) -> None:
-    taken = folder / f"taken-{step}-{os.getpid()}"
+    order_file = folder / f"taken-{step}-{os.getpid()}"
     try:
-        (folder / f"armed-{step}").rename(taken)
+        (folder / f"armed-{step}").rename(order_file)
     except FileNotFoundError:
         return
-    read = json.loads(taken.read_text("utf-8"))
-    order = Order(read["round"], Step(read["step"]), Act(read["act"]), read["limit_s"])
+    fields = json.loads(order_file.read_text("utf-8"))
+    order = Order(fields["round"], Step(fields["step"]), Act(fields["act"]), fields["limit_s"])
     write_whole(folder / f"hit-{order.round}", json.dumps(asdict(Hit(os.getpid(), time.time()))))
-    taken.unlink()
+    order_file.unlink()
     if order.act is Act.FAIL:
         raise OSError(f"a drill let step {step} fail")
     if order.act is Act.HOLD:

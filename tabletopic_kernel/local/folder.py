@@ -2,7 +2,7 @@
 
 Its identity and place are in ``folder.json``. A folder at another place with the same identity is a copy if
 the original is still there, else it was moved. Iceberg's metadata has absolute locations: a copy's names the
-original's files, and a moved one's names nothing, until they are replaced.
+original's files, and a moved folder's names nothing, until they are replaced.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def settle(folder: Path, *, fork: bool, on_change: Callable[[str], None]) -> Non
                 (folder / name).unlink(missing_ok=True)
         _relocate(folder, before, shares=is_copy)
     if recorded is None or recorded["id"] is None or before is not None:
-        known = None if is_copy or recorded is None else recorded["id"]
-        record = {"format": _FORMAT, "id": known or uuid.uuid4().hex, "path": str(folder)}
+        identity = None if is_copy or recorded is None else recorded["id"]
+        record = {"format": _FORMAT, "id": identity or uuid.uuid4().hex, "path": str(folder)}
         write_whole(folder / _FILE, json.dumps(record))
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
-    """The identity; for a folder of an earlier version only its place, as its catalog has it."""
+    """Id and path; for a folder of an earlier version only the path, from its catalog."""
     try:
         record = json.loads((folder / _FILE).read_bytes())
         return {"id": str(record["id"]), "path": str(record["path"])}
@@ -107,11 +107,11 @@ def _open(folder: Path) -> sqlite3.Connection:
 
 
 def _is_copy(folder: Path, before: Path) -> bool:
-    own, there = _recorded(folder), None
+    own, other = _recorded(folder), None
     with contextlib.suppress(OSError, StackError):
-        there = _recorded(before)
+        other = _recorded(before)
     assert own is not None
-    return there is not None and (own["id"] is None or there["id"] == own["id"])
+    return other is not None and (own["id"] is None or other["id"] == own["id"])
 
 
 # --- tables at another place ------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _relocate(folder: Path, before: Path, *, shares: bool) -> None:
     """Replace locations below ``before`` in the tables' metadata and the catalog. Repeatable.
 
     ``shares``: the original goes on, so no file of a table with data elsewhere may be removed here.
-    Manifest lists have the lengths of manifests, and these those of delete files: from the inside out.
+    From the inside out: manifest lists have the lengths of manifests, and manifests those of delete files.
     """
     # "file:/x", "file:///x", "sqlite:////x" and "/x" all name a path.
     pattern = re.compile(rf"^((?:\w+:/{{0,3}})?){re.escape(str(before))}(?=/)")
@@ -135,16 +135,13 @@ def _relocate(folder: Path, before: Path, *, shares: bool) -> None:
 
     files = list((folder / _WAREHOUSE).rglob("metadata/*"))
     for path in sorted(files, key=lambda path: path.name.startswith("snap-")):
-        with contextlib.suppress(
-            EOFError, ValueError
-        ):  # cut off, by a writer that ended: nobody refers to it
+        with contextlib.suppress(EOFError, ValueError):  # cut off by a writer that ended: in no table
             if path.suffix == ".avro":
                 _relocate_avro(path, moved)
             elif path.suffix == ".json":
                 packed = path.read_bytes()
-                unpack, pack = (
-                    (gzip.decompress, gzip.compress) if packed.startswith(_GZIP) else (bytes, bytes)
-                )
+                is_gzip = packed.startswith(_GZIP)
+                unpack, pack = (gzip.decompress, gzip.compress) if is_gzip else (bytes, bytes)
                 metadata = moved(json.loads(unpack(packed)))
                 properties = metadata.get("properties", {})
                 data = properties.get("write.data.path", str(folder))
@@ -153,9 +150,9 @@ def _relocate(folder: Path, before: Path, *, shares: bool) -> None:
                 _replace(path, pack(json.dumps(metadata).encode()))
     with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(_open(folder)) as catalog, catalog:
         for column in ("metadata_location", "previous_metadata_location"):
-            found = catalog.execute(f"SELECT DISTINCT {column} FROM iceberg_tables").fetchall()
+            rows = catalog.execute(f"SELECT DISTINCT {column} FROM iceberg_tables").fetchall()
             change = f"UPDATE iceberg_tables SET {column} = ? WHERE {column} = ?"
-            catalog.executemany(change, [(moved(location), location) for (location,) in found])
+            catalog.executemany(change, [(moved(location), location) for (location,) in rows])
 
 
 def _relocate_avro(path: Path, moved: Callable[[Any], Any]) -> None:
@@ -168,7 +165,7 @@ def _relocate_avro(path: Path, moved: Callable[[Any], Any]) -> None:
     def changed(record: Record, schema: StructType) -> Record:
         kinds = {field.name: field.field_type for field in schema.fields}
         values: dict[str, Any] = {}
-        for (name, kind), value in zip(kinds.items(), (record[at] for at in range(len(record))), strict=True):
+        for (name, kind), value in zip(kinds.items(), (record[i] for i in range(len(record))), strict=True):
             values[name] = changed(value, kind) if isinstance(kind, StructType) and value else moved(value)
         with contextlib.suppress(FileNotFoundError):  # expired
             if "manifest_length" in values:
@@ -194,10 +191,10 @@ def _relocate_deletes(path: Path, moved: Callable[[Any], Any]) -> int:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     table = pq.read_table(path)
-    at = table.schema.get_field_index("file_path")
-    paths = pa.array(moved(table.column(at).to_pylist()), table.schema.field(at).type)
+    column = table.schema.get_field_index("file_path")
+    paths = pa.array(moved(table.column(column).to_pylist()), table.schema.field(column).type)
     sink = pa.BufferOutputStream()
-    pq.write_table(table.set_column(at, table.schema.field(at), paths), sink, compression="zstd")
+    pq.write_table(table.set_column(column, table.schema.field(column), paths), sink, compression="zstd")
     _replace(path, sink.getvalue().to_pybytes())
     return path.stat().st_size
 

@@ -32,10 +32,8 @@ def stop_detached(state_dir: Path, tell: Callable[[str], None] | None = None) ->
     ``tell`` gets a line for people before the wait, if there are any. Raises StackError if one belongs to
     another user.
     """
-    at = places(state_dir.resolve())
-    hosts = sorted(
-        {host for _, host in processes.find({host_mark(place) for place in at})}, key=lambda host: host.pid
-    )
+    marks = {host_mark(place) for place in places(state_dir.resolve())}
+    hosts = sorted({host for _, host in processes.find(marks)}, key=lambda host: host.pid)
     if hosts and tell is not None:
         name = "the host" if len(hosts) == 1 else f"{len(hosts)} hosts"
         tell(f"stopping {name} in the background; staged files are committed first …")

@@ -127,7 +127,7 @@ def strangers(path: Path, trusted: Collection[int]) -> str | None:
 
 
 def _members(group_id: int) -> set[int]:
-    """The user ids of a group's members; reads all accounts, which a directory may have many of."""
+    """The user ids of a group's members; reads all accounts, also a directory's."""
     group = {account.pw_uid for account in pwd.getpwall() if account.pw_gid == group_id}
     with contextlib.suppress(KeyError):  # a container's, or an account that was removed
         group |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group_id).gr_mem}
@@ -243,7 +243,7 @@ def logs_folder(state_dir: Path) -> Path:
     folder = state_dir / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     state_dir.chmod(0o700)
-    check_own(state_dir)  # some file systems ignore that, as of Windows
+    check_own(state_dir)  # some file systems, such as Windows', ignore modes
     return folder
 
 

@@ -34,7 +34,7 @@ class _Child(subprocess.Popen[bytes]):
         """Nothing to clean up: there are no pipes."""
 
 
-# Our own children by pid: kept until they are reaped, as a zombie keeps its pid and its start time.
+# Our own children by pid, kept until they are reaped: a zombie keeps its pid and its start time.
 _children: dict[int, _Child] = {}
 
 
@@ -90,27 +90,27 @@ def is_alive(process: ProcessId, its_mark: str) -> bool:
     """Whether ``process`` still runs. If the clock was set, start times have moved: then its mark decides."""
     _reap()
     try:
-        found = psutil.Process(process.pid)
-        if found.status() == psutil.STATUS_ZOMBIE:
+        candidate = psutil.Process(process.pid)
+        if candidate.status() == psutil.STATUS_ZOMBIE:
             return False
-        return process.names(found) or its_mark in found.cmdline()
+        return process.names(candidate) or its_mark in candidate.cmdline()
     except psutil.Error:  # gone, or another user's
         return False
 
 
 def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
-    """Every process except this one that carries one of the marks, whoever started it, with its mark.
+    """All processes, except this one, that carry a mark, with that mark.
 
     Scans all processes of the machine: about 30 ms.
     """
     _reap()
-    found = []
+    matches = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             carried = set(marks).intersection(process.cmdline())
             if carried and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append((carried.pop(), ProcessId.of(process)))
-    return found
+                matches.append((carried.pop(), ProcessId.of(process)))
+    return matches
 
 
 def send(process: psutil.Process, number: int) -> bool:
@@ -129,8 +129,7 @@ def send(process: psutil.Process, number: int) -> bool:
 def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
     """Terminate all, wait for them together, kill the rest after ``timeout_s``.
 
-    Another process that has the pid of one by now is left alone. Raises StackError if one belongs to another
-    user.
+    Leaves alone a process that has reused a pid. Raises StackError if one belongs to another user.
     """
     handles = []
     for process in processes:
@@ -138,10 +137,10 @@ def stop(processes: Iterable[ProcessId], timeout_s: float) -> None:
             handle = psutil.Process(process.pid)
             if process.names(handle) and _terminate(handle):
                 handles.append(handle)
-    left = _wait_for(handles, timeout_s)
-    for handle in left:
+    running = _wait_for(handles, timeout_s)
+    for handle in running:
         send(handle, signal.SIGKILL)
-    _wait_for(left, 10)
+    _wait_for(running, 10)
     _reap()
 
 
@@ -162,7 +161,7 @@ def _wait_for(handles: list[psutil.Process], timeout_s: float) -> list[psutil.Pr
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Whether it has ended, waited for or not."""
+    """Whether it has ended, reaped or not."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,6 +1,6 @@
 """Apicurio Registry with its Confluent-compatible API, for this machine only.
 
-How 3.3.3 differs from Confluent's: ids have gaps, as a rejected schema uses one up; Avro is returned in
+How 3.3.3 differs from Confluent's: ids have gaps, because a rejected schema uses one up; Avro is returned in
 another spelling (order and spaces) with the same meaning; responses have no GUID; ``GET /config/<subject>``
 returns the global level for a subject without its own, not 404.
 """

@@ -104,7 +104,7 @@ class LocalStack:
         Raises StackError.
         """
         began = time.monotonic()
-        # If somebody deleted the folder, there are no records and no lock, but perhaps servers.
+        # A deleted folder has no records and no lock, but perhaps servers.
         with self._locked() if self.state_dir.is_dir() else contextlib.nullcontext():
             stopped = self._stop(self._load(), servers)
         if stopped:
@@ -132,11 +132,11 @@ class LocalStack:
         folder.check_place(self.state_dir)
         records = self._load()
         servers = [records[name] for name in self._servers]
-        if not all(one.ports for one in servers) or not any(one.process for one in servers):
+        if not all(record.ports for record in servers) or not any(record.process for record in servers):
             return None
-        away = [name for name in self._servers if not self._is_alive(name, records[name])]
-        late = tuple(name for name in self._servers if name not in away and not records[name].ready)
-        return replace(self._info(records), ended=tuple(away), starting=late)
+        ended = [name for name in self._servers if not self._is_alive(name, records[name])]
+        late = tuple(name for name in self._servers if name not in ended and not records[name].ready)
+        return replace(self._info(records), ended=tuple(ended), starting=late)
 
     def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
         pids = {name: process.pid for name in SERVERS if (process := records[name].process)}
@@ -194,9 +194,9 @@ class LocalStack:
 
     def _check_demanded_ports(self, records: dict[str, ServerRecord]) -> None:
         for (name, use), demanded in self._demanded.items():
-            kept = records[name].ports.get(use)
-            if demanded and kept != demanded and self._is_alive(name, records[name]):
-                raise StackError(f"The {name} server runs on port {kept}, not {demanded}: stop it first.")
+            port = records[name].ports.get(use)
+            if demanded and port != demanded and self._is_alive(name, records[name]):
+                raise StackError(f"The {name} server runs on port {port}, not {demanded}: stop it first.")
 
     def _start(
         self, records: dict[str, ServerRecord], missing: list[str], waiting: list[str], die_with_parent: bool
@@ -206,9 +206,9 @@ class LocalStack:
         need_limits()
         installed = jvm.install(self._report)
         began = time.monotonic()
-        # While a server runs, or ended by itself, hosts may wait for it: with the login that they know.
+        # While a server runs, or has ended by itself, hosts may wait for it with the login that they know.
         waited_for = any(
-            one.process and one.process.start_time_s > psutil.boot_time() for one in records.values()
+            record.process and record.process.start_time_s > psutil.boot_time() for record in records.values()
         )
         if self._wants_login is not None and not waited_for:
             records |= {name: replace(records[name], login=self._wants_login) for name in missing}
@@ -217,7 +217,7 @@ class LocalStack:
         try:
             if die_with_parent and missing:
                 watcher.start_watcher(self.state_dir, missing)
-            # Of a starter that was killed, or whose records were removed: nobody knows their ports.
+            # Servers of a killed starter, or without records: nobody knows their ports.
             strays = processes.find({self._mark(name) for name in missing})
             processes.stop((process for _, process in strays), _STOP_LIMIT_S)
             for name in missing:
@@ -236,21 +236,21 @@ class LocalStack:
             raise
 
     def _choose_ports(self, name: str, records: dict[str, ServerRecord]) -> dict[str, int]:
-        taken = {port for record in records.values() for port in record.ports.values()}
+        used = {port for record in records.values() for port in record.ports.values()}
         chosen: dict[str, int] = {}
         for use in broker.PORTS if name == broker.NAME else registry_server.PORTS:
-            demanded, kept = self._demanded.get((name, use)), records[name].ports.get(use)
+            demanded, last = self._demanded.get((name, use)), records[name].ports.get(use)
             if demanded and not machine.is_free_port(demanded):
                 raise StackError(
                     f"Port {demanded}, set for the {name} server, is in use: stop the program that uses it, "
                     "set another port, or set none to use a free one."
                 )
-            usable = kept if kept and kept not in chosen.values() and machine.is_free_port(kept) else None
-            port = demanded or usable or machine.free_port(taken)
-            if kept and port != kept and not demanded:
-                self._report(Step(name, "started", detail=f"port {kept} was taken meanwhile, using {port}"))
+            usable = last if last and last not in chosen.values() and machine.is_free_port(last) else None
+            port = demanded or usable or machine.free_port(used)
+            if last and port != last and not demanded:
+                self._report(Step(name, "started", detail=f"port {last} was taken meanwhile, using {port}"))
             chosen[use] = port
-            taken.add(port)
+            used.add(port)
         return chosen
 
     def _server(self, name: str, records: dict[str, ServerRecord]) -> Broker | RegistryServer:
@@ -274,11 +274,11 @@ class LocalStack:
                 raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))
             time.sleep(0.05)
 
-    def _obituary(self, name: str, what: str) -> str:
+    def _obituary(self, name: str, event: str) -> str:
         logs = self.state_dir / "logs"
         lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
         return (
-            f"The {name} server {what}. If its last lines below (the rest is in {logs}) show no cause that "
+            f"The {name} server {event}. If its last lines below (the rest is in {logs}) show no cause that "
             f"you can fix, start it again.\n{lines}"
         )
 
@@ -286,7 +286,7 @@ class LocalStack:
         others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
         # Watchers end with the last server; one of them may itself be what stops it.
         names = [*servers, *([] if others else [watcher.WATCHER])]
-        marks = {processes.mark(name, at): name for at in folder.places(self.state_dir) for name in names}
+        marks = {processes.mark(name, path): name for path in folder.places(self.state_dir) for name in names}
         alive = {(marks[its_mark], process) for its_mark, process in processes.find(marks)}
         for name in servers:
             record = records[name]

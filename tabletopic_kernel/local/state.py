@@ -1,8 +1,8 @@
 """A state folder's records of its servers, in ``stack.json``, and their login.
 
 The login is one user, whose password is in the folder. Without a login, every user of the machine may read
-and write topics and schemas, and whoever writes the settings topic decides what hosts run. Broker, registry
-and clients read the password from files: whoever can read the state folder has access.
+and write topics and schemas, and so decide by the settings topic what hosts run. Broker, registry and clients
+read the password from files: read access to the state folder is access to the servers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PASSWORD_BYTES = 24
 
 
 def make_password(state_dir: Path) -> None:
-    """Create a password unless there is one: it is kept, as hosts outlive their servers. Raises OSError."""
+    """Create a password unless there is one: hosts that outlive their servers know it. Raises OSError."""
     if not (state_dir / PASSWORD_FILE).exists():
         write_whole(state_dir / PASSWORD_FILE, secrets.token_urlsafe(_PASSWORD_BYTES))
 

@@ -4,7 +4,7 @@ Each is this module, run with its mark, a state folder, and the process whose en
 
 - A *watcher* then stops the servers that one ``up`` started. It is started before them, and ends with the
   last of them.
-- A *keeper* then stops the background hosts and all servers, whoever started them in the meantime, unless
+- A *keeper* then stops all background hosts and servers, also those started in the meantime, unless
   another keeper of the same folder still waits: of two Jupyter servers, the last one takes the stack along.
   A demo's also removes its temporary folder.
 """
@@ -48,7 +48,7 @@ def _start(name: str, state_dir: Path, words: Sequence[str]) -> ProcessId:
 def wait_for_end(parent: ProcessId) -> None:
     """Return when ``parent`` has ended, however that happened."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        # Looked up once: from now on psutil tells it from another with its pid, whatever the clock does.
+        # Looked up once: psutil then tells it from another process with its pid, even if the clock is set.
         process = psutil.Process(parent.pid)
         if not parent.names(process):
             return
@@ -71,7 +71,7 @@ def when_ended(pid: int, act: Callable[[], None]) -> None:
 
 def _others_wait(its_mark: str) -> bool:
     for _, keeper in processes.find({its_mark}):
-        with contextlib.suppress(psutil.Error, ValueError):  # the second: it ends, and has no words any more
+        with contextlib.suppress(psutil.Error, ValueError):  # ValueError: it ends, its command line is gone
             words = psutil.Process(keeper.pid).cmdline()
             _, pid, start_time_s = words[words.index(its_mark) + 1 :][:3]
             if processes.is_alive(ProcessId(int(pid), float(start_time_s)), its_mark):

@@ -58,7 +58,7 @@ def of_section(text: str, catalog: str | None) -> str:
 
 @contextmanager
 def in_section(catalog: str | None) -> Iterator[None]:
-    """Make errors name the section of ``catalog``: their classification only knows the program."""
+    """Make errors name the section of ``catalog``, which their classification does not know."""
     try:
         yield
     except TableTopicError as error:
@@ -95,23 +95,22 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 
     Raises:
         SettingsError: PyIceberg does not accept the properties.
-        RetryableError: the catalog does not respond.
     """
-    rest: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
-    rest.setdefault("py-io-impl", _TABLE_FILES)
+    options: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
+    options.setdefault("py-io-impl", _TABLE_FILES)
     with reachable("the catalog"):
         try:
             if catalog_type(properties) == "glue":
                 # PyIceberg passes it unchanged to boto3, which needs a number. Its own ten tries take 35 s
                 # without a word to the user, and callers retry anyway.
-                rest[_TRIES] = int(rest.get(_TRIES, _GLUE_TRIES))
+                options[_TRIES] = int(options.get(_TRIES, _GLUE_TRIES))
             elif catalog_type(properties) == "sql" and not properties.get("uri", "").startswith("sqlite"):
                 # Replaces a connection that a restart or a firewall has ended, instead of an error.
-                rest.setdefault("pool_pre_ping", "true")
+                options.setdefault("pool_pre_ping", "true")
             if catalog_type(properties) == "rest" and "py-catalog-impl" not in properties:
-                return PatientRestCatalog(catalog_name(properties), **rest)
-            catalog = own(_load(catalog_name(properties), rest))
-            if catalog_type(properties) == "glue" and is_loopback(rest.get("glue.endpoint", "")):
+                return PatientRestCatalog(catalog_name(properties), **options)
+            catalog = own(_load(catalog_name(properties), options))
+            if catalog_type(properties) == "glue" and is_loopback(options.get("glue.endpoint", "")):
                 _ask_directly(catalog.glue)  # type: ignore[attr-defined]
             return catalog
         except (ValueError, TypeError, KeyError) as error:
@@ -130,7 +129,7 @@ def _load(name: str, properties: dict[str, Any]) -> Catalog:
 
 
 def _ask_directly(client: Any) -> None:
-    """Let a client of boto3 that exists already ask without the environment's proxy."""
+    """Let an existing client of boto3 ask without the environment's proxy."""
     from botocore.httpsession import URLLib3Session  # noqa: PLC0415 - of the extra [glue]
 
     session = URLLib3Session()
@@ -142,27 +141,22 @@ def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
     """Translate errors of ``the catalog`` or ``the storage`` to ours; Iceberg's own outcomes pass through.
 
     Args:
-        what: the one that is called; the table of errors may know better which one failed.
+        what: the called system; the error may show that the other one failed.
         lent: the catalog lends the storage's keys, so the next load of the table brings new ones.
 
     Raises:
         RetryableError: no answer, busy, locked.
         ActionNeededError: refused, and the next try would be, too.
-        SettingsError: [catalog] is wrong, whatever a server says.
+        SettingsError: [catalog] is wrong.
     """
     try:
         yield
     except (CommitFailedException, TableTopicError):
         raise
     except Exception as error:
-        if (explained := _explained(error, what, lent)) is None:
+        if (trouble := sort_error(error, what, lent=lent)) is None:
             raise
-        raise explained from error
-
-
-def _explained(error: Exception, what: str, lent: bool) -> TableTopicError | None:
-    found = sort_error(error, what, lent=lent)
-    return found.error() if found else None
+        raise trouble.error() from error
 
 
 def lends_keys(table: Table) -> bool:
@@ -186,7 +180,7 @@ def create_table(
     """Create a table, and its namespace if that is missing.
 
     Raises:
-        RetryableError: the catalog does not respond, or somebody else has just created the table.
+        RetryableError: another program has just created the table.
     """
     with reachable("the catalog"):
         _ensure_namespace(catalog, identifier[:-1])
@@ -213,6 +207,6 @@ def _ensure_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
             return  # the table's creation will show whether it exists
         raise
     for depth in range(1, len(namespace) + 1):
-        # The second: a catalog in a database checks and then inserts, as others may at the same time.
+        # IntegrityError: a database's catalog checks, then inserts; others may insert in between.
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             catalog.create_namespace(namespace[:depth])

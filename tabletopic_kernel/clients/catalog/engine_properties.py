@@ -3,7 +3,7 @@
 ``[catalog]`` is written once, in PyIceberg's names. A property that an engine does not have is an error that
 says so, never a wrong connection: a query that reads elsewhere is worse than none.
 
-Longer than other modules, as all stores and engines are side by side in one table.
+One module, because all stores and engines are side by side in one table.
 """
 
 from __future__ import annotations
@@ -116,14 +116,14 @@ def is_on_s3(properties: Mapping[str, str]) -> bool:
 
 def is_on_gcs(properties: Mapping[str, str]) -> bool:
     """Whether tables are on Google Cloud Storage, going by the properties."""
-    return _lies(properties, _GCS, "gcs.")
+    return _is_in(properties, _GCS, "gcs.")
 
 
-def _lies(properties: Mapping[str, str], schemes: tuple[str, ...], prefix: str) -> bool:
+def _is_in(properties: Mapping[str, str], schemes: tuple[str, ...], prefix: str) -> bool:
     """Whether tables are in stores of ``schemes``: by the warehouse, else by other properties."""
     place = properties.get("warehouse", "")
-    is_told = "://" in place or place.startswith(("/", "file:"))
-    return place.startswith(schemes) if is_told else any(name.startswith(prefix) for name in properties)
+    has_location = "://" in place or place.startswith(("/", "file:"))
+    return place.startswith(schemes) if has_location else any(name.startswith(prefix) for name in properties)
 
 
 # --- Spark ------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
         return {}
     keys = java_properties_of_aws(properties)
     if catalog_type(properties) == "glue" and any(
-        catalog_type(one) == "glue" and java_properties_of_aws(one) != keys for one in beside
+        catalog_type(other) == "glue" and java_properties_of_aws(other) != keys for other in beside
     ):
         raise SettingsError(
             Trouble(
@@ -152,12 +152,12 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
     for name in properties:
         if name.startswith(_NO_SPARK):
             raise SettingsError(Trouble(f"{name} cannot be passed to Spark; query with --engine duckdb"))
-    if _lies(properties, _AZURE, "adls."):
+    if _is_in(properties, _AZURE, "adls."):
         raise SettingsError(Trouble("Spark has no client for Azure storage here; query with --engine duckdb"))
-    known = {row.pyiceberg for row in TABLE}
-    lost = [name for name in properties if name.startswith("gcs.") and name not in known]
-    if lost and is_on_gcs(properties):
-        raise SettingsError(Trouble(f"{lost[0]} cannot be passed to Spark; query with --engine duckdb"))
+    names = {row.pyiceberg for row in TABLE}
+    unknown = [name for name in properties if name.startswith("gcs.") and name not in names]
+    if unknown and is_on_gcs(properties):
+        raise SettingsError(Trouble(f"{unknown[0]} cannot be passed to Spark; query with --engine duckdb"))
     catalog = {
         "cache-enabled": "false",  # else Spark does not see PyIceberg's commits
         **_kind(properties),
@@ -185,8 +185,8 @@ def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:
     of_aws = is_on_s3(properties) or properties.get("warehouse", "").startswith("arn:aws")
     is_aws = kind == "glue" or of_aws or any(name.startswith(_OF_AWS) for name in properties)
     is_postgres = kind == "sql" and uri.startswith("postgresql")
-    asked = {"aws": is_aws, "gcp": is_on_gcs(properties), "postgresql": is_postgres}
-    return tuple(name for name, needed in asked.items() if needed)
+    extras = {"aws": is_aws, "gcp": is_on_gcs(properties), "postgresql": is_postgres}
+    return tuple(name for name, needed in extras.items() if needed)
 
 
 def java_properties_of_aws(properties: Mapping[str, str]) -> dict[str, str]:
@@ -204,11 +204,11 @@ def java_properties_of_aws(properties: Mapping[str, str]) -> dict[str, str]:
         "aws.profile": "profile-name",
     }
     # Like PyIceberg: a service's own keys before those for all services.
-    found = {
+    values = {
         java: properties.get(f"glue.{name}") or properties.get(f"client.{name}")
         for java, name in names.items()
     }
-    return {java: text for java, text in found.items() if text}
+    return {java: text for java, text in values.items() if text}
 
 
 def _kind(properties: Mapping[str, str]) -> dict[str, str]:
@@ -253,14 +253,14 @@ def _jdbc_of_postgresql(url: URL) -> dict[str, str]:
 
 
 def _translated(properties: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    spark: dict[str, str] = {}
     for row in TABLE:
         if row.spark and row.pyiceberg in properties and row.duckdb != "URL_STYLE":
-            found.setdefault(row.spark, properties[row.pyiceberg])
-    if "client.assume-role.arn" in found:
-        found["client.factory"] = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
-        found.setdefault("client.assume-role.region", found.get("client.region", ""))
-    return found
+            spark.setdefault(row.spark, properties[row.pyiceberg])
+    if "client.assume-role.arn" in spark:
+        spark["client.factory"] = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
+        spark.setdefault("client.assume-role.region", spark.get("client.region", ""))
+    return spark
 
 
 def _path_style(properties: Mapping[str, str]) -> str:
@@ -346,8 +346,8 @@ def _keys_of_boto(role: str | None, properties: Mapping[str, str]) -> dict[str, 
             "SECRET": lent["SecretAccessKey"],
             "SESSION_TOKEN": lent["SessionToken"],
         }
-    if (found := session.get_credentials()) is None:
+    if (credentials := session.get_credentials()) is None:
         return {}
-    keys = found.get_frozen_credentials()
+    keys = credentials.get_frozen_credentials()
     secrets = {"KEY_ID": keys.access_key, "SECRET": keys.secret_key, "SESSION_TOKEN": keys.token}
     return {option: value for option, value in secrets.items() if value}

@@ -1,8 +1,8 @@
 """What a table or a REST catalog's answer may choose: no code, and no place for this person's keys.
 
 PyIceberg merges a table's properties over the catalog's when it opens the table's files, and imports classes
-that they name; a REST catalog's configuration goes over this person's own, too. So whoever can set a property
-of a table would run code here, or receive keys. The catalogs of ``pyiceberg_seams`` apply these rules.
+that they name; a REST catalog's configuration goes over this person's own, too. So anybody who can set
+a table's property would run code here, or receive keys. ``pyiceberg_seams``' catalogs apply these rules.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tabletopic_kernel.model.errors import SettingsError, Trouble
 from tabletopic_kernel.model.redact import is_secret
 from tabletopic_kernel.model.settings.table_properties import names_class
 
-# Prefixes of a store's properties, which a catalog may lend with a table, and keys that replace one's own:
-# without them, a client looks for those of the environment.
+# Prefixes of a store's properties, which a catalog may lend with a table, and keys that replace this
+# person's: without them, a client looks for those of the environment.
 _STORES = {
     ("s3.", "client."): ("s3.access-key-id", "client.access-key-id"),
     ("gcs.",): ("gcs.oauth2.token",),
@@ -52,30 +52,28 @@ def with_lent(own: Mapping[str, Any], lent: Mapping[str, Any]) -> dict[str, Any]
     """The properties of a table's storage: a REST catalog lends keys with the table, and says where they fit.
 
     Raises:
-        SettingsError: it names another place, and lends no keys for it: these would be this person's.
+        SettingsError: the catalog names another place and lends no keys for it: this person's would go there.
     """
-    files, rest = dict(own), {name: value for name, value in lent.items() if not names_class(name)}
+    files, loan = dict(own), {name: value for name, value in lent.items() if not names_class(name)}
     if (choice := lent.get(PY_IO_IMPL)) in (ARROW_FILE_IO, FSSPEC_FILE_IO):
-        rest[PY_IO_IMPL] = choice
-    signs = files.get(PY_IO_IMPL) == FSSPEC_FILE_IO or rest.get(PY_IO_IMPL) == FSSPEC_FILE_IO
+        loan[PY_IO_IMPL] = choice
+    signs = files.get(PY_IO_IMPL) == FSSPEC_FILE_IO or loan.get(PY_IO_IMPL) == FSSPEC_FILE_IO
     for store, keys in _STORES.items():
-        names = [name for name in rest if name.startswith(store)]
-        lends = any(rest[name] and (name in keys or name.startswith(f"{ADLS_SAS_TOKEN}.")) for name in names)
+        names = [name for name in loan if name.startswith(store)]
+        lends = any(loan[name] and (name in keys or name.startswith(f"{ADLS_SAS_TOKEN}.")) for name in names)
         if lends or (signs and S3_SIGNER in names):  # then the catalog signs each request
-            files = {
-                name: one for name, one in files.items() if not (name.startswith(store) and is_secret(name))
-            }
+            files = {name: files[name] for name in files if not (name.startswith(store) and is_secret(name))}
             continue
         for name in names:
-            if not _PLACE.search(name) or own.get(name) == rest[name]:
+            if not _PLACE.search(name) or own.get(name) == loan[name]:
                 continue
             if name not in own:
                 raise SettingsError(
                     Trouble(
-                        f"names {name} {rest[name]} for the table and lends no keys for it",
+                        f"names {name} {loan[name]} for the table and lends no keys for it",
                         f"if yours may go there, set {name} in {{section}}",
                         "the catalog",
                     )
                 )
-            del rest[name]
-    return files | rest
+            del loan[name]
+    return files | loan

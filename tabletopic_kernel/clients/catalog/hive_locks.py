@@ -30,15 +30,15 @@ def lock_trouble(
     """The message for a commit that got no lock, and so changed nothing; None if the reason is another."""
     if not str(error).startswith(_NO_LOCK):
         return None
-    found = "; ".join(_described(lock, now_s()) for lock in _held(catalog, identifier))
+    holders = "; ".join(_described(lock, now_s()) for lock in _locks(catalog, identifier))
     return RetryableError(
-        f"the Hive metastore holds a lock on {'.'.join(identifier)} ({found or 'owner unknown'}); "
+        f"the Hive metastore holds a lock on {'.'.join(identifier)} ({holders or 'owner unknown'}); "
         "the commit is retried. If the owner has died, the lock expires after the metastore's "
         "metastore.txn.timeout (300 s by default), provided that its housekeeper runs"
     )
 
 
-def _held(catalog: Catalog, identifier: tuple[str, ...]) -> list[Any]:
+def _locks(catalog: Catalog, identifier: tuple[str, ...]) -> list[Any]:
     """The locks held on the table; empty if the metastore does not say."""
     try:
         from hive_metastore.ttypes import ShowLocksRequest  # noqa: PLC0415 - large, and only of this catalog

@@ -20,7 +20,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Un
 from tabletopic_kernel.model.topic_names import check_topic_name
 
 __all__ = ["Broker", "TopicEnds", "TopicFacts", "assigned", "make_consumer", "make_producer"]
-# A topic that the controller has created is unknown to brokers for a moment, as any is to one that starts.
+# Brokers do not know a new topic for a moment, and a starting broker knows none.
 _ABSENT_S = 1.0
 _MAY_NOT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
@@ -34,7 +34,7 @@ class TopicFacts:
     topic_id: str
     first: dict[int, int]
     end: dict[int, int]
-    internal: bool = False  # by the broker, it is one of Kafka's own
+    internal: bool = False  # one of Kafka's own, says the broker
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ def assigned(raw: bytes) -> list[tuple[str, int]]:
         return []
     pairs: list[tuple[str, int]] = []
     (topics,) = struct.unpack_from(">i", raw, 2)
-    at = 6
+    offset = 6
     for _ in range(topics):
-        (length,) = struct.unpack_from(">h", raw, at)
-        topic = raw[at + 2 : at + 2 + length].decode()
-        at += 2 + length
-        (count,) = struct.unpack_from(">i", raw, at)
-        pairs += [(topic, partition) for partition in struct.unpack_from(f">{count}i", raw, at + 4)]
-        at += 4 + 4 * count
+        (length,) = struct.unpack_from(">h", raw, offset)
+        topic = raw[offset + 2 : offset + 2 + length].decode()
+        offset += 2 + length
+        (count,) = struct.unpack_from(">i", raw, offset)
+        pairs += [(topic, partition) for partition in struct.unpack_from(f">{count}i", raw, offset + 4)]
+        offset += 4 + 4 * count
     return pairs
 
 
@@ -77,8 +77,8 @@ class Broker(Connection):
 
     def partition_counts(self) -> dict[str, int]:
         """The number of partitions of every topic, by name."""
-        found = self.metadata().topics
-        return {name: len(found[name].partitions) for name in sorted(found)}
+        topics = self.metadata().topics
+        return {name: len(topics[name].partitions) for name in sorted(topics)}
 
     def cluster_id(self) -> str:
         """The cluster's id."""
@@ -107,23 +107,23 @@ class Broker(Connection):
 
     def ends(self, topics: Iterable[str]) -> dict[str, TopicEnds]:
         """Ids and end offsets by topic, read-committed; unknown topics are left out."""
-        asked: dict[TopicPartition, OffsetSpec] = {}
+        requests: dict[TopicPartition, OffsetSpec] = {}
         result: dict[str, TopicEnds] = {}
         for topic, description in self._described(list(topics)).items():
             result[topic] = TopicEnds(str(description.topic_id), {})
             for partition in description.partitions:
-                asked[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
-        for (topic, partition), offset in list_offsets(self, asked).items():
+                requests[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
+        for (topic, partition), offset in list_offsets(self, requests).items():
             result[topic].end[partition] = offset
         return result
 
     def first_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:
         """The first offset that is still there, by topic and partition, of partitions that exist."""
-        asked = {
+        requests = {
             TopicPartition(topic, p): OffsetSpec.earliest() for topic in partitions for p in partitions[topic]
         }
         result: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
-        for (topic, partition), offset in list_offsets(self, asked).items():
+        for (topic, partition), offset in list_offsets(self, requests).items():
             result[topic][partition] = offset
         return result
 
@@ -177,32 +177,32 @@ class Broker(Connection):
                 warnings.simplefilter("ignore", DeprecationWarning)
                 return self.admin.list_groups(group, timeout=TIMEOUT_S)
 
-        groups = self.ask(listed, passing={KafkaError._TRANSPORT}, within_s=RECONNECT_S)
-        return [(member.client_id, assigned(member.assignment)) for one in groups for member in one.members]
+        listings = self.ask(listed, passing={KafkaError._TRANSPORT}, within_s=RECONNECT_S)
+        return [(m.client_id, assigned(m.assignment)) for listing in listings for m in listing.members]
 
     def _described(self, topics: list[str]) -> dict[str, Any]:
         """Descriptions of the topics that the broker does not list as missing."""
         described: dict[str, Any] = {}
-        deadline, wanted = time.monotonic() + TIMEOUT_S, topics
-        while wanted:
-            for topic, future in self._descriptions(wanted).items():
+        deadline, pending = time.monotonic() + TIMEOUT_S, topics
+        while pending:
+            for topic, future in self._descriptions(pending).items():
                 if (description := self._description(topic, future)) and description.partitions:
                     described[topic] = description
-            missing = [topic for topic in wanted if topic not in described]
+            missing = [topic for topic in pending if topic not in described]
             # "No longer exists" is believed only if the list of all topics says so, too.
             listed = self.partition_counts() if missing else {}
-            if wanted := [topic for topic in missing if topic in listed]:
+            if pending := [topic for topic in missing if topic in listed]:
                 if time.monotonic() > deadline:
-                    names = ", ".join(wanted)
+                    names = ", ".join(pending)
                     raise RetryableError(
                         f"the broker at {self.address} lists {names}, but does not describe it; try again"
                     )
                 time.sleep(0.1)
         return described
 
-    def _description(self, topic: str, under_way: Future[Any]) -> Any:
-        """The description that is under way, or another one if that fails; None of an unknown topic."""
-        first = iter([under_way])
+    def _description(self, topic: str, future: Future[Any]) -> Any:
+        """The requested description, or that of another request if it fails; None for an unknown topic."""
+        first = iter([future])
         try:
             return self.ask(
                 lambda: next(first, None) or self._descriptions([topic])[topic], expected=UNKNOWN_TOPIC
@@ -228,5 +228,5 @@ class Broker(Connection):
         return self.admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)
 
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        asked = {TopicPartition(topic, partition): spec for partition in partitions}
-        return {partition: offset for (_, partition), offset in list_offsets(self, asked).items()}
+        requests = {TopicPartition(topic, partition): spec for partition in partitions}
+        return {partition: offset for (_, partition), offset in list_offsets(self, requests).items()}

@@ -22,7 +22,7 @@ from tabletopic_kernel.model.redact import HIDDEN, is_secret, mask_property
 
 # Without an address, a client has nothing to connect to.
 _ADDRESSES = ("bootstrap.servers", "metadata.broker.list")
-# librdkafka has no list of its names; these are the ones people set, to suggest the nearest to a typo.
+# librdkafka does not list its names; the nearest of these, which people set, is suggested for a typo.
 _COMMON = """
     acks auto.offset.reset batch.size bootstrap.servers client.dns.lookup client.id client.rack
     compression.type connections.max.idle.ms debug delivery.timeout.ms enable.auto.commit enable.idempotence
@@ -42,9 +42,7 @@ _COMMON = """
 def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
     """Raise SettingsError with a line for every property that librdkafka or Spark cannot use.
 
-    Makes no connection.
-
-    ``origins`` says where each property was set. No message contains a secret.
+    Makes no connection. ``origins`` says where each property was set. No message contains a secret.
     """
     kafka = {name: value for name, value in properties.items() if name not in _ADDRESSES}
     problems = []
@@ -103,24 +101,24 @@ def missing_rights(
 ) -> list[str]:
     """Arguments of `kafka-acls --add` for each missing permission; empty if none is missing.
 
-    Skips a topic that does not exist. Raises RetryableError if the broker does not respond.
+    Skips a topic that does not exist.
     """
     user = broker.properties.get("sasl.username") or "<name>"
     lines = []
-    for topic, wanted in topics.items():
-        lines += _lines(f"--topic {topic}", wanted, _of_topic(broker, topic), user)
-    for group, wanted in groups.items():
-        lines += _lines(f"--group {group}", wanted, _of_group(broker, group), user)
+    for topic, operations in topics.items():
+        lines += _lines(f"--topic {topic}", operations, _of_topic(broker, topic), user)
+    for group, operations in groups.items():
+        lines += _lines(f"--group {group}", operations, _of_group(broker, group), user)
     return lines
 
 
 def _lines(
-    what: str, wanted: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
+    what: str, operations: Iterable[AclOperation], allowed: set[AclOperation] | None, user: str
 ) -> list[str]:
     if allowed is None:  # the broker does not say
         return []
     missing = [
-        operation for operation in wanted if operation not in allowed and AclOperation.ALL not in allowed
+        operation for operation in operations if operation not in allowed and AclOperation.ALL not in allowed
     ]
     options = " ".join(f"--operation {operation.name.title().replace('_', '')}" for operation in missing)
     return [f"--allow-principal User:{user} {options} {what}"] if missing else []

@@ -23,7 +23,7 @@ TIMEOUT_S = 10.0
 RECONNECT_S = 2.0
 _AGAIN_S = 0.1
 # A refused login or certificate is known within a second; requests alone would take their whole timeout,
-# while librdkafka logs in again up to 20 times a second, whatever its reconnect.backoff.max.ms.
+# while librdkafka logs in again up to 20 times a second, despite reconnect.backoff.max.ms.
 _FIRST_LOOKS_S, _LOOK_S = (0.1, 0.2, 0.4, 0.8), 0.05
 
 
@@ -33,10 +33,10 @@ class Connection:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
         self.address = self.properties.get("bootstrap.servers", "")
-        self._met = ConnectionErrors()
+        self._errors = ConnectionErrors()
         self._gate = LoginGate()
-        self._admin: AdminClient | None = make_admin(properties, self._met)
-        self._lock = threading.Lock()  # guards _admin and _met
+        self._admin: AdminClient | None = make_admin(properties, self._errors)
+        self._lock = threading.Lock()  # guards _admin and _errors
         self._renewing = threading.Lock()
         self._worn_out: list[AdminClient] = []
         self._renewed_s = float("-inf")
@@ -46,13 +46,13 @@ class Connection:
     def admin(self) -> AdminClient:
         """The client; LoginRefusedError is raised for a minute after the login was refused.
 
-        A client logs in by itself until it is released: keep it in no variable, as errors keep variables.
+        Do not store the client: a stored traceback would keep it alive, and it would keep logging in.
         """
         with self._lock:
             self._gate.check()
             if self._admin is None:
-                self._met = ConnectionErrors()
-                self._admin = make_admin(self.properties, self._met)
+                self._errors = ConnectionErrors()
+                self._admin = make_admin(self.properties, self._errors)
             return self._admin
 
     def ask(
@@ -63,11 +63,11 @@ class Connection:
         within_s: float | None = None,
         expected: Collection[int] = (),
     ) -> Any:
-        """The response to a request, which is made once more if only the connection or the client failed.
+        """The response to a request, which is repeated once if only the connection or the client failed.
 
         Args:
             request: sends it, by ``admin``; returns the answer, or its future.
-            passing: codes of errors that pass: it is made again until ``within_s`` are over, 10 s by default.
+            passing: codes of errors that pass: the request is repeated for ``within_s``, 10 s by default.
             expected: codes of errors that the caller explains.
 
         Raises:
@@ -75,18 +75,18 @@ class Connection:
             RetryableError, ActionNeededError: others, with their remedy.
         """
         deadline = time.monotonic() + (TIMEOUT_S if within_s is None else within_s)
-        is_again = False
+        is_repeated = False
         while True:
             try:
                 return self.result(request())
             except KafkaException as error:
                 code = error.args[0].code()
                 if code not in passing or time.monotonic() > deadline:
-                    if is_again or not self.may_ask_again(error):
+                    if is_repeated or not self.may_ask_again(error):
                         if code in expected:
                             raise
                         raise self.explain(error) from error
-                    is_again = True
+                    is_repeated = True
             time.sleep(_AGAIN_S)
 
     def metadata(self) -> Any:
@@ -95,7 +95,7 @@ class Connection:
             with contextlib.suppress(KafkaException):
                 return self.listed(min(look_s, TIMEOUT_S))
             self.admin.poll(0)  # runs the callback of errors
-            if self._met.is_hopeless():
+            if self._errors.is_hopeless():
                 raise self._explain("it refuses all logins")
         try:
             return self.listed(TIMEOUT_S)
@@ -105,23 +105,23 @@ class Connection:
     def listed(self, timeout_s: float) -> Any:
         """All topics and brokers; raises KafkaException."""
         answer = self.admin.list_topics(timeout=timeout_s)
-        self._met.forget()
+        self._errors.forget()
         return answer
 
     def result(self, answer: Any) -> Any:
-        """An answer under way; fails early if no broker admits the client. Raises KafkaException."""
+        """The response to a request; fails early if no broker admits the client. Raises KafkaException."""
         while isinstance(answer, Future):
             try:
                 answer = answer.result(timeout=_LOOK_S)
-                self._met.forget()
+                self._errors.forget()
             except NotDoneError:
                 self.admin.poll(0)
-                if self._met.is_hopeless():
+                if self._errors.is_hopeless():
                     raise self._explain("it refuses all logins") from None
         return answer
 
     def may_ask_again(self, error: KafkaException) -> bool:
-        """Whether the broker may be well: it had closed an idle connection, or responds to a new client."""
+        """Whether to repeat a request: an idle connection was closed, or a new client gets a response."""
         code = error.args[0].code()
         return code == KafkaError._TRANSPORT or (
             code == KafkaError._TIMED_OUT and self._renew_unless_refused()
@@ -143,7 +143,7 @@ class Connection:
         return self._explain(message)
 
     def _explain(self, request: str) -> RetryableError:
-        error = explain_silence(self.properties, self._met, request)
+        error = explain_silence(self.properties, self._errors, request)
         self.rest(error)
         return error
 
@@ -157,29 +157,29 @@ class Connection:
     def close_if_refused(self) -> None:
         """Rest as after a refused request, although there was none; see ``idle_clients``."""
         with self._lock, contextlib.suppress(KafkaException):
-            if self._admin is None:  # resting already; what it met must not prolong that again and again
+            if self._admin is None:  # resting already; old errors must not prolong that
                 return
             self._admin.poll(0)
-        if self._met.is_hopeless():
+        if self._errors.is_hopeless():
             self._explain("it refuses all logins")
 
     def _renew_unless_refused(self) -> bool:
         """Replace the client after a request without a response, unless its login is refused."""
         self.admin.poll(0)  # runs the callback of errors
-        return self._met.refused() is None and self.renew(self.admin)
+        return self._errors.refused() is None and self.renew(self.admin)
 
     def renew(self, worn_out: AdminClient) -> bool:
-        """Replace the client, if the broker responds to a new one; whether there is a new one now.
+        """Replace the client if the broker responds to a new one; returns whether there is a new client.
 
         A client that existed while the broker hung never finds a controller again, although it gets metadata.
         It is kept: releasing it may abort the process.
         """
         with self._renewing:
-            # Requests of the one before time out until then; each of them asks for a new client.
+            # Requests of the old client time out until then; each of them asks for a new client.
             is_new = time.monotonic() - self._renewed_s < TIMEOUT_S
             if self._admin is not worn_out or is_new:
                 return True
-            fresh = make_admin(self.properties, self._met)
+            fresh = make_admin(self.properties, self._errors)
             with contextlib.suppress(KafkaException):
                 fresh.list_topics(timeout=RECONNECT_S)
                 self._worn_out.append(worn_out)

@@ -1,7 +1,7 @@
 """Why a librdkafka client gets no response: its connection errors, with a remedy.
 
-A failed request says "timed out" or "transport failure", whatever the reason. librdkafka reports the reason
-separately, through a callback that runs while the client is polled.
+A failed request only says "timed out" or "transport failure". librdkafka reports the reason separately,
+through a callback that runs while the client is polled.
 """
 
 from __future__ import annotations
@@ -35,47 +35,39 @@ _AWAY = re.compile(r"failed to connect|could not (connect|resolve)|timed? ?out",
 class ConnectionErrors:
     """The connection errors of one client; its ``error_cb``. Thread-safe."""
 
-    _met: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _newest: dict[str, tuple[float, str]] = field(default_factory=dict)
     has_answered: bool = False
 
     def __call__(self, error: KafkaError) -> None:
         """Keep the newest error of each kind."""
         if kind := _kind(error):
-            self._met[kind] = (time.monotonic(), _plain(error.str()))
+            self._newest[kind] = (time.monotonic(), _plain(error.str()))
 
     def refused(self, within_s: float = math.inf) -> tuple[str, str] | None:
-        """("login" or "TLS", the broker's or OpenSSL's message) of the newest refusal; None without one.
-
-        Args:
-            within_s: only refusals of the last ``within_s`` seconds.
-        """
+        """The newest refusal in ``within_s``: "login" or "TLS", and the broker's or OpenSSL's message."""
         since = time.monotonic() - within_s
-        met = dict(self._met)  # another thread may add to it
-        found = [(*met[kind], kind) for kind in ("login", "TLS") if kind in met and met[kind][0] >= since]
-        if not found:
+        log = dict(self._newest)  # another thread may add to it
+        refusals = [(*log[kind], kind) for kind in ("login", "TLS") if kind in log and log[kind][0] >= since]
+        if not refusals:
             return None
-        _, reason, kind = max(found)
+        _, reason, kind = max(refusals)
         return kind, reason
 
     def is_hopeless(self, within_s: float = math.inf) -> bool:
-        """Whether no broker is left and one refused the client: no request will be answered.
-
-        Args:
-            within_s: going by the errors of the last ``within_s`` seconds.
-        """
+        """Whether, in ``within_s``, a broker refused the client and none is left: no request will succeed."""
         if self.refused(within_s) is None:
             return False
-        lost_at, _ = self._met.get("no broker", (None, ""))
+        lost_at, _ = self._newest.get("no broker", (None, ""))
         return self._has_no_token or (lost_at is not None and lost_at >= time.monotonic() - within_s)
 
     @property
     def _has_no_token(self) -> bool:
-        return "token" in self._met.get("login", (0.0, ""))[1].lower()
+        return "token" in self._newest.get("login", (0.0, ""))[1].lower()
 
     def forget(self) -> None:
         """A response arrived: forget earlier errors."""
         self.has_answered = True
-        self._met.clear()
+        self._newest.clear()
 
 
 def _kind(error: KafkaError) -> str | None:
@@ -99,14 +91,14 @@ def _plain(text: str) -> str:
     return _PREFIX.sub("", _SUFFIX.sub("", text.strip()))
 
 
-def explain_silence(properties: Mapping[str, str], met: ConnectionErrors, request: str) -> RetryableError:
+def explain_silence(properties: Mapping[str, str], errors: ConnectionErrors, request: str) -> RetryableError:
     """The error for a broker that did not respond to a ``request``."""
     address = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
-    if (refused := met.refused()) is not None:
+    if (refused := errors.refused()) is not None:
         kind, reason = refused
         lead = _LEADS[kind].format(address=address)
         return LoginRefusedError(f"{lead}: {reason}; {_remedy(kind, reason, properties)}")
-    unsecured = not properties.get("security.protocol") and not met.has_answered
+    unsecured = not properties.get("security.protocol") and not errors.has_answered
     if unsecured and any(map(_talks, _addresses(properties))):
         return RetryableError(
             f"the broker at {address} accepts connections but does not respond ({request}); does it require "
@@ -157,13 +149,13 @@ def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
 def _addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
     """Host and port of each bootstrap address."""
     addresses = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
-    found = []
+    parsed = []
     for address in addresses.split(","):
         host, _, port = address.strip().rpartition("://")[2].rpartition(":")
         if not port.isdecimal():
             host, port = f"{host}:{port}" if host else port, _PORT
-        found.append((host.strip("[]"), int(port)))
-    return found
+        parsed.append((host.strip("[]"), int(port)))
+    return parsed
 
 
 def _talks(address: tuple[str, int]) -> bool:

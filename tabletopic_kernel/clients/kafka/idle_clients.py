@@ -1,8 +1,8 @@
 """Closes idle clients whose login is refused.
 
-A client of librdkafka reconnects once a second for as long as it exists, even when nobody uses it. After a
-password change, a notebook left open overnight would fail 86,400 logins, and many servers lock the account
-after a few. Requests notice a refusal themselves; this thread checks the clients that make none.
+A client of librdkafka reconnects once a second for as long as it exists, even unused. After a password
+change, a notebook left open overnight would fail 86,400 logins; many servers lock the account after a few.
+Requests notice a refusal themselves; this thread checks the clients that make none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class IdleClients:
                 return
 
     def _look(self) -> bool:
-        """Check all clients; whether one is left. Not in the loop, whose locals would keep one alive."""
+        """Check all clients, with references that end with this call; returns whether any is left."""
         with self._lock:
             clients = list(self._clients)
             if not clients:

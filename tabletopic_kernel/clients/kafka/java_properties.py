@@ -162,13 +162,13 @@ def read_pem(path: Path, setting: str) -> str:
         SettingsError: it cannot be read, or contains no PEM; ``setting`` is where its path was set.
     """
     try:
-        files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
-        texts = [one.read_text("utf-8", errors="replace") for one in files]
+        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        texts = [file.read_text("utf-8", errors="replace") for file in files]
     except OSError as error:
         raise SettingsError(f"{setting}: {path} cannot be read ({error.strerror})") from error
-    if not (found := [text for text in texts if _PEM in text]):
+    if not (pems := [text for text in texts if _PEM in text]):
         raise SettingsError(f"{setting}: {path} contains no PEM (text that begins with {_PEM}…)")
-    return "\n".join(found)
+    return "\n".join(pems)
 
 
 def _ciphers(names: str) -> str:
@@ -245,18 +245,18 @@ def _unsecured(config: str) -> dict[str, str]:
     >>> _unsecured("principal=ann lifeSeconds=60 scope=a,b")["unsecuredLoginStringClaim_sub"]
     'ann'
     """
-    given = dict(pair.split("=", 1) for pair in config.split() if "=" in pair)
-    principal_claim = given.get("principalClaimName", "sub")
-    scope_claim = given.get("scopeClaimName", "scope")
+    pairs = dict(pair.split("=", 1) for pair in config.split() if "=" in pair)
+    principal_claim = pairs.get("principalClaimName", "sub")
+    scope_claim = pairs.get("scopeClaimName", "scope")
     options = {
-        f"unsecuredLoginStringClaim_{principal_claim}": given.get("principal", ""),
+        f"unsecuredLoginStringClaim_{principal_claim}": pairs.get("principal", ""),
         "unsecuredLoginPrincipalClaimName": principal_claim,
-        "unsecuredLoginLifetimeSeconds": given.get("lifeSeconds", "3600"),
+        "unsecuredLoginLifetimeSeconds": pairs.get("lifeSeconds", "3600"),
     }
-    if "scope" in given:
+    if "scope" in pairs:
         options["unsecuredLoginScopeClaimName"] = scope_claim
-        options[f"unsecuredLoginListClaim_{scope_claim}"] = "|" + given["scope"].replace(",", "|")
-    for name, value in given.items():
+        options[f"unsecuredLoginListClaim_{scope_claim}"] = "|" + pairs["scope"].replace(",", "|")
+    for name, value in pairs.items():
         if name.startswith("extension_"):
             options[f"unsecuredLoginExtension_{name.removeprefix('extension_')}"] = value
     return options

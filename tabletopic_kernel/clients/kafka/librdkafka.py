@@ -1,4 +1,4 @@
-"""Clients of librdkafka, without its words on stderr."""
+"""Clients of librdkafka, without its output on stderr."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def make_admin(properties: Mapping[str, str], errors: ConnectionErrors | None = 
 
     Raises SettingsError if librdkafka refuses the properties.
     """
-    return _made(AdminClient, properties, {"error_cb": errors} if errors else {})
+    return _make(AdminClient, properties, {"error_cb": errors} if errors else {})
 
 
-def make_consumer(properties: Mapping[str, str], **more: Any) -> Consumer:
-    """A consumer; ``more`` has underscores for dots, and wins. Raises as ``make_admin``."""
-    return _made(Consumer, properties, more)
+def make_consumer(properties: Mapping[str, str], **overrides: Any) -> Consumer:
+    """A consumer; ``overrides`` have underscores for dots. Raises as ``make_admin``."""
+    return _make(Consumer, properties, overrides)
 
 
-def make_producer(properties: Mapping[str, str], **more: Any) -> Producer:
+def make_producer(properties: Mapping[str, str], **overrides: Any) -> Producer:
     """A producer; see ``make_consumer``."""
-    return _made(Producer, properties, more)
+    return _make(Producer, properties, overrides)
 
 
-def _made(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], more: Mapping[str, Any]) -> T:
+def _make(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], extra: Mapping[str, Any]) -> T:
     if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         raise SettingsError(
             "[kafka] bootstrap.servers is not set and no local stack is running; `tabletopic up` starts one"
         )
-    ours = {key if key == "error_cb" else key.replace("_", "."): value for key, value in more.items()}
+    ours = {key if key == "error_cb" else key.replace("_", "."): value for key, value in extra.items()}
     try:
         return kind({"log_level": 0, "logger": _LOG, **properties, **ours})
     except KafkaException as error:

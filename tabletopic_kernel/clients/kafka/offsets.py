@@ -12,14 +12,14 @@ from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
 
-# librdkafka goes on to ask a former leader, or none, until it has new metadata.
+# librdkafka keeps using a stale leader until its metadata is refreshed.
 _STALE_S = 1.0
 # A partition has no leader for a moment: while the topic is new, or its broker restarts or was too slow.
 NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError._NOENT,  # no partition that was asked for has one
+    KafkaError._NOENT,  # no requested partition has a leader
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
@@ -28,12 +28,12 @@ UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
 def list_offsets(
-    connection: Connection, asked: Mapping[TopicPartition, OffsetSpec]
+    connection: Connection, requests: Mapping[TopicPartition, OffsetSpec]
 ) -> dict[tuple[str, int], int]:
     """Offsets by topic and partition, read-committed; raises as ``Connection.ask``."""
-    found: dict[tuple[str, int], int] = {}
-    began, asked_again, refreshed = time.monotonic(), False, False
-    waiting = dict(asked)
+    offsets: dict[tuple[str, int], int] = {}
+    began_s, is_repeated, refreshed = time.monotonic(), False, False
+    waiting = dict(requests)
     while waiting:
         futures = connection.admin.list_offsets(
             waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
@@ -41,23 +41,23 @@ def list_offsets(
         errors: list[KafkaException] = []
         for partition, future in futures.items():
             try:
-                found[partition.topic, partition.partition] = connection.result(future).offset
+                offsets[partition.topic, partition.partition] = connection.result(future).offset
             except KafkaException as error:
                 errors.append(error)
-        waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in found}
-        waited_s = time.monotonic() - began
+        waiting = {p: spec for p, spec in waiting.items() if (p.topic, p.partition) not in offsets}
+        waited_s = time.monotonic() - began_s
         lasting = [error for error in errors if error.args[0].code() not in NO_LEADER | UNKNOWN_TOPIC]
         if lasting:
-            if asked_again or not connection.may_ask_again(lasting[0]):
+            if is_repeated or not connection.may_ask_again(lasting[0]):
                 raise connection.explain(lasting[0]) from lasting[0]
-            asked_again, began = True, time.monotonic()
+            is_repeated, began_s = True, time.monotonic()
         elif errors and waited_s > (TIMEOUT_S if refreshed else 3 * TIMEOUT_S):
             raise connection.explain(errors[0]) from errors[0]
         elif errors and waited_s > _STALE_S:
             refreshed = _refresh(connection, waiting, errors)
         if waiting:
             time.sleep(_STALE_S if refreshed else 0.1)
-    return found
+    return offsets
 
 
 def _refresh(
@@ -75,5 +75,5 @@ def _refresh(
 def _has_leader(metadata: Any, partitions: Iterable[TopicPartition]) -> bool:
     """Whether any of the partitions has a leader that is online."""
     topics = metadata.topics
-    listed = (topics[one.topic].partitions.get(one.partition) for one in partitions if one.topic in topics)
-    return any(one is not None and one.leader in metadata.brokers for one in listed)
+    listed = (topics[p.topic].partitions.get(p.partition) for p in partitions if p.topic in topics)
+    return any(partition is not None and partition.leader in metadata.brokers for partition in listed)

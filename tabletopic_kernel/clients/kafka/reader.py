@@ -24,16 +24,16 @@ _LOOK_S = 0.5
 class Reader:
     """One consumer, for one thread; it joins no group and commits no offsets. ``with`` closes it."""
 
-    def __init__(self, properties: Mapping[str, str], group_id: str, **more: Any) -> None:
-        """Raises SettingsError if librdkafka refuses the properties; ``more`` as ``make_consumer``."""
-        self._properties, self._met = properties, ConnectionErrors()
+    def __init__(self, properties: Mapping[str, str], group_id: str, **overrides: Any) -> None:
+        """Raises SettingsError if librdkafka refuses the properties; ``overrides`` as ``make_consumer``."""
+        self._properties, self._errors = properties, ConnectionErrors()
         self._consumer = make_consumer(
             properties,
             group_id=group_id,
             enable_auto_commit="false",
             isolation_level="read_committed",
-            error_cb=self._met,
-            **{"auto_offset_reset": "earliest", **more},
+            error_cb=self._errors,
+            **{"auto_offset_reset": "earliest", **overrides},
         )
 
     def __enter__(self) -> Reader:
@@ -45,16 +45,16 @@ class Reader:
         self._consumer.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first and the end offset; raises RetryableError when the broker does not respond."""
-        asked = TopicPartition(topic, partition)
-        low, high = self._asked(topic, lambda: self._consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S))
+        """The first and the end offset."""
+        source = TopicPartition(topic, partition)
+        low, high = self._ask(topic, lambda: self._consumer.get_watermark_offsets(source, timeout=TIMEOUT_S))
         return int(low), int(high)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset at or after a time, None if there is none; raises as ``bounds``."""
-        asked = TopicPartition(topic, partition, timestamp_ms)
-        (found,) = self._asked(topic, lambda: self._consumer.offsets_for_times([asked], timeout=TIMEOUT_S))
-        return None if found.offset < 0 else int(found.offset)
+        """The first offset at or after a time, None if there is none."""
+        request = TopicPartition(topic, partition, timestamp_ms)
+        (answer,) = self._ask(topic, lambda: self._consumer.offsets_for_times([request], timeout=TIMEOUT_S))
+        return None if answer.offset < 0 else int(answer.offset)
 
     def read_range(
         self,
@@ -74,13 +74,13 @@ class Reader:
         before, quiet_since = dict(starts), time.monotonic()
         batches = self._batches([TopicPartition(topic, p, starts[p]) for p in waiting])
         while waiting and going():
-            found = next(batches)
-            ours = [one for one in found if (one.offset() or 0) < ends[one.partition() or 0]]
-            if ours:
-                yield ours
+            batch = next(batches)
+            records = [record for record in batch if (record.offset() or 0) < ends[record.partition() or 0]]
+            if records:
+                yield records
             now = {p.partition: p.offset for p in self._consumer.position(_topic_partitions(topic, waiting))}
             waiting -= {p for p, offset in now.items() if offset >= ends[p]}
-            if found or now != before:
+            if batch or now != before:
                 before, quiet_since = now, time.monotonic()
             elif time.monotonic() - quiet_since > TIMEOUT_S:
                 raise RetryableError(
@@ -93,12 +93,12 @@ class Reader:
         """Committed records from ``partitions`` on, in batches, while ``going``; waits out outages (I9).
 
         Raises:
-            LoginRefusedError: then close the reader, as it would log in again and again.
+            LoginRefusedError: close the reader, or it logs in again and again.
         """
         batches = self._batches(partitions)
         while going():
-            if found := next(batches):
-                yield found
+            if messages := next(batches):
+                yield messages
 
     def pause(self, topic: str, partition: int) -> None:
         """Stop delivering a followed partition."""
@@ -109,14 +109,14 @@ class Reader:
         self._consumer.assign(list(partitions))
         topic = partitions[0].topic if partitions else ""
         while True:
-            found = self._asked(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
-            if self._met.is_hopeless():
-                raise explain_silence(self._properties, self._met, "no response")
-            if good := [message for message in found if message.error() is None]:
-                self._met.forget()
-            yield good
+            messages = self._ask(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
+            if self._errors.is_hopeless():
+                raise explain_silence(self._properties, self._errors, "no response")
+            if records := [message for message in messages if message.error() is None]:
+                self._errors.forget()
+            yield records
 
-    def _asked(self, topic: str, ask: Callable[[], Any]) -> Any:
+    def _ask(self, topic: str, ask: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -127,7 +127,7 @@ class Reader:
                         f"could not read {topic}: {error.args[0].str()}; try again"
                     ) from error
             time.sleep(_POLL_S)
-            # Once a consumer has learned that there is no leader, it does not look again by itself.
+            # A consumer whose partition had no leader does not look for one again by itself.
             with contextlib.suppress(KafkaException):
                 self._consumer.list_topics(topic, timeout=TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""Takes names out of other programs' messages: they may contain any word that tells causes apart."""
+"""Removes names from other programs' messages: a name may contain a word that identifies a cause."""
 
 import re
 from typing import Final

@@ -1,7 +1,7 @@
 """What errors of catalogs and storage mean: an outage, a mistake that the user must fix, or a bug.
 
 Data only, looked up by ``sorting.py`` in this order: a sentence that refines the code, the code, the class.
-Within a table, the order does not matter. Longer than other modules, as it is one list.
+Within a table, the order does not matter. One module, because it is one list.
 
 Two rules decide on an entry. Errors that may pass without a person are retried; ``enable`` and ``doctor``
 still show them. A refusal that will be the same at the next try is reported at once.
@@ -27,7 +27,7 @@ STORAGE: Final = "the storage"
 class Rule:
     """What an error means, and what to do about it.
 
-    ``who`` is empty if it is the called system. A ``setting`` is wrong whatever any server says. ``keys``:
+    ``who`` is empty if it is the called system. ``setting``: a setting is wrong, without a server's verdict. ``keys``:
     keys or tokens were refused, and a catalog may lend new ones.
     """
 
@@ -46,12 +46,12 @@ def _wait(remedy: str = "", lead: str = "does not respond", who: str = "") -> Ru
     return Rule(Verdict.WAIT, remedy, lead, who)
 
 
-def _busy(more: str = "") -> Rule:
-    return _wait(f"if this persists, commit less often (--commit-interval){more}", "is overloaded")
+def _busy(hint: str = "") -> Rule:
+    return _wait(f"if this persists, commit less often (--commit-interval){hint}", "is overloaded")
 
 
-def _act(remedy: str, lead: str = "refuses it", who: str = "", **more: Any) -> Rule:
-    return Rule(Verdict.ACT, remedy, lead, who, **more)
+def _act(remedy: str, lead: str = "refuses it", who: str = "", **flags: Any) -> Rule:
+    return Rule(Verdict.ACT, remedy, lead, who, **flags)
 
 
 _login = partial(_act, lead="refuses the login")
@@ -66,8 +66,8 @@ _PROPERTY = _act("correct it with --table-property, or ALTER TABLE … SET TBLPR
 
 # --- catalogs -----------------------------------------------------------------------------------------------
 
-# A load balancer whose catalog restarts sends pages of its own, with 404 or even 200: it is not the catalog's
-# word, so no topic fails for it, and no table is gone.
+# While a catalog restarts, its load balancer sends pages of its own, with 404 or even 200. They prove nothing
+# about tables, so no topic fails because of them.
 _NO_CATALOG = _wait("is it being restarted, or is the path in {section} uri wrong? It is everything before /v1/config", "does not respond as an Iceberg REST catalog")
 _UNSUPPORTED = _act("use another catalog, or a newer version of it", "cannot do it")
 _NOT_OURS = _act("is {section} uri that of a catalog?")
@@ -166,7 +166,7 @@ _OF_AWS: Rules = {
         "UnauthorizedSSOTokenError SSOTokenLoadError TokenRetrievalError": _act("log in again: aws sso login", "was not contacted: the AWS login has expired", keys=True),
         "ParamValidationError": _BUG,
     },
-    # null, [] or a part of a table, as a gateway in front of Glue may return them with status 200
+    # null, [] or a part of a table, which a gateway in front of Glue may return with status 200
     "raised in": {"botocore.endpoint botocore.parsers pyiceberg.catalog.glue": _INVALID},
 }
 
@@ -308,14 +308,13 @@ _TEXTS: Mapping[str, Rules] = {
     "": {"botocore.exceptions.ClientError": {r"Signature (expired|not yet current)": _CLOCK}},
 }
 # fmt: on
-# By class: what its text contains, from which names were taken. Where a library reports no code, or one of
-# several meanings.
+# By class: what its text, without names, contains. For libraries that report no code, or an ambiguous one.
 TEXTS: Final = {
     kind: {text: replace(rule, who=rule.who or who) for text, rule in rules.items()}
     for who, kinds in _TEXTS.items()
     for kind, rules in kinds.items()
 }
-# Whose other exceptions mean that a system does not respond; not all of them are ours to install.
+# Packages whose other exceptions mean that a system does not respond; not all are our dependencies.
 PACKAGES: Final = {
     **dict.fromkeys(("thrift", "hive_metastore", "psycopg2", "psycopg"), _wait(who=CATALOG)),
     **dict.fromkeys(("requests", "urllib3", "botocore", "boto3", "s3transfer"), _wait()),

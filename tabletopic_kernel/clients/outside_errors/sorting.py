@@ -46,12 +46,12 @@ _BACKGROUND: Final = re.compile(
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
-def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Trouble | None:
+def sort_error(error: BaseException, system: str, *, lent: bool = False) -> Trouble | None:
     """Classify an error of another library; None for a bug in this program.
 
     Args:
         error: as it was raised; its causes count, too.
-        asked: the catalog or the storage, whichever was called.
+        system: the called one, the catalog or the storage.
         lent: the catalog lends the storage's keys, and lends new ones next time.
     """
     rule = _rule(error)
@@ -60,8 +60,8 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Troub
     verdict = Verdict.WAIT if lent and rule.keys else rule.verdict
     if rule.setting and verdict is Verdict.ACT:
         return Trouble(plain(error), rule.remedy)
-    who = rule.who or asked
-    proxy = next(filter(None, (proxy_hint(_url(one)) for one in _chain(error))), "")
+    who = rule.who or system
+    proxy = next(filter(None, (proxy_hint(_url(cause)) for cause in _chain(error))), "")
     return Trouble(
         f"{rule.lead} ({plain(error)})", f"{rule.remedy or _NEXT[who]}{proxy}", who, verdict=verdict
     )
@@ -69,8 +69,8 @@ def sort_error(error: BaseException, asked: str, *, lent: bool = False) -> Troub
 
 def is_refused(error: BaseException) -> bool:
     """Whether the server understood the request and denied it."""
-    found = sort_error(error, CATALOG)
-    return found is not None and found.verdict is Verdict.ACT and found.system != ""
+    trouble = sort_error(error, CATALOG)
+    return trouble is not None and trouble.verdict is Verdict.ACT and trouble.system != ""
 
 
 def plain(error: BaseException) -> str:
@@ -79,7 +79,7 @@ def plain(error: BaseException) -> str:
     >>> plain(OSError(5, "Input/output error"))
     '[Errno 5] Input/output error'
     """
-    text = _said(error).strip()
+    text = _message(error).strip()
     if page := _PAGE.search(text):
         text = f"HTTP {page[1]}, which is not an error of Iceberg's REST interface"
     elif part := _IN_METADATA.search(text):
@@ -91,16 +91,16 @@ def plain(error: BaseException) -> str:
     return line if len(line) <= _MOST else f"{line[: _MOST - 1]}…"
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """The original message of a wrapped error."""
     if (original := getattr(error, "orig", None)) is not None:  # SQLAlchemy's would have the statement
         return str(original)
     if isinstance(error, UnicodeDecodeError):  # the text that could not be read as a whole
         return bytes(error.object).decode(error.encoding, "replace")
-    pool = error.args[0] if error.args else None
-    if (reason := getattr(pool, "reason", None)) is not None:  # urllib3's, which requests raises
-        at = getattr(pool, "pool", None)
-        place = f"{at.host}:{at.port}: " if at is not None else ""
+    failure = error.args[0] if error.args else None
+    if (reason := getattr(failure, "reason", None)) is not None:  # urllib3's, which requests raises
+        pool = getattr(failure, "pool", None)
+        place = f"{pool.host}:{pool.port}: " if pool is not None else ""
         return f"{place}{_POOL.sub('', str(reason))}"
     message = getattr(error, "message", None)  # Thrift's only have a representation
     if isinstance(message, str) and type(error).__module__.startswith(("thrift", "hive_metastore")):
@@ -118,8 +118,8 @@ def _rule(error: BaseException) -> Rule | None:
 def _chain(error: BaseException) -> list[BaseException]:
     """The error and its causes."""
     chain = [error]
-    for one in chain:  # which grows meanwhile
-        causes = (getattr(one, "orig", None), one.__cause__)
+    for link in chain:  # which grows meanwhile
+        causes = (getattr(link, "orig", None), link.__cause__)
         chain += [cause for cause in causes if isinstance(cause, BaseException) and cause not in chain]
     return chain
 
@@ -134,8 +134,8 @@ def _by_code(error: BaseException) -> Rule | None:
         for part, rule in TEXTS.get(name, {}).items():
             if re.search(part, text):
                 return rule
-    found = (_READERS[name](error) for name in names if name in _READERS)
-    rules = (CODES[system].get(str(code)) for codes in found for system, code in codes)
+    readings = (_READERS[name](error) for name in names if name in _READERS)
+    rules = (CODES[system].get(str(code)) for codes in readings for system, code in codes)
     return next(filter(None, rules), None)
 
 
@@ -149,7 +149,7 @@ def _by_class(error: BaseException) -> Rule | None:
 
 def _text(error: BaseException) -> str:
     """An error's text in one line, without names."""
-    return without_names(" ".join(_said(error).split()))
+    return without_names(" ".join(_message(error).split()))
 
 
 def _url(error: BaseException) -> str:
@@ -217,13 +217,11 @@ def _tls(error: Any) -> Codes:
     """OpenSSL's reason, which boto3 and requests wrap in errors of urllib3."""
     inner = error.kwargs["error"] if hasattr(error, "kwargs") else next(iter(error.args), None)
     wrapped = getattr(getattr(inner, "reason", inner), "args", ())
-    return [
-        ("TLS", getattr(one, "reason", None)) for one in (error, *wrapped) if isinstance(one, ssl.SSLError)
-    ]
+    return [("TLS", getattr(e, "reason", None)) for e in (error, *wrapped) if isinstance(e, ssl.SSLError)]
 
 
 def _raised_in(error: BaseException) -> Codes:
-    """The module that raised it: a bug of ours may be of the same class."""
+    """The module that raised it: our own bugs may be of the same class."""
     if frames := [frame for frame, _ in traceback.walk_tb(error.__traceback__)]:
         yield "raised in", frames[-1].f_globals.get("__name__")
 

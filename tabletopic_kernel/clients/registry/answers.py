@@ -22,7 +22,7 @@ from tabletopic_kernel.formats.json import schema as json_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
-# Types whose schemas can be told apart by their text if a registry declares the wrong one.
+# Types that a schema's text tells apart if a registry declares the wrong type.
 _KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 # Any .proto file with content has one of these.
 _PROTO: Final = re.compile(
@@ -88,45 +88,46 @@ def checked(schema: Schema) -> Schema:
         raise OddAnswerError(f"the schema's text is {_short(schema.schema_str)}")
     if (schema.schema_type or "AVRO") not in FORMATS:
         raise OddAnswerError(f"the schema's type is {_short(schema.schema_type)}")
-    for one in schema.references or []:
-        if not (isinstance(one.name, str) and isinstance(one.subject, str) and _is_number(one.version)):
-            raise OddAnswerError(f"a reference is {_short(one)}")
+    for ref in schema.references or []:
+        if not (isinstance(ref.name, str) and isinstance(ref.subject, str) and _is_number(ref.version)):
+            raise OddAnswerError(f"a reference is {_short(ref)}")
     return schema
 
 
-def checked_place(found: Any, subject: str, version: int | None = None) -> Any:
+def checked_place(answer: Any, subject: str, version: int | None = None) -> Any:
     """The requested version of a subject; raises OddAnswerError if the response is another, or none."""
-    checked(found.schema)
-    if found.subject not in (subject, None):
-        raise OddAnswerError(f"it is of the subject {_short(found.subject)}")
-    if not (_is_number(found.schema_id) or found.schema_id == found.guid) or not _is_number(found.version):
-        raise OddAnswerError(f"its id is {_short(found.schema_id)}, its version {_short(found.version)}")
-    if version is not None and found.version != version:
-        raise OddAnswerError(f"it is version {_short(found.version)}")
-    return found
+    checked(answer.schema)
+    if answer.subject not in (subject, None):
+        raise OddAnswerError(f"it is of the subject {_short(answer.subject)}")
+    is_id = _is_number(answer.schema_id) or answer.schema_id == answer.guid
+    if not is_id or not _is_number(answer.version):
+        raise OddAnswerError(f"its id is {_short(answer.schema_id)}, its version {_short(answer.version)}")
+    if version is not None and answer.version != version:
+        raise OddAnswerError(f"it is version {_short(answer.version)}")
+    return answer
 
 
-def checked_version(found: Any) -> int:
+def checked_version(answer: Any) -> int:
     """The version of a response, 0 without one; raises OddAnswerError if it is something else."""
-    if found.version is not None and not _is_number(found.version):
-        raise OddAnswerError(f"its version is {_short(found.version)}")
-    return found.version or 0
+    if answer.version is not None and not _is_number(answer.version):
+        raise OddAnswerError(f"its version is {_short(answer.version)}")
+    return answer.version or 0
 
 
-def checked_places(found: Any) -> list[tuple[str, int]]:
+def checked_places(versions: Any) -> list[tuple[str, int]]:
     """Subjects and versions of a schema; raises OddAnswerError if the response is something else."""
-    places = [(one.subject, one.version) for one in found]
+    places = [(registered.subject, registered.version) for registered in versions]
     for subject, version in places:
         if not isinstance(subject, str) or not _is_number(version):
             raise OddAnswerError(f"version {_short(version)} of the subject {_short(subject)}")
     return places
 
 
-def checked_list(found: Any, kind: type) -> Any:
+def checked_list(items: Any, kind: type) -> Any:
     """A list of subjects or versions; raises OddAnswerError if the response is something else."""
-    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
-        raise OddAnswerError(f"expected a list, got {_short(found)}")
-    return found
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise OddAnswerError(f"expected a list, got {_short(items)}")
+    return items
 
 
 def _tree(text: str) -> Any:

@@ -14,8 +14,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
-# Confluent's client requires one for a static token. It is sent as a header, which other registries ignore;
-# Confluent Cloud's is called lsrc-….
+# Confluent's client requires it for a static token, and sends it as a header, which other registries ignore.
 _LOGICAL_CLUSTER: Final = "bearer.auth.logical.cluster"
 # What Java's clients call the source of the credentials; Python's use basic.auth.user.info, or the URL's.
 _SOURCE: Final = "basic.auth.credentials.source"
@@ -34,25 +33,25 @@ _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"
 
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
-    """The properties in the form that Confluent's client takes, where it differs from others or needs more.
+    """The properties in the form that Confluent's client takes.
 
     Raises:
-        SettingsError: a login that the client does not support, or a number that is none, or too large.
+        SettingsError: a login that the client does not support, or an invalid number.
     """
-    found: dict[str, object] = dict(properties)
-    if "bearer.auth.credentials.source" in found:
-        found.setdefault(_LOGICAL_CLUSTER, "none")
-    if (source := found.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
+    conf: dict[str, object] = dict(properties)
+    if "bearer.auth.credentials.source" in conf:
+        conf.setdefault(_LOGICAL_CLUSTER, "none")
+    if (source := conf.pop(_SOURCE, "URL")) not in ("USER_INFO", "URL"):
         raise SettingsError(f"[registry] {_SOURCE}: must be USER_INFO or URL, not {source}")
-    for name in found.keys() & _NUMBERS:
+    for name in conf.keys() & _NUMBERS:
         try:
-            number = float(str(found[name]))
+            number = float(str(conf[name]))
         except ValueError:
             number = math.nan
         if not 0 <= number <= _MOST:  # nor NaN
-            raise SettingsError(f"[registry] {name} = {found[name]}: it must be a number from 0 to {_MOST:,}")
-        found[name] = number
-    return found
+            raise SettingsError(f"[registry] {name} = {conf[name]}: it must be a number from 0 to {_MOST:,}")
+        conf[name] = number
+    return conf
 
 
 def explain_unusable(properties: Mapping[str, str], error: Exception) -> SettingsError:
@@ -88,7 +87,7 @@ def explain_refusal(
 
 
 def explain_failure(url: str, what: str, error: Exception) -> RetryableError | SettingsError:
-    """The error of a request for ``what`` that the registry did not answer, or not as a registry does."""
+    """The error of a request for ``what`` that got no response, or an invalid one."""
     kind = type(error).__name__  # the client has one of two HTTP libraries, with the same names
     if kind in ("InvalidURL", "LocalProtocolError", "UnicodeEncodeError", "UnicodeError"):
         return SettingsError(
@@ -107,7 +106,7 @@ def explain_failure(url: str, what: str, error: Exception) -> RetryableError | S
 
 
 def invalid(url: str, what: str, response: str) -> RetryableError:
-    """The error of a registry whose response is not ``what`` was requested."""
+    """The error of an invalid response to a request for ``what``."""
     return RetryableError(
         f"the registry at {url} returned an invalid response for {what}: {response}; is [registry] url that "
         "of a schema registry?"
@@ -115,7 +114,7 @@ def invalid(url: str, what: str, response: str) -> RetryableError:
 
 
 def _response_in(error: Exception) -> str:
-    """The part of a response that an error is about, as far as the error has it."""
+    """The part of the response that an error quotes."""
     for name in ("doc", "object", "obj"):  # of JSON, of an encoding, of an attribute that is missing
         if hasattr(error, name):
             return repr(getattr(error, name))[:80]

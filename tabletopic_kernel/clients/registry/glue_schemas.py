@@ -50,9 +50,9 @@ class GlueSchemas:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         if unknown := sorted(properties.keys() - _SESSION.keys() - set(_OTHERS)):
-            known = ", ".join([*_OTHERS, *_SESSION])
+            names = ", ".join([*_OTHERS, *_SESSION])
             raise SettingsError(
-                f"[registry] {unknown[0]} is not one of the properties of Glue's registry: {known}"
+                f"[registry] {unknown[0]} is not one of the properties of Glue's registry: {names}"
             )
         try:
             import boto3  # noqa: PLC0415 - of the extra [glue]
@@ -95,17 +95,17 @@ class GlueSchemas:
 
     def get_schema_by_guid(self, guid: str) -> Schema:
         """The schema of one version, by UUID."""
-        found = self._ask(_SCHEMA_NOT_FOUND, lambda: self._glue.get_schema_version(SchemaVersionId=guid))
-        return _schema(found)
+        version = self._ask(_SCHEMA_NOT_FOUND, lambda: self._glue.get_schema_version(SchemaVersionId=guid))
+        return _schema(version)
 
     def lookup_schema(self, subject: str, schema: Schema, **_: object) -> RegisteredSchema:
         """The version of a subject with this schema."""
         name = self._schema_name(subject)
         ask = self._glue.get_schema_by_definition
         text = schema.schema_str or ""
-        found = self._ask(_SCHEMA_NOT_FOUND, lambda: ask(SchemaId=self._id(name), SchemaDefinition=text))
+        match = self._ask(_SCHEMA_NOT_FOUND, lambda: ask(SchemaId=self._id(name), SchemaDefinition=text))
         ask_version = self._glue.get_schema_version
-        version = self._ask(_SCHEMA_NOT_FOUND, lambda: ask_version(SchemaVersionId=found["SchemaVersionId"]))
+        version = self._ask(_SCHEMA_NOT_FOUND, lambda: ask_version(SchemaVersionId=match["SchemaVersionId"]))
         return _registered(subject, version)
 
     def get_subjects(self, **_: object) -> list[str]:
@@ -128,13 +128,13 @@ class GlueSchemas:
         name = self._schema_name(subject)
         ask = self._glue.get_paginator("list_schema_versions").paginate
         pages = self._ask(_SUBJECT_NOT_FOUND, lambda: list(ask(SchemaId=self._id(name))))
-        return sorted(one["VersionNumber"] for page in pages for one in page["Schemas"])
+        return sorted(version["VersionNumber"] for page in pages for version in page["Schemas"])
 
     def get_compatibility(self, subject: str | None) -> str:
         """A schema's compatibility mode; Glue has no global one."""
         name = self._schema_name(subject or "")
-        found = self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(name)))
-        return str(found["Compatibility"])
+        schema = self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(name)))
+        return str(schema["Compatibility"])
 
     def test_compatibility_all_versions(self, subject: str, schema: Schema) -> bool:
         """Glue can check only a registered schema."""
@@ -144,8 +144,8 @@ class GlueSchemas:
 
     def _version(self, subject: str, number: Mapping[str, object], missing: int) -> RegisteredSchema:
         name, ask = self._schema_name(subject), self._glue.get_schema_version
-        found = self._ask(missing, lambda: ask(SchemaId=self._id(name), SchemaVersionNumber=number))
-        return _registered(subject, found)
+        version = self._ask(missing, lambda: ask(SchemaId=self._id(name), SchemaVersionNumber=number))
+        return _registered(subject, version)
 
     def _id(self, name: str) -> dict[str, str]:
         return {"RegistryName": self.name, "SchemaName": name}
@@ -169,11 +169,11 @@ class GlueSchemas:
             raise SchemaRegistryError(HTTPStatus.NOT_FOUND, missing, str(error)) from error
 
 
-def _schema(found: Mapping[str, Any]) -> Schema:
-    return Schema(found["SchemaDefinition"], found.get("DataFormat") or "AVRO")
+def _schema(version: Mapping[str, Any]) -> Schema:
+    return Schema(version["SchemaDefinition"], version.get("DataFormat") or "AVRO")
 
 
-def _registered(subject: str, found: Mapping[str, Any]) -> RegisteredSchema:
-    # Where Confluent's clients have the numeric id, this one has the UUID, as records carry that.
-    guid: Any = found["SchemaVersionId"]
-    return RegisteredSchema(subject, found["VersionNumber"], guid, guid, _schema(found))
+def _registered(subject: str, version: Mapping[str, Any]) -> RegisteredSchema:
+    # The UUID takes the place of Confluent's numeric id, because records carry it.
+    guid: Any = version["SchemaVersionId"]
+    return RegisteredSchema(subject, version["VersionNumber"], guid, guid, _schema(version))

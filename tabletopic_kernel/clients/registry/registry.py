@@ -1,6 +1,6 @@
 """The schema registry, through Confluent's client: any compatible server.
 
-Longer than other modules, as all requests to a registry share validation, caching and error handling.
+One module, because all requests to a registry share validation and error handling.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.servers import is_glue
 
 T = TypeVar("T")
-# Codes for subject, version and schema. A 404 without one comes from something other than a registry, and
+# Codes for subject, version and schema. A 404 without a code comes from something other than a registry, and
 # proves nothing about a schema: with a wrong url every record would become a dead letter (I9).
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 _ODD_S = 60.0  # a malformed response counts as broken for this long
@@ -113,7 +113,7 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such id.
-            RetryableError: the registry does not respond, or not with a schema.
+            RetryableError: the response is not a schema.
         """
         what = f"schema id {schema_id}"
         schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id)))
@@ -124,40 +124,40 @@ class Registry:
         except UnknownSchemaError:
             places = []
         subject, version = max(places, key=lambda place: place[1], default=("", 0))
-        subjects = tuple(dict.fromkeys(one for one, _ in places))
-        found = self._resolved(schema_id, schema, subject, version)
-        found = replace(found, subjects=subjects, places=tuple(places))
-        self._believe(found, schema.schema_type or "AVRO")
-        return found
+        subjects = tuple(dict.fromkeys(name for name, _ in places))
+        resolved = self._resolved(schema_id, schema, subject, version)
+        resolved = replace(resolved, subjects=subjects, places=tuple(places))
+        self._check_valid(resolved, schema.schema_type or "AVRO")
+        return resolved
 
-    def _believe(self, found: RegisteredSchema, declared: str) -> None:
+    def _check_valid(self, schema: RegisteredSchema, declared: str) -> None:
         """Check that a schema returned by id is valid; raises RetryableError if it may not be.
 
         A doubtful schema must not differ by subject and version. A malformed one must be the same there, and
         for a minute: a registry validates what it registers, so a broken response is more likely.
         """
-        worth = worth_of(declared, found.text, dict(found.references))
+        worth = worth_of(declared, schema.text, dict(schema.references))
         if worth is Worth.GOOD:
-            self._odd.pop(found.id, None)
+            self._odd.pop(schema.id, None)
             return
-        same = self._is_same(found)
-        first, text = self._odd.setdefault(found.id, (time.monotonic(), found.text))
-        is_new = text != found.text or time.monotonic() - first < _ODD_S
+        same = self._is_same(schema)
+        first, text = self._odd.setdefault(schema.id, (time.monotonic(), schema.text))
+        is_new = text != schema.text or time.monotonic() - first < _ODD_S
         if same is False or (worth is Worth.NO_SCHEMA and (same is None or is_new)):
-            if text != found.text:
-                self._odd[found.id] = (time.monotonic(), found.text)
-            raise invalid(self.url, f"schema id {found.id}", repr(found.text[:80]))
+            if text != schema.text:
+                self._odd[schema.id] = (time.monotonic(), schema.text)
+            raise invalid(self.url, f"schema id {schema.id}", repr(schema.text[:80]))
 
-    def _is_same(self, found: RegisteredSchema) -> bool | None:
+    def _is_same(self, schema: RegisteredSchema) -> bool | None:
         """Whether the schema is the same by subject and version; None if unknown."""
-        if not found.subject:
+        if not schema.subject:
             return None
-        what, ask = f"version {found.version} of {found.subject}", self._client.get_version
+        what, ask = f"version {schema.version} of {schema.subject}", self._client.get_version
         try:
-            place = self._ask(
+            registered = self._ask(
                 what,
                 lambda: checked_place(
-                    ask(found.subject, found.version, deleted=True), found.subject, found.version
+                    ask(schema.subject, schema.version, deleted=True), schema.subject, schema.version
                 ),
             )
         except UnknownSchemaError:
@@ -166,15 +166,14 @@ class Registry:
             if isinstance(error.__cause__, SchemaRegistryError):  # the registry does not provide it
                 return None
             raise
-        is_id = not isinstance(found.id, int) or place.schema_id == found.id
-        return bool(is_id and place.schema.schema_str == found.text)
+        is_id = not isinstance(schema.id, int) or registered.schema_id == schema.id
+        return bool(is_id and registered.schema.schema_str == schema.text)
 
     def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
         """The schema with this GUID, its references resolved; its version is the one in ``subject``, or 0.
 
         Raises:
             UnknownSchemaError: no such GUID, or the registry has none.
-            RetryableError: the registry does not respond.
         """
         try:
             schema = self._ask(f"schema GUID {guid}", lambda: checked(self._client.get_schema_by_guid(guid)))
@@ -193,50 +192,50 @@ class Registry:
         except UnknownSchemaError:
             subject, version = "", 0
         subjects = (subject,) if subject else ()
-        found = replace(self._resolved(guid, schema, subject, version), subjects=subjects)
-        self._believe(found, schema.schema_type or "AVRO")
-        return found
+        resolved = replace(self._resolved(guid, schema, subject, version), subjects=subjects)
+        self._check_valid(resolved, schema.schema_type or "AVRO")
+        return resolved
 
     def has(self, subject: str, schema: RegisteredSchema) -> bool:
-        """Whether a subject has a schema; raises RetryableError if the registry does not respond."""
-        wanted = Schema(schema.text, schema.kind, list(schema.sources))
+        """Whether a subject has a schema."""
+        body = Schema(schema.text, schema.kind, list(schema.sources))
         try:
-            self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, wanted, deleted=True))
+            self._ask(f"subject {subject}", lambda: self._client.lookup_schema(subject, body, deleted=True))
         except UnknownSchemaError:
             return False
         return True
 
     def subjects(self) -> list[str]:
-        """All subjects, deleted ones too; raises RetryableError if the registry does not respond."""
+        """All subjects, deleted ones too."""
         ask = self._client.get_subjects
-        found: list[str] = self._ask("subjects", lambda: checked_list(ask(deleted=True), str))
-        return found
+        names: list[str] = self._ask("subjects", lambda: checked_list(ask(deleted=True), str))
+        return names
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of a subject; None if the subject does not exist.
 
         Raises:
-            RetryableError: the registry does not respond, or lacks a schema that this one refers to.
+            RetryableError: the registry lacks a schema that this one refers to.
         """
         try:
-            found = self._ask(
+            registered = self._ask(
                 f"subject {subject}", lambda: checked_place(self._client.get_latest_version(subject), subject)
             )
         except UnknownSchemaError:
             return None
         try:
-            return self._newest(subject, found)
+            return self._newest(subject, registered)
         except UnknownSchemaError as error:  # of a reference
             raise RetryableError(
                 f"the newest schema of {subject} is not whole: {error}; register what is missing again"
             ) from error
 
-    def _newest(self, subject: str, found: Any) -> RegisteredSchema:
-        newest = self._resolved(found.schema_id, found.schema, subject, found.version)
-        declared = found.schema.schema_type or "AVRO"
+    def _newest(self, subject: str, registered: Any) -> RegisteredSchema:
+        newest = self._resolved(registered.schema_id, registered.schema, subject, registered.version)
+        declared = registered.schema.schema_type or "AVRO"
         if worth_of(declared, newest.text, dict(newest.references)) is not Worth.GOOD:
-            again = self.by_id(newest.id) if isinstance(newest.id, int) else newest
-            if again.text != newest.text:
+            requested = self.by_id(newest.id) if isinstance(newest.id, int) else newest
+            if requested.text != newest.text:
                 raise invalid(self.url, f"the newest schema of {subject}", repr(newest.text[:80]))
         return newest
 
@@ -245,19 +244,14 @@ class Registry:
 
         Raises:
             UnknownSchemaError: no such subject or version.
-            RetryableError: the registry does not respond.
         """
         what = f"version {version} of {subject}"
         ask = self._client.get_version
-        found = self._ask(what, lambda: checked_place(ask(subject, version), subject, version))
-        return self._resolved(found.schema_id, found.schema, subject, version)
+        registered = self._ask(what, lambda: checked_place(ask(subject, version), subject, version))
+        return self._resolved(registered.schema_id, registered.schema, subject, version)
 
     def versions(self, subject: str) -> list[int]:
-        """The versions of a subject, oldest first; empty if it does not exist.
-
-        Raises:
-            RetryableError: the registry does not respond.
-        """
+        """The versions of a subject, oldest first; empty if it does not exist."""
         try:
             ask = self._client.get_versions
             return sorted(self._ask(f"subject {subject}", lambda: checked_list(ask(subject), int)))
@@ -265,11 +259,7 @@ class Registry:
             return []
 
     def verdict(self, subject: str, kind: str, text: str) -> str:
-        """Whether the registry would accept a schema as the next version of a subject, in words.
-
-        Raises:
-            RetryableError: the registry does not respond.
-        """
+        """Whether the registry would accept a schema as the next version of a subject, in words."""
         try:
             latest = self._ask(f"subject {subject}", lambda: self._client.get_latest_version(subject))
         except UnknownSchemaError:
@@ -279,7 +269,7 @@ class Registry:
         try:
             # Check all versions: the registry itself leaves out those that the subject's rule excludes.
             ask = self._client.test_compatibility_all_versions
-            takes = self._ask("a verdict", lambda: ask(subject, schema))
+            accepts = self._ask("a verdict", lambda: ask(subject, schema))
         except RetryableError as error:
             if (
                 isinstance(error.__cause__, SchemaRegistryError)
@@ -287,16 +277,16 @@ class Registry:
             ):
                 return f"the registry would refuse it: {error.__cause__.error_message}"
             raise
-        if takes:
+        if accepts:
             return f"the registry would accept it as the next version of {subject} ({rule})"
         return f"the registry would refuse it: it violates the compatibility rule of {subject} ({rule})"
 
     def _rule(self, subject: str) -> str:
         """The compatibility level of a subject, or the global one."""
-        for where in (subject, None):
-            ask = partial(self._client.get_compatibility, where)
+        for scope in (subject, None):
+            ask = partial(self._client.get_compatibility, scope)
             try:
-                return str(self._ask(f"the rule of {where or 'all subjects'}", ask))
+                return str(self._ask(f"the rule of {scope or 'all subjects'}", ask))
             except UnknownSchemaError:
                 continue
             except RetryableError as error:
@@ -323,39 +313,39 @@ class Registry:
             sources=tuple(schema.references or ()),
         )
 
-    def _collect(self, schema: Schema, into: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
+    def _collect(self, schema: Schema, texts: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
         """Add the schemas that ``schema`` refers to; ``above`` are those that led to it."""
         for reference in schema.references or []:
             name, place = reference.name or "", (reference.subject or "", reference.version or -1)
-            if name in into or place in above:  # circular: the format decides about that
+            if name in texts or place in above:  # circular: the format decides about that
                 continue
             if len(above) >= _MOST_LEVELS:
                 raise UnknownSchemaError(
                     f"the registry at {self.url} has a chain of more than {_MOST_LEVELS} references"
                 )
-            found = self._referred(*place)
-            self._collect(found, into, (*above, place))  # its own references come first
-            into[name] = found.schema_str or ""
+            referred = self._referred(*place)
+            self._collect(referred, texts, (*above, place))  # its own references come first
+            texts[name] = referred.schema_str or ""
 
     def _referred(self, subject: str, version: int) -> Schema:
         ask, asked_version = self._client.get_version, version if version > 0 else None
-        found = self._ask(
+        registered = self._ask(
             f"{subject} version {version}",
             lambda: checked_place(ask(subject, version, deleted=True), subject, asked_version),
         )
-        schema: Schema = found.schema
+        schema: Schema = registered.schema
         return schema
 
     def _ask(self, what: str, call: Callable[[], T]) -> T:
         self._gate.check()
         try:
-            return self._asked(what, call)
+            return self._call(what, call)
         except (RetryableError, SettingsError) as error:
             if "proxy" not in self._properties:
                 error.args = (f"{error}{proxy_hint(self._properties.get('url', ''))}",)
             raise
 
-    def _asked(self, what: str, call: Callable[[], T]) -> T:
+    def _call(self, what: str, call: Callable[[], T]) -> T:
         self._client.clear_caches()  # the client would keep every response for ever
         try:
             return call()

@@ -30,7 +30,7 @@ def accept_calls(gateway: Any) -> None:
     gateway.callback_server_parameters.auth_token = token = secrets.token_urlsafe()
     start: Any = ensure_callback_server_started  # pyspark has no types here
     start(gateway)
-    # Its client takes a token only when it is created, which pyspark does, without one.
+    # The JVM's client takes a token only when it is created, and pyspark creates it without one.
     field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
     field.setAccessible(True)
     field.set(JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient(), token)
@@ -45,9 +45,9 @@ def _went_down(*, server: Any, **_: object) -> None:
     """Called in the server's thread as that ends."""
     if not server.is_shutdown:
         _LOG.warning("Spark's calls to Python were not accepted; trying again in %g s", _PAUSE_S)
-        again = threading.Thread(target=_accept_again, args=(server,), name="spark callbacks", daemon=True)
-        server.thread = again  # that whoever shuts it down waits for
-        again.start()
+        thread = threading.Thread(target=_accept_again, args=(server,), name="spark callbacks", daemon=True)
+        server.thread = thread  # so that shutdown joins it
+        thread.start()
 
 
 def _accept_again(server: Any) -> None:

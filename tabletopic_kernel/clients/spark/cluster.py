@@ -34,16 +34,14 @@ _EXECUTORS = {
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master listens at its address; other kinds are not checked.
-
-    Spark would try for minutes.
+    """Check that a standalone master listens: Spark would try for minutes. Other masters pass.
 
     Raises:
         RetryableError: nothing does.
     """
     if not master.startswith(_STANDALONE):
         return
-    found = []
+    failures = []
     for address in master.removeprefix(_STANDALONE).split(","):
         if (parts := _ADDRESS.match(address.strip())) is None:
             return  # Spark reports what is wrong with it
@@ -51,9 +49,9 @@ def check_master(master: str) -> None:
             socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_S).close()
             return
         except (OSError, UnicodeError, OverflowError) as error:  # no host or port can have this name
-            found.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
+            failures.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
     raise RetryableError(
-        f"Spark's cluster {master} does not respond ({', '.join(found)}): start its master, or correct "
+        f"Spark's cluster {master} does not respond ({', '.join(failures)}): start its master, or correct "
         "[spark] master; `tabletopic config` shows where it is set"
     )
 
@@ -89,7 +87,7 @@ def processors_to_come(session: SparkSession) -> int:
 class ExecutorWatch:
     """Whether work waits for a cluster without executors; ``clock`` gives seconds.
 
-    ``reason``, for any thread: why it waits, as last seen; None: it does not, or not long enough yet.
+    ``reason``, for any thread: why work waited when last seen; None: it did not, or not long enough.
     """
 
     def __init__(self, session: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:

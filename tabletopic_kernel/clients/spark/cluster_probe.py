@@ -91,7 +91,7 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
     """Check that executors and this process read each other's files in ``warehouse``.
 
     There is one task for each processor that the cluster has now. Not tried: executors that join later, and
-    warehouses that this process itself may not write to, as with credentials that a catalog lends per table.
+    warehouses that this process itself may not write to, such as those whose catalog lends keys per table.
     For these, the check of each staged file before its commit remains.
 
     Args:
@@ -120,7 +120,7 @@ def check_shared_storage(session: SparkSession, properties: Mapping[str, str], w
         for number, (machine, fault) in enumerate(_run(session, probe.run, tasks)):
             if fault:
                 raise _not_shared(f"the one on {machine} cannot use {warehouse}, the warehouse ({fault})")
-            if _found(probe.io, probe.of_task(number)) != token:
+            if _read_if_there(probe.io, probe.of_task(number)) != token:
                 raise _not_shared(f"what the one on {machine} writes to {warehouse} is not visible here")
     finally:
         for place in (probe.of_driver, *map(probe.of_task, range(tasks))):
@@ -139,7 +139,7 @@ def _run(session: SparkSession, work: Callable[[int], tuple[str, str]], tasks: i
             # A task cancelled while it fetches jars continues: the next trial finds them there.
             context.setJobGroup(_GROUP, "whether the storage is shared")
             done.set_result(context.parallelize(range(tasks), tasks).map(work).collect())
-        except Exception as error:  # Py4J wraps whatever went wrong
+        except Exception as error:  # Py4J wraps the job's error
             done.set_exception(error)
 
     thread = InheritableThread(target=collect, name="cluster probe")
@@ -172,29 +172,29 @@ def _awaited(done: Future[list[tuple[str, str]]], session: SparkSession) -> list
 
 def _explained(text: str, master: str) -> TableTopicError:
     """The error for users that explains a failed job."""
-    if found := _OTHER.search(text):
-        return ActionNeededError(f"{found[1].rstrip()}; {_SAME}")
-    if found := _OTHER_PYTHON.search(text):
+    if match := _OTHER.search(text):
+        return ActionNeededError(f"{match[1].rstrip()}; {_SAME}")
+    if match := _OTHER_PYTHON.search(text):
         return ActionNeededError(
-            f"the executors of {master} have Python {found[1]} and this host has {found[2]}; {_SAME}"
+            f"the executors of {master} have Python {match[1]} and this host has {match[2]}; {_SAME}"
         )
     if _OTHER_SPARK.search(text):
         return ActionNeededError(
             f"the cluster {master} has another version of Spark than this host's {pyspark.__version__}; run "
             "the same version on both"
         )
-    if found := _NO_MODULE.search(text):
+    if match := _NO_MODULE.search(text):
         return ActionNeededError(
-            f"the executors of {master} do not have this program in this version ({found[0]}); {_SAME}, and "
+            f"the executors of {master} do not have this program in this version ({match[0]}); {_SAME}, and "
             'name their Python as "spark.pyspark.python" in [spark.conf] if its path is not this host\'s'
         )
-    if found := _NO_PYTHON.search(text):
+    if match := _NO_PYTHON.search(text):
         return ActionNeededError(
-            f"the executors of {master} do not have the requested Python ({found[0]}); name theirs "
+            f"the executors of {master} do not have the requested Python ({match[0]}); name theirs "
             'as "spark.pyspark.python" in [spark.conf], or ship it with `tabletopic pack`'
         )
-    found = _ERROR_LINE.search(text)
-    why = found[1] if found else text.strip().splitlines()[0]
+    match = _ERROR_LINE.search(text)
+    why = match[1] if match else text.strip().splitlines()[0]
     return RetryableError(f"the cluster {master} cannot run table topics: {why}")
 
 
@@ -212,7 +212,7 @@ def _not_shared(cause: str) -> ActionNeededError:
     return ActionNeededError(Trouble(f"do not write where this host reads: {cause}", _REMEDY, "executors"))
 
 
-def _found(io: FileIO, place: str) -> bytes | None:
+def _read_if_there(io: FileIO, place: str) -> bytes | None:
     try:
         return _read(io, place)
     except OSError:

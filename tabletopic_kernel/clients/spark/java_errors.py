@@ -70,15 +70,15 @@ def error_of_trouble(what: str, error: Exception) -> RetryableError:
 
 
 def text_of(error: BaseException) -> str:
-    """The error's text. Py4J's error asks the JVM for it, and raises another one if the JVM is gone.
+    """The error's text. Py4J's error asks the JVM for it, which fails if the JVM is gone.
 
     >>> text_of(OSError("no space"))
     'no space'
     """
     try:
         return str(error)
-    except Exception as another:
-        return f"{getattr(error, 'errmsg', type(error).__name__)}: Spark's JVM has ended: {another}"
+    except Exception as failure:
+        return f"{getattr(error, 'errmsg', type(error).__name__)}: Spark's JVM has ended: {failure}"
 
 
 def reason_of(error: Exception) -> str:
@@ -90,10 +90,10 @@ def reason_of(error: Exception) -> str:
     'TopicAuthorizationException: Not authorized to access topics: [t]'
     """
     text = redact(text_of(error))  # first: half of a secret would not be recognized
-    if found := _OTHER_VERSIONS.search(text):
-        return found[0][:_MOST]
+    if match := _OTHER_VERSIONS.search(text):
+        return match[0][:_MOST]
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    traces = [at for at, line in enumerate(lines) if line.startswith("Traceback")]
+    traces = [index for index, line in enumerate(lines) if line.startswith("Traceback")]
     if traces:
         # Below the trace are frames of the JVM, if Spark reports it.
         trace = list(itertools.takewhile(lambda line: not _FRAME.match(line), lines[traces[-1] :]))

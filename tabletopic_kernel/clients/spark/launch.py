@@ -39,7 +39,7 @@ _OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 def launch(conf: Mapping[str, str], folder: Path) -> None:
     """Start pyspark's JVM with these properties, unless this process has one.
 
-    ``folder`` is for the files that it reads, which only their owner may read.
+    The JVM reads them from files in ``folder``, which only their owner may read.
 
     Raises:
         RetryableError: the JVM hangs.
@@ -49,8 +49,8 @@ def launch(conf: Mapping[str, str], folder: Path) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="spark-start-", dir=folder) as private:
         file = Path(private) / "spark.properties"
-        seen = _without_secret_options(conf, Path(private) / "jvm.options")
-        file.write_text("".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in seen.items()), "ascii")
+        safe = _without_secret_options(conf, Path(private) / "jvm.options")
+        file.write_text("".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in safe.items()), "ascii")
         own = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
         # With a properties file, Spark skips spark-defaults.conf unless told to load it.
         options = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
@@ -68,21 +68,21 @@ def _watched(argument: str) -> Iterator[None]:
     reached, ended = threading.Event(), threading.Event()
 
     def starting() -> list[psutil.Process]:
-        return [one for one in psutil.Process().children(recursive=True) if argument in _arguments(one)]
+        return [p for p in psutil.Process().children(recursive=True) if argument in _arguments(p)]
 
     def kill() -> None:
-        for one in starting():
+        for process in starting():
             with contextlib.suppress(psutil.Error):
-                one.kill()
+                process.kill()
 
     def watch() -> None:
         spent_s, since = 0.0, time.monotonic()
         while not reached.wait(_LOOK_EVERY_S):
-            found = starting()
-            now_s = sum(map(_cpu_s, found))
+            processes = starting()
+            now_s = sum(map(_cpu_s, processes))
             if abs(now_s - spent_s) > _STILL_CPU_S:
                 spent_s, since = now_s, time.monotonic()
-            elif found and time.monotonic() - since > _STILL_S:
+            elif processes and time.monotonic() - since > _STILL_S:
                 ended.set()
                 kill()
 
@@ -120,8 +120,8 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def not_started(error: Exception, master: str, log: Path, known: int) -> TableTopicError:
-    """Why Spark did not start, from the part of its log after the first ``known`` bytes."""
+def not_started(error: Exception, master: str, log: Path, log_bytes: int) -> TableTopicError:
+    """Why Spark did not start, from the part of its log after the first ``log_bytes``."""
     if isinstance(error, TableTopicError):
         return error
     message = text_of(error)
@@ -138,7 +138,7 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
         ]
         why = next((line.removeprefix(": ").strip() for line in lines if line.strip(": ")), message)
         return SettingsError(f"Spark did not start ({why}); see {log}")
-    new = log.read_bytes()[known:].decode("utf-8", "replace") if log.exists() else ""
+    new = log.read_bytes()[log_bytes:].decode("utf-8", "replace") if log.exists() else ""
     reasons = _ENDED.findall(new)
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(
@@ -149,18 +149,18 @@ def not_started(error: Exception, master: str, log: Path, known: int) -> TableTo
 
 
 def _without_secret_options(conf: Mapping[str, str], file: Path) -> dict[str, str]:
-    """The properties, with JVM options that contain secrets moved to ``file``: these would be arguments."""
-    seen, hidden = dict(conf), list[str]()
+    """The properties, with JVM options that contain secrets moved to ``file``, off the command line."""
+    safe, hidden = dict(conf), list[str]()
     for key in _OPTIONS:
         if mask(text := conf.get(key, "")) == text:
             continue
         words = shlex.split(text)
         hidden += [word for word in words if mask(word) != word]
-        seen[key] = " ".join(java_option(word) for word in words if mask(word) == word)
-        seen[key] += f" {java_option(f'-XX:VMOptionsFile={file}')}"
+        safe[key] = " ".join(java_option(word) for word in words if mask(word) == word)
+        safe[key] += f" {java_option(f'-XX:VMOptionsFile={file}')}"
     if hidden:
         file.write_text("\n".join(map(_vm_option, hidden)), "utf-8")
-    return seen
+    return safe
 
 
 def java_option(option: str) -> str:
@@ -181,15 +181,15 @@ def _vm_option(option: str) -> str:
 def java_escaped(text: str) -> str:
     """Text as the value of a Java property in a file."""
     utf16 = text.replace("\\", "\\\\").encode("utf-16-be")
-    units = (int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2))
+    units = (int.from_bytes(utf16[start : start + 2]) for start in range(0, len(utf16), 2))
     return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in units)
 
 
 def _escaped(text: str) -> str:
-    """Like ``java_escaped``, also for keys, and whatever the text begins with."""
+    """Like ``java_escaped``, also for keys and for leading spaces."""
     escaped = java_escaped(text)
-    for plain, told in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f"), (" ", "\\ ")):
-        escaped = escaped.replace(plain, told)
+    for plain, escape in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\f", "\\f"), (" ", "\\ ")):
+        escaped = escaped.replace(plain, escape)
     for mark in "=:#!":
         escaped = escaped.replace(mark, f"\\{mark}")
     return escaped

@@ -34,7 +34,7 @@ OnProgress = Callable[[int, int], None]
 
 _PROGRAM = "tabletopic"
 _PACKAGE = Path(__file__).parents[2]
-# Only faces, the local stack and queries import these; pyspark is there anyway, as each executor is Spark.
+# Only faces, the local stack and queries import these; pyspark is part of each executor.
 _NOT_FOR_EXECUTORS = frozenset(
     {
         "duckdb-extension-avro",
@@ -113,9 +113,9 @@ def pack(
     packages = list(_packages())
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
         folder = Path(name)
-        made = _run_pex(folder, packages, compress=compress, on_progress=on_progress)
-        _try(made, folder)
-        made.replace(target)
+        file = _run_pex(folder, packages, compress=compress, on_progress=on_progress)
+        _try(file, folder)
+        file.replace(target)
     return Packed(target, target.stat().st_size, len(packages), time.monotonic() - began, _python())
 
 
@@ -152,44 +152,43 @@ def _packages() -> Iterator[Distribution]:
         raise UsageError(
             f"{_PROGRAM} runs from a folder without being installed: pip install it first"
         ) from None
-    seen: set[tuple[str, frozenset[str]]] = set()
+    done: set[tuple[str, frozenset[str]]] = set()
     yielded = {_PROGRAM}
     todo = [*_needs(program, frozenset()), *_installed(_needs(program, _EXTRAS))]
     while todo:
         need = todo.pop()
         name, extras = canonicalize_name(need.name), frozenset(need.extras)
-        if name in _NOT_FOR_EXECUTORS or (name, extras) in seen:
+        if name in _NOT_FOR_EXECUTORS or (name, extras) in done:
             continue
-        seen.add((name, extras))
+        done.add((name, extras))
         try:
-            found = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:
             raise UsageError(f"{name} is required but not installed; see `pip check`") from None
-        todo += _needs(found, extras)
+        todo += _needs(package, extras)
         if name in yielded:
             continue
         yielded.add(name)
-        if folder := _checkout(found):
+        if folder := _checkout(package):
             raise UsageError(
                 f"{name} is an editable install from {folder}, which executors would not have: "
                 f"pip install {folder}, without -e"
             )
-        yield found
+        yield package
 
 
 def _needs(package: Distribution, extras: frozenset[str]) -> list[Requirement]:
-    found = [Requirement(text) for text in package.requires or ()]
     return [
-        one
-        for one in found
-        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in (extras or {""}))
+        need
+        for need in map(Requirement, package.requires or ())
+        if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in (extras or {""}))
     ]
 
 
 def _installed(needs: list[Requirement]) -> Iterator[Requirement]:
-    for one in needs:
-        if any(True for _ in Distribution.discover(name=one.name)):
-            yield one
+    for need in needs:
+        if any(True for _ in Distribution.discover(name=need.name)):
+            yield need
 
 
 def _checkout(package: Distribution) -> str | None:
@@ -201,9 +200,9 @@ def _checkout(package: Distribution) -> str | None:
 def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_progress: OnProgress) -> Path:
     """Make the file in ``folder``; raises UsageError with PEX's message."""
     _copy_program(folder / "program")
-    wanted = folder / "packages.txt"
-    wanted.write_text("".join(f"{one.name}=={one.version}\n" for one in packages), "utf-8")
-    made, log = folder / "made.pex", folder / "pex.log"
+    requirements = folder / "packages.txt"
+    requirements.write_text("".join(f"{package.name}=={package.version}\n" for package in packages), "utf-8")
+    file, log = folder / "made.pex", folder / "pex.log"
     # --intransitive: the list is complete, except for what executors have. --non-hermetic-venv-scripts lets
     # Spark's PYTHONPATH, with pyspark, reach the Python that the file becomes.
     command = [
@@ -216,10 +215,10 @@ def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_p
         "--no-pypi",
         "--intransitive",
     ]
-    command += ["--pex-root", str(folder / "root"), "--requirement", str(wanted), "--venv"]
+    command += ["--pex-root", str(folder / "root"), "--requirement", str(requirements), "--venv"]
     command += ["--non-hermetic-venv-scripts", "--sources-directory", str(folder / "program")]
-    command += ["--compress" if compress else "--no-compress", "--output-file", str(made)]
-    size = sum(_size(one) for one in packages)
+    command += ["--compress" if compress else "--no-compress", "--output-file", str(file)]
+    size = sum(_size(package) for package in packages)
     total = int(size * (1 + (_DEFLATED if compress else 1)))
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, cwd=folder) as running:
         try:
@@ -231,7 +230,7 @@ def _run_pex(folder: Path, packages: list[Distribution], *, compress: bool, on_p
                 running.terminate()
     if running.returncode:
         raise UsageError(f"PEX did not pack it: {log.read_text('utf-8', 'replace').strip()[-2000:]}")
-    return made
+    return file
 
 
 def _copy_program(folder: Path) -> None:
@@ -250,10 +249,10 @@ def _size(package: Distribution) -> int:
 def _used(folder: Path) -> int:
     """The bytes of all files below ``folder``; some vanish meanwhile."""
     used = 0
-    for at, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                used += os.lstat(os.path.join(at, name)).st_size
+                used += os.lstat(os.path.join(parent, name)).st_size
             except FileNotFoundError:
                 continue
     return used
@@ -266,7 +265,7 @@ def _wait(running: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _try(made: Path, folder: Path) -> None:
+def _try(file: Path, folder: Path) -> None:
     """Start the file like an executor's Python worker; raises UsageError if that fails."""
     library = Path(pyspark.__file__).parent / "python" / "lib"
     environment = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
@@ -275,13 +274,13 @@ def _try(made: Path, folder: Path) -> None:
         "PEX_ROOT": str(folder / "root"),
         VARIABLE: own_versions(),
     }
-    tried = subprocess.run(
-        [sys.executable, str(made), "-c", _TRIAL],
+    trial = subprocess.run(
+        [sys.executable, str(file), "-c", _TRIAL],
         env=environment,
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    if tried.returncode:
-        raise UsageError(f"the packed file does not run: {tried.stderr.strip()[-2000:]}")
+    if trial.returncode:
+        raise UsageError(f"the packed file does not run: {trial.stderr.strip()[-2000:]}")

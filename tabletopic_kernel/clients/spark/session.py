@@ -1,6 +1,6 @@
 """The Spark session that runs the workers.
 
-Longer than other modules, as each of Spark's settings is next to its reason.
+One module, because each of Spark's settings is next to its reason.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _DEFAULTS = {
     "spark.authenticate": "true",
     # What Spark hides when it shows properties: by a word in their name, or a login in a URL.
     "spark.redaction.regex": rf"(?i){SECRET_NAME}|/[^\s/?#:@]*:[^\s/?#]*@",
-    "spark.ui.enabled": "false",  # a port and memory nobody asked for
+    "spark.ui.enabled": "false",  # saves a port and memory
     "spark.ui.showConsoleProgress": "false",  # Spark's own bars would appear in users' cells
     "spark.driver.memory": "1g",  # batches stream through; the workers' memory is Python's
     "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants
@@ -118,7 +118,7 @@ _DEFAULTS = {
 # of vector bounds, which Spark's writer respects anyway.
 _COLLECTOR = "-XX:+UseParallelGC"
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# The user's own are added to ours, which Spark cannot do without.
+# The user's values are added to ours, which Spark cannot do without.
 _JOINED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
@@ -146,14 +146,13 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
         SettingsError: Spark did not start with these settings, and its log says why; or they are for Spark
             Connect.
     """
-    # Longer than other functions, as what goes into the session and the reasons why it did not start belong
-    # together.
+    # Longer than other functions: the session's properties and its start belong together.
     if url := connect_url({"spark.master": settings.master, **settings.conf}, os.environ):
         raise SettingsError(no_connect(url))
     check_master(settings.effective_master)
     place.folder.mkdir(parents=True, exist_ok=True)
     log = place.folder / "spark.log"
-    known = log.stat().st_size if log.exists() else 0
+    log_bytes = log.stat().st_size if log.exists() else 0
     log4j = place.folder / "spark-log4j2.properties"
     # Java reads properties as Latin-1, with all else escaped; a backslash would begin an escape.
     log4j.write_text(_LOG4J.format(log=java_escaped(str(log))), "ascii")
@@ -178,12 +177,12 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
         **_catalogs(catalogs),
     }
     conf = {**ours, **settings.conf}
-    for key, between in _JOINED.items():
+    for key, separator in _JOINED.items():
         if key in settings.conf and (own := ours.get(key)):
-            conf[key] = f"{own}{between}{settings.conf[key]}"
+            conf[key] = f"{own}{separator}{settings.conf[key]}"
     conf = {"spark.app.name": "tabletopic", "spark.master": settings.master, **conf}
     builder = SparkSession.builder
-    # Again: the user's own JVM may already run, without these.
+    # Also here: the user's own JVM may already run, without these.
     for key, value in conf.items():
         builder = builder.config(key, value)
     loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if local else {}
@@ -200,7 +199,7 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
                 started.set_result(builder.getOrCreate())
         except Exception as error:  # pyspark raises bare RuntimeErrors and Py4J's here
             _forget_stopped_context()
-            started.set_exception(not_started(error, settings.effective_master, log, known))
+            started.set_exception(not_started(error, settings.effective_master, log, log_bytes))
 
     # In a separate thread: in the main thread, pyspark takes over Ctrl-C and cancels every job, including the
     # table topics'.
@@ -212,11 +211,11 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
 
 
 def give_keys(session: SparkSession, *catalogs: Mapping[str, str]) -> None:
-    """Pass credentials to Java's Glue client here, as any user can read a command line.
+    """Pass credentials to Java's Glue client here: any user can read a command line.
 
-    It has only one set of them: Spark cannot use a catalog whose credentials differ from the first one's.
+    The client has one set: Spark cannot use a second Glue catalog with other credentials.
     """
-    glue = next((one for one in catalogs if catalog_type(one) == "glue"), {})
+    glue = next((catalog for catalog in catalogs if catalog_type(catalog) == "glue"), {})
     for name, text in java_properties_of_aws(glue).items():
         java: Any = session.sparkContext._jvm
         java.java.lang.System.setProperty(name, text)
@@ -225,9 +224,9 @@ def give_keys(session: SparkSession, *catalogs: Mapping[str, str]) -> None:
 def _catalogs(catalogs: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Spark's catalogs, without those that it cannot reach: only queries need these, and report it."""
     conf: dict[str, str] = {}
-    for at, properties in enumerate(catalogs):
+    for index, properties in enumerate(catalogs):
         with contextlib.suppress(SettingsError):
-            conf |= spark_catalog(properties, catalogs[:at])
+            conf |= spark_catalog(properties, catalogs[:index])
     return conf
 
 
@@ -246,21 +245,21 @@ def _jvm_options(own: str) -> str:
 def warm_up(session: SparkSession, kafka: Mapping[str, str] | None = None, limit_s: int = 120) -> None:
     """Process a few dummy rows, so that a topic's first batch does not wait for class loading.
 
-    ``kafka``: options of Spark's source, from which records are read as well; a broker that does not deliver
-    any is not an error here, as the topics will report it.
+    ``kafka``: options of Spark's source, from which records are read as well; a broker that delivers none is
+    no error here, because the topics will report it.
 
     Raises:
         RetryableError: the dummy rows did not arrive.
     """
-    _let_through(session, "rate-micro-batch", {"rowsPerBatch": "100"}, limit_s)
+    _run_query(session, "rate-micro-batch", {"rowsPerBatch": "100"}, limit_s)
     if kafka is not None:
         try:
-            _let_through(session, "kafka", kafka, limit_s)
+            _run_query(session, "kafka", kafka, limit_s)
         except RetryableError as error:
             _LOG.info("Spark's source for Kafka: %s", error)
 
 
-def _let_through(session: SparkSession, source: str, options: Mapping[str, str], limit_s: int) -> None:
+def _run_query(session: SparkSession, source: str, options: Mapping[str, str], limit_s: int) -> None:
     checkpoint = new_checkpoint(session)
     try:
         rows = session.readStream.format(source).options(**options).load()
@@ -271,7 +270,7 @@ def _let_through(session: SparkSession, source: str, options: Mapping[str, str],
             .start()
         )
         ended = query.awaitTermination(limit_s)
-    except Exception as error:  # Py4J wraps whatever the JVM throws
+    except Exception as error:  # Py4J wraps what the JVM throws
         raise RetryableError(f"Spark did not warm up: {text_of(error)}") from error
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -296,7 +295,7 @@ def is_alive(session: SparkSession) -> bool:
 
 def forget(session: SparkSession) -> None:
     """Drop a session that can no longer be used."""
-    with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+    with contextlib.suppress(Exception):  # requests to the JVM fail
         session.stop()
     _forget_dead_jvm()
 
@@ -321,7 +320,7 @@ def _forget_stopped_context() -> None:
     """Drop an application that ended while it started; otherwise each later session would get it again."""
     context = SparkContext._active_spark_context
     if context is not None and _is_stopped(context):
-        with contextlib.suppress(Exception):  # whatever it asks the JVM for fails
+        with contextlib.suppress(Exception):  # requests to the JVM fail
             context.stop()
 
 
@@ -344,10 +343,10 @@ def new_checkpoint(session: SparkSession) -> Path:
 
     Also removes folders that a killed process left.
     """
-    wanted = session.conf.get("spark.local.dir") or tempfile.gettempdir()
-    parent = Path(wanted)
+    local_dir = session.conf.get("spark.local.dir") or tempfile.gettempdir()
+    parent = Path(local_dir)
     if not parent.parent.is_dir():  # a list of folders, on several disks; a comma may be in a name, too
-        parent = Path(wanted.split(",")[0].strip())
+        parent = Path(local_dir.split(",")[0].strip())
     parent.mkdir(parents=True, exist_ok=True)
     for folder in parent.glob(f"{_CHECKPOINT}*"):
         if not psutil.pid_exists(int(folder.name.removeprefix(_CHECKPOINT).split("-")[0])):

@@ -24,16 +24,16 @@ OTHER_VERSIONS = "has other versions than this host"
 
 
 def own_versions() -> str:
-    """The versions of this process, as text without spaces, which Java and shells pass on unchanged.
+    """The versions of this process, without spaces, so that Java and shells pass them on unchanged.
 
     >>> own_versions().startswith("python:3.")
     True
     """
     python = ".".join(platform.python_version_tuple()[:2])
-    # Spark puts its own pyspark on its workers' path, whatever is installed.
+    # Spark puts its own pyspark on its workers' path, not the installed package.
     packages = {name: _version(name) for name in _PACKAGES}
-    known = {"python": python, "pyspark": pyspark_version.__version__, **packages, "code": _digest()}
-    return ",".join(f"{name}:{text}" for name, text in known.items())
+    versions = {"python": python, "pyspark": pyspark_version.__version__, **packages, "code": _digest()}
+    return ",".join(f"{name}:{text}" for name, text in versions.items())
 
 
 def differences(wanted: str, found: str) -> list[str]:

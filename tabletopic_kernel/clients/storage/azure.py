@@ -33,14 +33,14 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
     >>> azure_properties(lent, "lake@acme.dfs.core.windows.net")
     {'adls.account-name': 'acme', 'adls.sas-token': '?sig=1'}
     """
-    found = {name: value for name, value in properties.items() if not name.startswith(f"{ADLS_SAS_TOKEN}.")}
+    options = {name: value for name, value in properties.items() if not name.startswith(f"{ADLS_SAS_TOKEN}.")}
     account, domain = _account(netloc)
     if account:
-        found[ADLS_ACCOUNT_NAME] = account
+        options[ADLS_ACCOUNT_NAME] = account
         if domain != _DOMAIN:  # one of Azure's other clouds
-            found.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
-            found.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
-    account = found.get(ADLS_ACCOUNT_NAME, "")
+            options.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
+            options.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
+    account = options.get(ADLS_ACCOUNT_NAME, "")
     if not account:
         raise SettingsError(
             Trouble(
@@ -51,32 +51,33 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
     for name, value in properties.items():
         lent = name.removeprefix(f"{ADLS_SAS_TOKEN}.")
         if lent != name and lent.partition(".")[0] == account:
-            found[ADLS_SAS_TOKEN] = value
-    if not found.get(ADLS_ACCOUNT_KEY) and not found.get(ADLS_SAS_TOKEN):
+            options[ADLS_SAS_TOKEN] = value
+    if not options.get(ADLS_ACCOUNT_KEY) and not options.get(ADLS_SAS_TOKEN):
         # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
         # process if that does not respond while a file is read.
         raise SettingsError(Trouble("adls.account-key or adls.sas-token is needed for Azure's storage"))
     if "@" in netloc:
         _check_key(account, domain, properties)
-    found = {name: value for name, value in found.items() if name not in _LOGINS}
-    if token := found.get(ADLS_SAS_TOKEN):
-        found[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
-    return {name: value for name, value in found.items() if name.startswith("adls.")}
+    options = {name: value for name, value in options.items() if name not in _LOGINS}
+    if token := options.get(ADLS_SAS_TOKEN):
+        options[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
+    return {name: value for name, value in options.items() if name.startswith("adls.")}
 
 
 def _check_key(account: str, domain: str, properties: Mapping[str, Any]) -> None:
-    """Check that the keys are for this account: whoever makes a table chooses its location.
+    """Check that the keys are for this account: a table's creator chooses its location.
 
-    They are for ``adls.account-name``, the warehouse's account, and that in the name of a lent signature.
+    Keys are for ``adls.account-name``, the warehouse's account, and the account in a lent signature's name.
     """
     is_set = ADLS_DFS_STORAGE_AUTHORITY in properties or ADLS_BLOB_STORAGE_AUTHORITY in properties
-    names = [name.removeprefix(f"{ADLS_SAS_TOKEN}.") for name in properties]
-    known = [
+    prefix = f"{ADLS_SAS_TOKEN}."
+    lent = [name.removeprefix(prefix) for name in properties if name.startswith(prefix)]
+    accounts = [
         (properties.get(ADLS_ACCOUNT_NAME), _DOMAIN),
         _account(urlsplit(properties.get("warehouse", "")).netloc),
-        *(_account(f"@{name}") for name, whole in zip(names, properties, strict=True) if name != whole),
+        *(_account(f"@{host}") for host in lent),
     ]
-    if not any(account == one and (is_set or domain == its_domain) for one, its_domain in known):
+    if not any(account == its_name and (is_set or domain == its_domain) for its_name, its_domain in accounts):
         raise SettingsError(
             Trouble(
                 f"has no key for the account {account} in {domain}, where the table is: set "

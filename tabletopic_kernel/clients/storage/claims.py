@@ -2,7 +2,7 @@
 
 A copied or restored catalog names the same files as the original, but not those that were committed since,
 so its host would take these for leftovers. A small file beside the table's metadata names the catalog, and
-metadata that the catalog does not know of. Its name begins with ``_``: Spark's removal of orphans skips it.
+metadata that the catalog does not know of. Spark's removal of orphans skips it for the ``_`` in front.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def claim_folder(
     One request to list, one to read, and one to write if the claim changes.
 
     Args:
-        load: loads the table's current state. It is called after the folder was listed, so whatever the
-            catalog's own writers had written by then is in that state, or an attempt to follow it.
+        load: loads the table's current state, after the folder was listed: so what the catalog's own writers
+            had written by then is in that state, or an attempt to follow it.
         epoch_of: the newest epoch in a table's metadata, noted for people.
 
     Raises:
@@ -45,25 +45,25 @@ def claim_folder(
             an older state of the catalog. That is recorded: later commits have newer versions.
         RetryableError, ActionNeededError: as ``reachable``, and what ``load`` raises.
     """
-    there = {_name(path): path for path in list_files(table, folder, recursive=True)}
+    files = {_name(path): path for path in list_files(table, folder, recursive=True)}
     fresh = load()
     place, name = f"{folder}/_tabletopic-{fresh.metadata.table_uuid}.json", ".".join(fresh.name())
     with reachable("the storage", lent=lends_keys(fresh)):
-        held = _read(fresh, place)
+        recorded = _read(fresh, place)
         mine = _address(fresh.catalog)
-        if (other := held.get("catalog", mine)) != mine:
+        if (other := recorded.get("catalog", mine)) != mine:
             raise StartOverError(
                 f"files of {name} stay: they belong to the catalog {other}, and this one is {mine}. If that "
                 f"one no longer has the table, remove {place}"
             )
-        newer = _newer(fresh, there, held.get("newer"))
+        newer = _newer(fresh, files, recorded.get("newer"))
         claim = {"catalog": mine, "epoch": epoch_of(fresh.metadata), "newer": newer}
-        if claim != held:
+        if claim != recorded:
             with fresh.io.new_output(place).create(overwrite=True) as stream:
                 stream.write(json.dumps(claim).encode())
     if newer:
         raise StartOverError(
-            f"files of {name} stay: {there[newer]} is newer than the metadata that the catalog names. "
+            f"files of {name} stay: {files[newer]} is newer than the metadata that the catalog names. "
             "Restore a newer backup of the catalog; or, if the older one is right, remove that file"
         )
     return fresh
@@ -89,30 +89,30 @@ def _name(location: str) -> str:
 def _read(table: Table, place: str) -> Mapping[str, Any]:
     try:
         with table.io.new_input(place).open() as stream:
-            held = json.loads(stream.read())
+            claim = json.loads(stream.read())
     except (FileNotFoundError, ValueError):  # none yet, or cut off
         return {}
-    return held if isinstance(held, dict) else {}
+    return claim if isinstance(claim, dict) else {}
 
 
-def _newer(table: Table, there: Mapping[str, str], held: str | None) -> str | None:
+def _newer(table: Table, files: Mapping[str, str], recorded: str | None) -> str | None:
     """The name of the newest metadata of this table that follows none of its catalog's, if any.
 
     What follows the current metadata is an attempt to commit, which failed or is under way.
     """
     metadata, current = table.metadata, _name(table.metadata_location)
-    known = {current, *(_name(entry.metadata_file) for entry in metadata.metadata_log)}
-    if held in there and held not in known:
-        return held
-    for name in sorted(there, key=_version, reverse=True):
+    own = {current, *(_name(entry.metadata_file) for entry in metadata.metadata_log)}
+    if recorded in files and recorded not in own:
+        return recorded
+    for name in sorted(files, key=_version, reverse=True):
         if _version(name) <= _version(current):
             return None
         try:  # tables may share a folder
-            found = read_metadata(table.io.new_input(there[name]))
+            other = read_metadata(table.io.new_input(files[name]))
         except (FileNotFoundError, ValueError, ValidationError):  # removed meanwhile, or cut off
             continue
-        before = [_name(entry.metadata_file) for entry in found.metadata_log[-1:]]
-        if found.table_uuid == metadata.table_uuid and before != [current]:
+        previous = [_name(entry.metadata_file) for entry in other.metadata_log[-1:]]
+        if other.table_uuid == metadata.table_uuid and previous != [current]:
             return name
     return None
 
@@ -123,5 +123,5 @@ def _version(name: str) -> int:
     >>> [_version(f"{name}.metadata.json") for name in ("00012-0a1b2c3d-ab", "v7", "12345678-abcd-ef")]
     [12, 7, -1]
     """
-    found = _VERSION.match(name)
-    return int(found[1] or found[2]) if found and name.endswith(".metadata.json") else -1
+    match = _VERSION.match(name)
+    return int(match[1] or match[2]) if match and name.endswith(".metadata.json") else -1

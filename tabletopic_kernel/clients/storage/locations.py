@@ -1,4 +1,4 @@
-"""Locations of files in a normal form, as tables, catalogs and engines spell them in several ways."""
+"""Locations of files in a normal form: tables, catalogs and engines spell them in several ways."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Position delete files: which rows of which data files are deleted (Iceberg spec, "Position Delete Files").
 
-They are read in pieces, which bounds memory whatever their size.
+They are read in pieces, which bounds memory.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def _by_path(batch: pa.RecordBatch, location: str) -> Iterator[tuple[str, Positi
 def mark_deleted(io: FileIO, applies: Mapping[str, Collection[str]], masks: Mapping[str, Mask]) -> None:
     """Mark the deleted rows in ``masks``, one mask per data file.
 
-    As for readers, a position in two delete files counts once, and one beyond the rows does not count.
+    As in readers, a position in two delete files counts once, and a position beyond the rows not at all.
 
     Args:
-        applies: the data files that each delete file applies to, by its location; it may name others, too.
+        applies: the data files that each delete file applies to, by its location; the file may name others.
 
     Raises: as ``read_positions``.
     """
@@ -96,7 +96,7 @@ def write_positions(io: FileIO, location: str, data: DataFile, positions: Positi
     output = io.new_output(location)
     with output.create() as sink:
         pq.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA), sink, compression="zstd")
-    # Readers take equal bounds for the only file that is meant, so they are not truncated.
+    # Equal bounds tell readers that the file is for one data file only, so the bounds are not truncated.
     bounds = {PATH_ID: path.encode()}
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,

@@ -1,8 +1,7 @@
 """Tries whether catalog and storage accept what a table topic writes, before anything is created.
 
 Everything written is undone: rows in a database are rolled back, a file is removed. Each trial ends within
-``LIMIT_S``, whatever the servers do (``_LOCAL_LIMIT_S`` for files on this machine): clients that wait longer
-are abandoned.
+``LIMIT_S`` (``_LOCAL_LIMIT_S`` for files on this machine): clients that wait longer are abandoned.
 """
 
 from __future__ import annotations
@@ -92,25 +91,25 @@ def try_table(
     """Check that ``identifier`` can be a topic's table: the catalog accepts changes, the storage files.
 
     Raises:
-        SettingsError: [catalog] is wrong, whatever a server says.
+        SettingsError: [catalog] is wrong.
         ActionNeededError: something is refused.
         RetryableError: no answer, or not in time.
     """
 
-    def place() -> Place | None:
+    def find_place() -> Place | None:
         catalog = open_impatient(properties)
         try_changes(catalog)
         return table_place(catalog, identifier)
 
-    found = within_limit(place, at=properties.get("uri", ""))
-    if found is not None:
+    place = within_limit(find_place, at=properties.get("uri", ""))
+    if place is not None:
         data = table_properties.get("write.data.path")
 
         def write() -> None:
-            for folder in (found.location, *([data] if data else [])):
-                try_folder(Place(folder, found.io), must_delete=not maintains_itself(properties))
+            for folder in (place.location, *([data] if data else [])):
+                try_folder(Place(folder, place.io), must_delete=not maintains_itself(properties))
 
-        within_limit(write, what=STORAGE, at=found.location)
+        within_limit(write, what=STORAGE, at=place.location)
 
 
 def try_changes(catalog: Catalog) -> None:
@@ -193,19 +192,19 @@ def try_folder(place: Place, *, must_delete: bool = True) -> None:
 
 
 def _metastore_place(catalog: MetastoreCatalog, identifier: tuple[str, ...]) -> Place | None:
-    namespace, is_there = identifier[:-1], True
+    namespace, exists = identifier[:-1], True
     properties: Mapping[str, str] = {}
     try:
         properties = catalog.load_namespace_properties(namespace)
     except NoSuchNamespaceError:
-        is_there = False
+        exists = False
     except Exception as error:  # it may exist and be hidden
         if not is_refused(error):
             raise
     location = properties.get("location") or catalog.properties.get("warehouse")
     if location:
         return Place(location, files_at(catalog, location))
-    if not is_there and type(catalog).__name__ == "HiveCatalog":
+    if not exists and type(catalog).__name__ == "HiveCatalog":
         return None  # the metastore has its own warehouse for new databases
     raise ValueError("No default path is set, please specify a location when creating a table")
 

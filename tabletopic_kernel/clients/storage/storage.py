@@ -29,24 +29,23 @@ def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, Manifes
     Raises:
         FileNotFoundError: the manifest list of a snapshot is gone.
         RetryableError: a manifest list has fewer files than its snapshot.
-        OSError: the storage does not respond.
     """
     with ThreadPoolExecutor(_READERS, "manifest lists") as pool:
         lists = pool.map(lambda snapshot: _manifests(io, snapshot), snapshots)
-        return {manifest.manifest_path: manifest for found in lists for manifest in found}
+        return {manifest.manifest_path: manifest for manifests in lists for manifest in manifests}
 
 
 def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """A snapshot's manifests, if the list is complete: readers take a cut between blocks for its end."""
-    found = snapshot.manifests(io)
+    manifests = snapshot.manifests(io)
     figures = snapshot.summary.additional_properties if snapshot.summary else {}
     expected = sum(int(figures.get(f"total-{kind}-files", 0)) for kind in ("data", "delete"))
-    listed = sum((one.added_files_count or 0) + (one.existing_files_count or 0) for one in found)
+    listed = sum((entry.added_files_count or 0) + (entry.existing_files_count or 0) for entry in manifests)
     if listed < expected:
         raise RetryableError(
             f"the manifest list {snapshot.manifest_list} names {listed} of {expected} files; it is damaged"
         )
-    return found
+    return manifests
 
 
 def live_files(
@@ -59,7 +58,6 @@ def live_files(
     Raises:
         FileNotFoundError: a manifest is gone.
         RetryableError: a manifest has fewer entries than the manifest list says.
-        OSError: the storage does not respond.
     """
 
     def read(manifest: ManifestFile) -> tuple[ManifestFile, dict[str, int]]:
@@ -76,15 +74,13 @@ def sizes_of(io: FileIO, paths: Sequence[str]) -> dict[str, int]:
 
 
 def _live(io: FileIO, manifest: ManifestFile) -> dict[str, int]:
-    found = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
+    files = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
     expected = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-    if (
-        len(found) < expected
-    ):  # the reader takes the end of a file that was cut off for the end of its entries
+    if len(files) < expected:  # like a manifest list that is cut off
         raise RetryableError(
-            f"the manifest {manifest.manifest_path} has {len(found)} of {expected} files; it is damaged"
+            f"the manifest {manifest.manifest_path} has {len(files)} of {expected} files; it is damaged"
         )
-    return {file.file_path: file.file_size_in_bytes for file in found}
+    return {file.file_path: file.file_size_in_bytes for file in files}
 
 
 def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> list[str]:
@@ -96,54 +92,54 @@ def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> 
         RetryableError, ActionNeededError: as ``reachable``.
     """
 
-    def look(file: DataFile) -> str | None:
+    def fault_of(file: DataFile) -> str | None:
         try:
-            there = len(io.new_input(file.file_path))
+            size = len(io.new_input(file.file_path))
         except FileNotFoundError:
             return f"{file.file_path} is missing"
-        if there < file.file_size_in_bytes:
-            return f"{file.file_path} has {there} of {file.file_size_in_bytes} bytes"
+        if size < file.file_size_in_bytes:
+            return f"{file.file_path} has {size} of {file.file_size_in_bytes} bytes"
         return None
 
     with reachable("the storage", lent=lent):
         if len(files) == 1:
-            found = [look(files[0])]
+            faults = [fault_of(files[0])]
         else:
             with ThreadPoolExecutor(_AT_ONCE, "staged files") as pool:
-                found = list(pool.map(look, files))
-    return [fault for fault in found if fault is not None]
+                faults = list(pool.map(fault_of, files))
+    return [fault for fault in faults if fault is not None]
 
 
 def delete_files(table: Table, paths: list[str]) -> list[str]:
     """Delete files; returns the deleted ones. Missing files are fine.
 
-    Only for ``table/sweep.py``, which knows that nobody needs them. A file that cannot be deleted does not
-    stop the others; after several such files, the storage is at fault, and the rest stays, too.
+    Only for ``table/sweep.py``, which knows that nobody needs them. After several files that cannot be
+    deleted, the storage is at fault, and the rest stays, too.
 
     Raises:
-        RetryableError: some could not be deleted, whatever the storage's library raised.
+        RetryableError: some could not be deleted.
     """
-    gone: list[str] = []
-    left, first = [], None
+    deleted: list[str] = []
+    failed, first_error = [], None
     for path in paths:
         try:
             table.io.delete(path)
         except FileNotFoundError:
             continue
         except Exception as error:  # each storage has its own; they make no difference here
-            first = first or error
-            left.append(path)
-            if len(left) == _MOST_UNDELETABLE:
+            first_error = first_error or error
+            failed.append(path)
+            if len(failed) == _MOST_UNDELETABLE:
                 break
         else:
-            gone.append(path)
+            deleted.append(path)
             reach(Step.DELETE)
-    if first is not None:
+    if first_error is not None:
         raise RetryableError(
-            f"could not delete {left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)}: "
-            f"{type(first).__name__}: {plain(first)}"
-        ) from first
-    return gone
+            f"could not delete {failed[0]}{f' and {len(failed) - 1} more' * (len(failed) > 1)}: "
+            f"{type(first_error).__name__}: {plain(first_error)}"
+        ) from first_error
+    return deleted
 
 
 def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
@@ -153,8 +149,8 @@ def list_files(table: Table, folder: str, *, recursive: bool) -> list[str]:
 
 def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
     """The folders right below ``inside`` that have files; entries elsewhere stay, for the caller to check."""
-    others = [one for one in files if not one.path.startswith(inside)]
-    below = (one.path.removeprefix(inside) for one in files if one.path.startswith(inside))
+    others = [file for file in files if not file.path.startswith(inside)]
+    below = (file.path.removeprefix(inside) for file in files if file.path.startswith(inside))
     names = dict.fromkeys(path.partition("/")[0] for path in below if "/" in path)
     return [*others, *(pafs.FileInfo(f"{inside}{name}", pafs.FileType.Directory) for name in names)]
 
@@ -176,15 +172,15 @@ def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.
         system = io.fs_by_scheme(scheme, netloc)
         has_no_folders = scheme in ("gs", "gcs") and not recursive  # PyArrow lists only objects there
         selector = pafs.FileSelector(path, recursive=recursive or has_no_folders, allow_not_found=True)
-        found = system.get_file_info(selector)
+        infos = system.get_file_info(selector)
     if has_no_folders:
-        found = _folders(found, inside)
-    wanted = pafs.FileType.File if recursive else pafs.FileType.Directory
+        infos = _folders(infos, inside)
+    kind = pafs.FileType.File if recursive else pafs.FileType.Directory
     locations = {}
-    for info in found:
+    for info in infos:
         place = re.sub("/+", "/", info.path)
         if not place.startswith(inside):
             raise RetryableError(f"the storage lists {info.path} in {folder}")
-        if info.type == wanted:
+        if info.type == kind:
             locations[f"{root}/{place.removeprefix(inside)}"] = info
     return locations

@@ -64,10 +64,10 @@ def options(archive: Path) -> list[str]:
 
 def spark_home() -> Path:
     """The folder of the installed pyspark, found without importing it."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise StackError("pyspark is not installed: pip install pyspark")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
@@ -83,13 +83,13 @@ def _key(java: Path, spark_jars: Sequence[Path]) -> str:
     spark = spark_home()
     with os.scandir(spark / "jars") as entries:
         files = [java, *spark_jars, *map(Path, entries)]
-    place, made_of = (java, spark), map(_look, files)
+    place, made_of = (java, spark), map(_stamp, files)
     return "-".join(
         hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()[:12] for words in (place, made_of)
     )
 
 
-def _look(file: Path) -> tuple[Path, int, int]:
+def _stamp(file: Path) -> tuple[Path, int, int]:
     try:
         stat = file.stat()
     except FileNotFoundError:  # deleted since it was listed
@@ -101,14 +101,14 @@ def _make(java: Path, archive: Path, report: Report) -> None:
     """Make the archive; an empty file if that fails, so that it is not attempted at every start."""
     began = time.monotonic()
     report(Step(_STEP, "started", detail="once, for faster Spark startup"))
-    for left in archive.parent.glob(f"{_WORK}*"):  # left by a killed process; we hold the lock
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in archive.parent.glob(f"{_WORK}*"):  # left by a killed process; we hold the lock
+        shutil.rmtree(leftover, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=_WORK, dir=archive.parent))
     try:
         fresh = work / "classes.jsa"
         base = archive.with_name(f"jdk-{archive.stem.partition('-')[2]}.jsa")  # the archive refers to it
         with (work / "log").open("wb") as log:
-            made = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
+            succeeded = _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], log) and _run(
                 [
                     sys.executable,
                     "-P",
@@ -120,7 +120,7 @@ def _make(java: Path, archive: Path, report: Report) -> None:
                 ],
                 log,
             )
-        if not made or not fresh.exists():
+        if not succeeded or not fresh.exists():
             shutil.copyfile(work / "log", archive.with_suffix(".log"))
             archive.touch()
             report(Step(_STEP, "failed", time.monotonic() - began, str(archive.with_suffix(".log"))))
@@ -134,10 +134,10 @@ def _make(java: Path, archive: Path, report: Report) -> None:
 
 def _remove_older(archive: Path, base: Path) -> None:
     """Remove older archives of the same place, 170 MB each; a JVM that uses one keeps it open."""
-    for kept in (archive, base):
-        kind, place, _ = kept.stem.split("-")
-        for older in kept.parent.glob(f"{kind}-{place}-*.jsa"):
-            if older != kept:
+    for newest in (archive, base):
+        kind, place, _ = newest.stem.split("-")
+        for older in newest.parent.glob(f"{kind}-{place}-*.jsa"):
+            if older != newest:
                 older.unlink(missing_ok=True)
 
 

@@ -129,7 +129,7 @@ def _is_complete(target: Path) -> bool:
         return False
 
 
-def _fetch(java: Sequence[str], target: Path, wanted: JarSet, on_bytes: Callable[[int], None]) -> None:
+def _fetch(java: Sequence[str], target: Path, jar_set: JarSet, on_bytes: Callable[[int], None]) -> None:
     cache = target.parent
     for leftover in cache.glob(".new-*"):  # of a killed process
         shutil.rmtree(leftover, ignore_errors=True)
@@ -137,9 +137,9 @@ def _fetch(java: Sequence[str], target: Path, wanted: JarSet, on_bytes: Callable
     fresh = work / target.name
     fresh.mkdir()
     try:
-        retrieve(java, cache / "ivy", fresh, on_bytes, wanted)
+        retrieve(java, cache / "ivy", fresh, on_bytes, jar_set)
         try:
-            check(fresh, wanted)
+            check(fresh, jar_set)
         except StackError:
             # Ivy's cache is as wrong as its result.
             shutil.rmtree(cache / "ivy", ignore_errors=True)
@@ -196,17 +196,17 @@ def retrieve(
         raise StackError(_why_not(log, wanted))
 
 
-def _why_not(log: Path, wanted: JarSet) -> str:
+def _why_not(log: Path, jar_set: JarSet) -> str:
     text = log.read_text("utf-8", "replace")
     if "No space left on device" in text:
         return (
-            f"The disk is full ({log.parent}): the download needs {wanted.install_bytes // 1024**2} MiB; "
+            f"The disk is full ({log.parent}): the download needs {jar_set.install_bytes // 1024**2} MiB; "
             "free some."
         )
     causes = list(dict.fromkeys(re.findall(r"java\.[\w.]+(?:Exception|Error)(?:: [^\n)]*)?", text)))[:3]
     cause = "; ".join(causes) or "the repository cannot be reached"
     return (
-        f"The Java libraries could not be fetched (about {wanted.download_bytes // 10**6} MB, only on the "
+        f"The Java libraries could not be fetched (about {jar_set.download_bytes // 10**6} MB, only on the "
         f"first start): {cause}. Check the network and try again; behind "
         "a proxy set JAVA_TOOL_OPTIONS to '-Dhttps.proxyHost=… -Dhttps.proxyPort=…'. "
         f"Ivy's output: {log}"
@@ -235,8 +235,8 @@ def check(folder: Path, wanted: JarSet) -> None:
     """Compare ``folder`` with its checksums; raises StackError naming missing, unknown and wrong files."""
     lines = (line.split(maxsplit=1) for line in wanted.checksum_file.read_text("utf-8").splitlines())
     expected = {name: checksum for checksum, name in lines if name.partition("/")[0] in wanted.configurations}
-    found = checksums(folder)
-    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    actual = checksums(folder)
+    wrong = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
     if wrong:
         raise StackError(
             f"{len(wrong)} of {len(expected)} Java libraries are not the expected files "

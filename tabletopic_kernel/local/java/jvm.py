@@ -83,10 +83,10 @@ def _major_version(program: Path) -> int:
             f"{program} does not run ({error}): correct {JAVA_HOME_VARIABLE} or unset it to use the bundled "
             "JDK."
         ) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if found is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if match is None:
         raise StackError(f"{program} reports no version: set {JAVA_HOME_VARIABLE} to a JDK or unset it.")
-    return int(found[1])
+    return int(match[1])
 
 
 def trust_store_options() -> list[str]:

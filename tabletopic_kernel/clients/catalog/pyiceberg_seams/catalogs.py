@@ -1,4 +1,4 @@
-"""A catalog of ours: PyIceberg's class, with other helpers below its methods.
+"""Our catalogs: PyIceberg's classes, with other helpers below their methods.
 
 A method of PyIceberg's catalogs looks up its helpers, such as the reader of metadata files, in its module.
 Ours is the same code with some of these names replaced. To be needless, PyIceberg's catalogs would have to
@@ -44,7 +44,7 @@ class _Guarded(Catalog):
 class _DeletesItsOwn(Catalog):
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """Only beside the newest file, as the log may name any. PyIceberg would have to compare folders."""
+        """Only beside the newest file: the log may name any. PyIceberg would have to compare folders."""
         newest = metadata.metadata_log[-1].metadata_file if metadata.metadata_log else ""
         folder = newest.rpartition("/")[0]
         log = [entry for entry in base.metadata_log if entry.metadata_file.rpartition("/")[0] == folder]
@@ -65,13 +65,13 @@ def hive_client(catalog: Catalog) -> Any:
 
 
 @functools.cache
-def own_class(kind: type[Catalog], **more: Any) -> type[Any]:
-    """The subclass of a catalog's class that is ours; ``more``: further names that its methods look up.
+def own_class(kind: type[Catalog], **replacements: Any) -> type[Any]:
+    """Our subclass of a catalog's class; ``replacements``: of further names that its methods look up.
 
-    Methods that a class of somebody else defines stay theirs.
+    Methods that another package's class defines stay as they are.
     """
     bases = (_DeletesItsOwn, kind) if issubclass(kind, RestCatalog) else (_Guarded, _DeletesItsOwn, kind)
-    names = {**_NAMES, **more}
+    names = {**_NAMES, **replacements}
     return type(kind.__name__, bases, {"__module__": __name__, **_methods(kind, names)})
 
 

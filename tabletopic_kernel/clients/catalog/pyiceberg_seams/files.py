@@ -96,8 +96,8 @@ class _OutputFile(PyArrowFile):
         return self._written
 
     def __len__(self) -> int:
-        known = self._written.written if self._written else None
-        return super().__len__() if known is None else known
+        length = self._written.written if self._written else None
+        return super().__len__() if length is None else length
 
 
 class SmallFileIO(PyArrowFileIO):
@@ -109,16 +109,15 @@ class SmallFileIO(PyArrowFileIO):
 
     def new_output(self, location: str) -> PyArrowFile:
         """A file to write, whose length needs no request."""
-        made = super().new_output(location)
-        return _as(_OutputFile, made)
+        file = super().new_output(location)
+        return _as(_OutputFile, file)
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
-        made = super()._initialize_s3_fs(netloc)
+        file_system = super()._initialize_s3_fs(netloc)
         if "s3.retry-strategy-impl" in self.properties:  # the strategy object would be lost
-            return made
-        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to recreate it
-        again: dict[str, Any] = {**options, "allow_delayed_open": True}
-        return make(again)
+            return file_system
+        make, (options,) = file_system.__reduce__()[:2]  # PyArrow's own way to recreate it
+        return make({**options, "allow_delayed_open": True})
 
 
 class _GoogleFile(PyArrowFile):
@@ -158,10 +157,10 @@ class TableFileIO(SmallFileIO):
 
     def new_input(self, location: str) -> PyArrowFile:
         """A file to read."""
-        made = super().new_input(location)
-        if made._filesystem.type_name != "gcs":
-            return made
-        return _as(_GoogleFile, made)
+        file = super().new_input(location)
+        if file._filesystem.type_name != "gcs":
+            return file
+        return _as(_GoogleFile, file)
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme in AZURE:
@@ -174,7 +173,6 @@ class TableFileIO(SmallFileIO):
             raise SettingsError(
                 Trouble(f"{GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in milliseconds since 1970")
             )
-        made = super()._initialize_gcs_fs()
-        make, (options,) = made.__reduce__()[:2]  # PyArrow's own way to recreate it
-        again: dict[str, Any] = {**options, "retry_time_limit": _GCS_TRIES}
-        return make(again)
+        file_system = super()._initialize_gcs_fs()
+        make, (options,) = file_system.__reduce__()[:2]  # PyArrow's own way to recreate it
+        return make({**options, "retry_time_limit": _GCS_TRIES})

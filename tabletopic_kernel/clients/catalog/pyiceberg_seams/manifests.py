@@ -1,7 +1,7 @@
 """Manifests of our tables: the schema in their headers is converted once.
 
-All of a table repeat one Avro schema; converting it for each was an eighth of a compaction's CPU time. To be
-needless, PyIceberg would have to cache the conversion by the schema's text.
+All manifests of a table repeat one Avro schema; converting it for each took an eighth of a compaction's CPU
+time. To be needless, PyIceberg would have to cache the conversion by the schema's text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCHEMAS = 64  # a manifest's, one for each partition spec, and a manifest list'
 
 
 def renamed(function: Any, **names: Any) -> Any:
-    """A function of PyIceberg's that finds these names in the place of its module's."""
+    """A function of PyIceberg's that uses these names instead of its module's."""
     own = {**function.__globals__, **names}
     ours = FunctionType(
         function.__code__, own, function.__name__, function.__defaults__, function.__closure__
@@ -50,7 +50,7 @@ class _Header(AvroFileHeader):
 
 @lru_cache(_SCHEMAS)
 def _converted(text: str) -> Schema:
-    """Shared, as its readers only visit it."""
+    """Shared: readers do not change it."""
     return AvroSchemaConversion().avro_to_iceberg(json.loads(text))
 
 

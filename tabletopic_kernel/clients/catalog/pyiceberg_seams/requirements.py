@@ -117,7 +117,7 @@ class _SameRefs(AssertTableUUID):
             return
         if self._refs != frozenset(base_metadata.refs):
             raise CommitFailedException("Requirement failed: a branch or tag was created concurrently")
-        if not self._snapshots <= {one.snapshot_id for one in base_metadata.snapshots}:
+        if not self._snapshots <= {snapshot.snapshot_id for snapshot in base_metadata.snapshots}:
             raise CommitFailedException("Requirement failed: snapshots were expired concurrently")
 
 
@@ -125,8 +125,8 @@ def same_refs(metadata: TableMetadata, snapshots: Collection[int]) -> tuple[Tabl
     """Require that branches and tags are those of ``metadata``, unmoved, and ``snapshots`` exist.
 
     In PyIceberg's catalogs and in Iceberg's, removing a snapshot also removes the branches and tags on it:
-    one that somebody makes meanwhile must not be lost that way. Iceberg's own requirements cannot say that
-    there is no other; for a REST catalog see ``lost_a_ref``.
+    those made meanwhile must not be lost that way. Iceberg's own requirements cannot exclude further refs;
+    for a REST catalog see ``lost_a_ref``.
     """
     same = _SameRefs(uuid=metadata.table_uuid)
     same._refs, same._snapshots = frozenset(metadata.refs), frozenset(snapshots)
@@ -139,9 +139,9 @@ def same_refs(metadata: TableMetadata, snapshots: Collection[int]) -> tuple[Tabl
 def removal_of(metadata: TableMetadata, ids: Collection[int]) -> tuple[TableUpdate, ...]:
     """The updates that remove snapshots from the metadata, with their partition statistics."""
     statistics = tuple(
-        RemovePartitionStatisticsUpdate(snapshot_id=one.snapshot_id)
-        for one in metadata.partition_statistics
-        if one.snapshot_id in ids
+        RemovePartitionStatisticsUpdate(snapshot_id=file.snapshot_id)
+        for file in metadata.partition_statistics
+        if file.snapshot_id in ids
     )
     return (*statistics, RemoveSnapshotsUpdate(snapshot_ids=sorted(ids)))
 
@@ -149,7 +149,7 @@ def removal_of(metadata: TableMetadata, ids: Collection[int]) -> tuple[TableUpda
 def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) -> bool:
     """Whether a branch or tag made after ``before`` was read may have been removed with ``snapshots``.
 
-    The log of ``after`` lists the metadata in between; if it does not, nobody knows.
+    The log of ``after`` lists the metadata in between; true if it no longer does.
 
     Raises:
         OSError, ValueError: such metadata cannot be read.
@@ -158,5 +158,5 @@ def lost_a_ref(before: Table, after: TableMetadata, snapshots: Collection[int]) 
     if before.metadata_location not in log:
         return True
     between = log[log.index(before.metadata_location) + 1 :]
-    found = (read_metadata(before.io.new_input(path)) for path in between)
-    return any(ref.snapshot_id in snapshots for one in found for ref in one.refs.values())
+    versions = (read_metadata(before.io.new_input(path)) for path in between)
+    return any(ref.snapshot_id in snapshots for version in versions for ref in version.refs.values())

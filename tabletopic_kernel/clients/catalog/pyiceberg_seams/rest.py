@@ -35,15 +35,15 @@ def with_last_column_id(body: bytes) -> bytes:
     The REST specification once required it, and Nessie still does; PyIceberg leaves it out.
     """
     request = json.loads(body)
-    known = [
+    last_ids = [
         requirement["last-assigned-field-id"]
         for requirement in request.get("requirements", ())
         if requirement.get("type") == "assert-last-assigned-field-id"
     ]
     for update in request.get("updates", ()):
         if update.get("action") == "add-schema":
-            used = map(int, _FIELD_IDS.findall(json.dumps(update["schema"])))
-            update.setdefault("last-column-id", max((*known, *used), default=0))
+            ids = map(int, _FIELD_IDS.findall(json.dumps(update["schema"])))
+            update.setdefault("last-column-id", max((*last_ids, *ids), default=0))
     return json.dumps(request).encode()
 
 
@@ -55,15 +55,15 @@ class _WithTimeout(BaseAdapter):
         self._inner = inner
 
     def send(  # type: ignore[override]
-        self, request: PreparedRequest, timeout: Any = None, **more: Any
+        self, request: PreparedRequest, timeout: Any = None, **options: Any
     ) -> Response:
         """Send a request; raises requests' Timeout, an OSError, if no response arrives."""
         body = request.body.encode() if isinstance(request.body, str) else request.body
         if request.method == "POST" and isinstance(body, bytes) and _NEW_SCHEMA in body:
             request.prepare_body(with_last_column_id(body), None)
         if is_loopback(request.url or ""):
-            more["proxies"] = {}
-        return self._inner.send(request, timeout=timeout or (CONNECT_S, READ_S), **more)
+            options["proxies"] = {}
+        return self._inner.send(request, timeout=timeout or (CONNECT_S, READ_S), **options)
 
     def close(self) -> None:
         """Close its connections."""
@@ -79,7 +79,7 @@ else:
 class PatientRestCatalog(_OwnRestCatalog):
     """PyIceberg's, with timeouts: 10 s for a connection, 60 s between two bytes of a response.
 
-    PyIceberg would have to have settings for the timeouts, and tell what a server chooses from one's own.
+    PyIceberg would have to have settings for the timeouts, and tell a server's choices from the user's.
     """
 
     def _create_session(self) -> Session:
@@ -99,8 +99,8 @@ class PatientRestCatalog(_OwnRestCatalog):
             if name.startswith(STORAGE_PREFIXES) and own.get(name) != value
         }
         self._warehouse = {"warehouse": own.get("warehouse", "")}  # where keys of Azure may go
-        kept = {name: value for name, value in served.items() if name not in self._stores}
-        self.properties = kept | {name: own[name] for name in self._stores if name in own}
+        others = {name: value for name, value in served.items() if name not in self._stores}
+        self.properties = others | {name: own[name] for name in self._stores if name in own}
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         files = with_lent(self.properties, self._stores | properties) | self._warehouse
@@ -109,16 +109,16 @@ class PatientRestCatalog(_OwnRestCatalog):
         )
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        made = super()._response_to_table(identifier_tuple, _bare(table_response))
-        made.metadata = table_response.metadata
-        return made
+        table = super()._response_to_table(identifier_tuple, _bare(table_response))
+        table.metadata = table_response.metadata
+        return table
 
     def _response_to_staged_table(
         self, identifier_tuple: tuple[str, ...], table_response: TableResponse
     ) -> StagedTable:
-        made = super()._response_to_staged_table(identifier_tuple, _bare(table_response))
-        made.metadata = table_response.metadata
-        return made
+        table = super()._response_to_staged_table(identifier_tuple, _bare(table_response))
+        table.metadata = table_response.metadata
+        return table
 
 
 def _bare(answer: TableResponse) -> TableResponse:

@@ -1,9 +1,9 @@
-"""Responses of a REST catalog: does not parse again, in the next load, the metadata of a commit's response.
+"""Responses of a REST catalog: metadata that a commit returned is not parsed again in the next load.
 
-A commit loads the table, and its response has the new state; the next commit usually loads the same. That it
-is the same is not a guess: the load's response begins with every byte of the commit's, so its metadata is the
+A commit loads the table, and its response has the new state; the next commit usually loads that state. Why it
+is safe not to parse it: the load's response begins with every byte of the commit's, so its metadata is the
 commit's, whatever its location means to the catalog. If a server writes it differently, or somebody changed
-the table, the bytes differ, and it is parsed. The rest, such as lent keys, always is.
+the table, the bytes differ, and it is parsed. The rest, such as lent keys, is always parsed.
 
 Metadata is kept only while somebody holds it, for example a table. To be needless, PyIceberg's REST catalog
 would have to send the location that it knows, and the server to answer that nothing has changed.
@@ -66,25 +66,25 @@ def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTable
     lends = isinstance(text, str) and any(name in text for name in _LENT)
     if isinstance(text, str) and not lends and location and location == answer.metadata_location:
         members = text.rstrip().removesuffix("}")
-        held = ref(answer.metadata, lambda gone: _forget(location, gone))
-        _known[location] = _Known(held, len(members), _digest(members))
+        metadata = ref(answer.metadata, lambda gone: _forget(location, gone))
+        _known[location] = _Known(metadata, len(members), _digest(members))
     return answer
 
 
 def _load_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse:
-    known = _known.get(_location(text) or "")
-    metadata = known.metadata() if known else None
-    if known and metadata is not None and isinstance(text, str):
-        members, rest = text[: known.characters], text[known.characters :].lstrip()
-        if rest[:1] in (",", "}") and _digest(members) == known.digest:
+    commit = _known.get(_location(text) or "")
+    metadata = commit.metadata() if commit else None
+    if commit and metadata is not None and isinstance(text, str):
+        members, ending = text[: commit.characters], text[commit.characters :].lstrip()
+        if ending[:1] in (",", "}") and _digest(members) == commit.digest:
             try:
-                more = json.loads("{" + rest.removeprefix(","))
+                others = json.loads("{" + ending.removeprefix(","))
             except ValueError:  # PyIceberg raises its own error for it
                 return TableResponse.model_validate_json(text, **options)
-            if not any(name in more for name in _METADATA):  # in JSON, the last of several counts
+            if not any(name in others for name in _METADATA):  # in JSON, the last of duplicates counts
                 place = _location(text)
                 return TableResponse.model_validate(
-                    {**more, "metadata-location": place, "metadata": metadata}
+                    {**others, "metadata-location": place, "metadata": metadata}
                 )
     return TableResponse.model_validate_json(text, **options)
 
@@ -94,8 +94,8 @@ def _own(answer: CommitTableResponse) -> CommitTableResponse:
 
 
 def _location(text: str | bytes | bytearray) -> str | None:
-    found = _LOCATION.search(text[:_HEAD]) if isinstance(text, str) else None
-    return found[1] if found else None
+    match = _LOCATION.search(text[:_HEAD]) if isinstance(text, str) else None
+    return match[1] if match else None
 
 
 def _digest(text: str) -> bytes:
@@ -103,6 +103,6 @@ def _digest(text: str) -> bytes:
 
 
 def _forget(location: str, gone: ref[TableMetadata]) -> None:
-    known = _known.get(location)
-    if known is not None and known.metadata is gone:
+    commit = _known.get(location)
+    if commit is not None and commit.metadata is gone:
         _known.pop(location, None)

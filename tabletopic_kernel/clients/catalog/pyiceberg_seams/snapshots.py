@@ -126,8 +126,8 @@ class ChangeSnapshot(_OverwriteFiles):
                 continue
             with self._deletes_writer(self.spec(manifest.partition_spec_id)) as writer:
                 for entry in entries:
-                    how = writer.delete if entry.data_file.file_path in removed else writer.existing
-                    how(entry)
+                    add = writer.delete if entry.data_file.file_path in removed else writer.existing
+                    add(entry)
             processed.append(writer.to_manifest_file())
         if self._added_deletes:
             with self._deletes_writer(self._transaction.table_metadata.spec()) as writer:

@@ -10,7 +10,7 @@ UUID into its name (Iceberg's specification, "Metastore Tables"). The catalog sa
 is the table's. A name without a UUID, like a Hadoop table's, may be reused after a drop: such a file is
 always read. Metadata is kept only while somebody holds it, for example a table, so nothing piles up.
 
-Times in metadata never go back here, whatever the clock does: Iceberg's Java library, and so Spark, reads no
+Times in metadata never go back here, even if the clock does: Iceberg's Java library, and so Spark, reads no
 table whose logs go back by more than a minute, and PyIceberg writes such a table without a word.
 """
 
@@ -59,7 +59,7 @@ class _Cheap(TableMetadataCommonFields):
         return BaseModel.__deepcopy__(bare, memo).model_copy(update=history)
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
-        return next((one for one in reversed(self.snapshots) if one.snapshot_id == snapshot_id), None)
+        return next((s for s in reversed(self.snapshots) if s.snapshot_id == snapshot_id), None)
 
     def __eq__(self, other: object) -> bool:
         """Also to PyIceberg's."""
@@ -87,7 +87,7 @@ def own_metadata(metadata: TableMetadata) -> TableMetadata:
     """The same metadata, as ours."""
     if isinstance(metadata, _Cheap):
         return metadata
-    snapshots = [own_snapshot(one) for one in metadata.snapshots]
+    snapshots = [own_snapshot(snapshot) for snapshot in metadata.snapshots]
     own: TableMetadata = copy_as(_KINDS[metadata.format_version], metadata, snapshots=snapshots)
     return own
 
@@ -96,10 +96,10 @@ class MetadataFiles:
     """In our catalogs' methods, this is PyIceberg's ``FromInputFile`` and ``ToOutputFile``."""
 
     @staticmethod
-    def table_metadata(*arguments: Any, **more: Any) -> Any:
+    def table_metadata(*arguments: Any, **options: Any) -> Any:
         """Read a file, or write metadata to one: PyIceberg has the same name for both."""
         reads = isinstance(arguments[0], InputFile)
-        return read_metadata(*arguments, **more) if reads else _write_and_remember(*arguments, **more)
+        return read_metadata(*arguments, **options) if reads else _write_and_remember(*arguments, **options)
 
 
 def read_metadata(input_file: InputFile, encoding: str = UTF8) -> TableMetadata:
@@ -155,10 +155,10 @@ class _Dumped:
 def _text(snapshot: Snapshot) -> str:
     """The JSON of a snapshot, cached as long as the snapshot exists."""
     key = id(snapshot)
-    found = _texts.get(key)
-    if found is None or found[0]() is not snapshot:
-        _texts[key] = found = (ref(snapshot, lambda _: _texts.pop(key, None)), snapshot.model_dump_json())
-    return found[1]
+    cached = _texts.get(key)
+    if cached is None or cached[0]() is not snapshot:
+        _texts[key] = cached = (ref(snapshot, lambda _: _texts.pop(key, None)), snapshot.model_dump_json())
+    return cached[1]
 
 
 def _has_uuid(location: str) -> bool:
@@ -231,7 +231,7 @@ class _GuardedTransaction(QuickTransaction):
 
 
 class OwnTable(Table):
-    """A table of a catalog of ours."""
+    """A table of our catalogs."""
 
     def __init__(
         self,
@@ -239,10 +239,10 @@ class OwnTable(Table):
         metadata: TableMetadata,
         metadata_location: str,
         io: FileIO,
-        *rest: Any,
-        **more: Any,
+        *arguments: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(identifier, own_metadata(metadata), metadata_location, io, *rest, **more)
+        super().__init__(identifier, own_metadata(metadata), metadata_location, io, *arguments, **options)
 
     def transaction(self) -> Transaction:
         """Of ours."""
@@ -261,7 +261,7 @@ def send(table: Table, updates: tuple[TableUpdate, ...], requirements: tuple[Tab
 def is_identifier(schema: Schema, field_id: int) -> bool:
     """Whether a column that others chose to identify rows still may (Iceberg spec, "Identifier Field IDs").
 
-    One that becomes optional may not, and other engines load no table whose schema says so.
+    A column that becomes optional may not: other engines load no table with such a schema.
     """
     try:
         schema._validate_identifier_field(field_id)
