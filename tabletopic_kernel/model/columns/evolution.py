@@ -88,7 +88,7 @@ def evolve(
 
 
 def _former_only(aliases: Mapping[str, tuple[str, ...]], writer: Schema) -> dict[str, tuple[str, ...]]:
-    """The aliases that no other field of the same record has as its name: such a field has its own column."""
+    """Aliases without those that name another field of the same record: that field has its own column."""
     written = set(writer.column_names)
     former = {
         path: tuple(name for name in names if path[: path.rfind(".") + 1] + name not in written)
