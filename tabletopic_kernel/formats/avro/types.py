@@ -100,10 +100,10 @@ def _aliases(path: str, node: AvroType) -> Iterator[tuple[str, tuple[str, ...]]]
     match node:
         case Record(_, fields):
             for field in fields:
-                here = path + step(field.name)
+                field_path = path + step(field.name)
                 if field.aliases:
-                    yield here, field.aliases
-                yield from _aliases(f"{here}.", field.type)
+                    yield field_path, field.aliases
+                yield from _aliases(f"{field_path}.", field.type)
         case Array(items):
             yield from _aliases(f"{path}element.", items)
         case Map(values):
