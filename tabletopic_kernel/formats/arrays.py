@@ -123,6 +123,6 @@ def without_nulls(array: pa.Array) -> pa.Array:
     if pa.types.is_map(kind):
         pair = [kind.key_field, kind.item_field]
         children = [pa.StructArray.from_arrays([array.keys, array.items], fields=pair)]
-    own = len(array.buffers()) if children is None else 2
-    buffers = [None, *array.buffers()[1:own]]
+    count = len(array.buffers()) if children is None else 2
+    buffers = [None, *array.buffers()[1:count]]
     return pa.Array.from_buffers(kind, len(array), buffers, 0, array.offset, children)

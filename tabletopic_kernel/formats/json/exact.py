@@ -61,8 +61,8 @@ class ExactEngine:
             return {}
         self._compiler.has_left = False
         row: _Row = self._read(value)
-        if self._compiler.has_left and (left := self._left(value)) is not NOTHING:
-            row |= self._rest_of(left[VALUE] if self._rules.whole else left)
+        if self._compiler.has_left and (leftover := self._left(value)) is not NOTHING:
+            row |= self._rest_of(leftover[VALUE] if self._rules.whole else leftover)
         return row
 
     def _rest_of(self, left: Any) -> _Row:

@@ -207,44 +207,44 @@ def _columns(node: JsonType) -> int:
     return 1
 
 
-def _merge(table: JsonType | None, one: JsonType, other: JsonType, budget: _Budget) -> JsonType:
+def _merge(table: JsonType | None, needed: JsonType, seen: JsonType, budget: _Budget) -> JsonType:
     """A type for the values of both; ``table``: the table's type there, if it has one."""
-    if one == other:
-        return one
-    match one, other:
+    if needed == seen:
+        return needed
+    match needed, seen:
         case Struct(), Struct():
-            return _merge_structs(table if isinstance(table, Struct) else None, one, other, budget)
+            return _merge_structs(table if isinstance(table, Struct) else None, needed, seen, budget)
         case ListOf(), ListOf():
             inner = table.items if isinstance(table, ListOf) else None
-            items = _merge(inner, one.items, other.items, budget)
+            items = _merge(inner, needed.items, seen.items, budget)
             if items != Text():
-                return ListOf(items, one.optional)
+                return ListOf(items, needed.optional)
         case Scalar(), Scalar():
-            if table is None and (both := _BOTH.get(frozenset((one.kind, other.kind)))):
+            if table is None and (both := _BOTH.get(frozenset((needed.kind, seen.kind)))):
                 return both
-            if (one.kind, other.kind) in _PROMOTIONS:
-                return other
-    return Text() if table is None else one
+            if (needed.kind, seen.kind) in _PROMOTIONS:
+                return seen
+    return Text() if table is None else needed
 
 
 def _has_parts(field: Field) -> bool:
     return isinstance(field.type, Struct | ListOf)
 
 
-def _merge_structs(table: Struct | None, one: Struct, other: Struct, budget: _Budget) -> Struct:
+def _merge_structs(table: Struct | None, needed: Struct, seen: Struct, budget: _Budget) -> Struct:
     types = {known.key: known.type for known in table.fields} if table else {}
-    others = {new.key: new for new in other.fields}
-    keys = {old.key for old in one.fields}
-    added = [new for new in other.fields if new.key not in keys]
+    others = {new.key: new for new in seen.fields}
+    keys = {old.key for old in needed.fields}
+    added = [new for new in seen.fields if new.key not in keys]
     # Plain values first: an object with ids as names must not leave its neighbors without columns.
     nodes = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
     fields = [
         replace(old, type=_merge(types.get(old.key), old.type, others[old.key].type, budget))
         if old.key in others
         else old
-        for old in one.fields
+        for old in needed.fields
     ]
-    names = column_names((new.key for new in added), taken=(old.name for old in one.fields))
+    names = column_names((new.key for new in added), taken=(old.name for old in needed.fields))
     fields += [
         Field(new.key, names[new.key], node, True) for new in added if (node := nodes[new.key]) is not None
     ]

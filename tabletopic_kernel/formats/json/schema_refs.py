@@ -83,10 +83,10 @@ class Documents:
 
 
 def _base(schema: Any, base: str) -> str:
-    own = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
-    if not isinstance(own, str) or own.startswith("#"):  # an anchor in the form of drafts before 2019-09
+    uri = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
+    if not isinstance(uri, str) or uri.startswith("#"):  # an anchor in the form of drafts before 2019-09
         return base
-    return urldefrag(urljoin(base, own)).url
+    return urldefrag(urljoin(base, uri)).url
 
 
 def _named(root: Subschema) -> Iterator[tuple[str, Subschema]]:
@@ -99,14 +99,14 @@ def _named(root: Subschema) -> Iterator[tuple[str, Subschema]]:
         if isinstance(schema, list):
             todo += [subschema.inner(item) for item in schema]
         elif isinstance(schema, dict):
-            own = schema.get("$id", schema.get("id"))
+            uri = schema.get("$id", schema.get("id"))
             anchors = [
                 schema.get("$anchor"),
                 schema.get("$dynamicAnchor"),
-                own[1:] if isinstance(own, str) and own[:1] == "#" else None,
+                uri[1:] if isinstance(uri, str) and uri[:1] == "#" else None,
             ]
             yield from ((f"{subschema.base}#{name}", subschema) for name in anchors if isinstance(name, str))
-            if isinstance(own, str) and not own.startswith("#"):
+            if isinstance(uri, str) and not uri.startswith("#"):
                 yield subschema.base, subschema
             todo += [subschema.inner(value) for value in schema.values() if isinstance(value, dict | list)]
 

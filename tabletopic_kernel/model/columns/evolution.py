@@ -132,5 +132,5 @@ def known_by(schema: Schema, renames: Mapping[str, str]) -> Callable[[str], int 
 def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
     """The writer's columns plus the table's own metadata columns, which no writer schema has."""
     names = {column.name for column in writer.fields}
-    own = (c for c in table.fields if c.name in (KEY, HEADER, METADATA) and c.name not in names)
-    return StructType(*writer.fields, *own)
+    kafka_columns = (c for c in table.fields if c.name in (KEY, HEADER, METADATA) and c.name not in names)
+    return StructType(*writer.fields, *kafka_columns)

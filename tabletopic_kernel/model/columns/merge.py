@@ -220,7 +220,7 @@ def _suffix(table: NestedField, writer: NestedField) -> str:
     return suffix(writer.field_type)
 
 
-def _same_shape(one: IcebergType, other: IcebergType) -> bool:
+def _same_shape(kind: IcebergType, other: IcebergType) -> bool:
     merge = Merge(itertools.count(1))
-    merge._type("key", "key", one, other)
+    merge._type("key", "key", kind, other)
     return not merge.changes and not merge.refused

@@ -63,7 +63,7 @@ def original_name(name: str, doc: str | None) -> str:
     return key if re.fullmatch(re.escape(_plain_name(key)) + r"(_\d+)?", name) else name
 
 
-def doc_with_original(doc: str | None, name: str, original: str, what: str = "field") -> str | None:
+def doc_with_original(doc: str | None, name: str, original: str, kind: str = "field") -> str | None:
     """The doc of a column, including the name of its field if it differs.
 
     >>> doc_with_original("of the shop", "ID_2", "ID")
@@ -72,7 +72,7 @@ def doc_with_original(doc: str | None, name: str, original: str, what: str = "fi
     own_doc = _ORIGINAL.sub("", doc or "")
     parts = [own_doc] if own_doc else []
     if name != original:
-        parts.append(f"{what} {json.dumps(original)}")
+        parts.append(f"{kind} {json.dumps(original)}")
     return "; ".join(parts) or None
 
 

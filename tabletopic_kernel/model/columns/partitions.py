@@ -159,9 +159,9 @@ def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_
     return PartitionSpec(*fields, spec_id=1 + max((spec.spec_id for spec in specs), default=-1))
 
 
-def same_partitions(one: PartitionSpec, other: PartitionSpec) -> bool:
+def same_partitions(spec: PartitionSpec, other: PartitionSpec) -> bool:
     """Whether both partition a table in the same way; names do not matter."""
-    return [_identity(field) for field in one.fields] == [_identity(field) for field in other.fields]
+    return [_identity(field) for field in spec.fields] == [_identity(field) for field in other.fields]
 
 
 def _identity(field: PartitionField) -> tuple[int, str]:

@@ -101,9 +101,9 @@ def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Sc
     return None if len(remaining) == len(order.fields) else next_order(SortOrder(*remaining), orders)
 
 
-def same_order(one: SortOrder, other: SortOrder) -> bool:
+def same_order(order: SortOrder, other: SortOrder) -> bool:
     """Whether both sort rows in the same way."""
-    return one.fields == other.fields
+    return order.fields == other.fields
 
 
 def sort_texts(order: SortOrder, schema: Schema) -> list[str]:

@@ -49,8 +49,8 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
 
 def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
     """Value columns with the name of a metadata column, in any case: engines cannot distinguish them."""
-    own = {column.name.lower() for column in metadata_columns(settings, BinaryType())}
-    return sorted(column.name for column in value.fields if column.name.lower() in own)
+    metadata_names = {column.name.lower() for column in metadata_columns(settings, BinaryType())}
+    return sorted(column.name for column in value.fields if column.name.lower() in metadata_names)
 
 
 def metadata_columns(

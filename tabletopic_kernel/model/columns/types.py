@@ -109,9 +109,9 @@ def holds(wide: IcebergType, narrow: IcebergType) -> bool:
     return widens(narrow, wide) or pair in {(IntegerType, DoubleType), (FixedType, BinaryType)}
 
 
-def holds_some(one: IcebergType, other: IcebergType) -> bool:
+def holds_some(kind: IcebergType, other: IcebergType) -> bool:
     """Whether a column of one type can hold the values of the other that are exact in both."""
-    return {type(one), type(other)} == {LongType, DoubleType}
+    return {type(kind), type(other)} == {LongType, DoubleType}
 
 
 def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
@@ -204,9 +204,9 @@ def needs_meaning(kind: IcebergType) -> bool:
     return isinstance(kind, IntegerType | LongType | FloatType | DoubleType | BinaryType | FixedType)
 
 
-def differ(one: str | None, other: str | None) -> bool:
+def differ(doc: str | None, other: str | None) -> bool:
     """Whether two columns' docs declare different meanings; a doc without one is compatible with any."""
-    meanings = meaning_in(one), meaning_in(other)
+    meanings = meaning_in(doc), meaning_in(other)
     return None not in meanings and meanings[0] != meanings[1]
 
 

@@ -122,10 +122,10 @@ def _topic_leaves(table: object, fields: Tree, path: SettingPath, name: str) -> 
         yield from leaves(table, fields, (*path, name))
         return
     deeper = {key: inner for key, inner in table.items() if key not in fields and isinstance(inner, Mapping)}
-    own = {key: inner for key, inner in table.items() if key not in deeper}
-    if own or not deeper:
+    settings = {key: inner for key, inner in table.items() if key not in deeper}
+    if settings or not deeper:
         yield Leaf((*path, name), None)
-        yield from leaves(own, fields, (*path, name))
+        yield from leaves(settings, fields, (*path, name))
     for key, inner in deeper.items():
         yield from _topic_leaves(inner, fields, path, f"{name}.{key}")
 

@@ -173,13 +173,13 @@ def fields_of(message: Descriptor) -> list[tuple[str, FieldDescriptor]]:
 
     An extension has its own name if no field has it, else its full name with ``_`` for dots.
     """
-    own = [(field.name, field) for field in message.fields]
-    taken = {name for name, _ in own}
+    fields = [(field.name, field) for field in message.fields]
+    taken = {name for name, _ in fields}
     for field in sorted(message.file.pool.FindAllExtensions(message), key=lambda field: field.number):
         name = field.name if field.name not in taken else field.full_name.replace(".", "_")
         taken.add(name)
-        own.append((name, field))
-    return own
+        fields.append((name, field))
+    return fields
 
 
 def parse(message: Descriptor) -> Message | Json:
