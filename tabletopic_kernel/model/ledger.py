@@ -182,11 +182,7 @@ class StagedOffsets:
 
 
 def check_contiguous(ends: Offsets, starts: Offsets) -> None:
-    """Check that every partition known to both continues exactly where it ended.
-
-    Raises:
-        InternalError: with the partitions that do not.
-    """
+    """Check that every partition known to both continues where it ended; raises InternalError."""
     broken = {p: (ends[p], start) for p, start in starts.items() if p in ends and ends[p] != start}
     if broken:
         raise InternalError(f"offsets are not contiguous (partition: expected, found): {broken}")

@@ -65,13 +65,9 @@ class MovedRows:
         return int(self.mask.sum())
 
     def translated(self, positions: Positions) -> dict[str, Positions] | None:
-        """Positions of the file's rows by product, ascending, each once; dropped rows have none.
+        """Positions of the file's rows by product, ascending, each once, without dropped rows; None if unknown.
 
-        Args:
-            positions: in the file, in any order; those beyond its rows are ignored, as by all readers.
-
-        Returns:
-            None if unknown.
+        ``positions``: in the file, in any order; those beyond its rows are ignored, as by all readers.
         """
         mask = self.mask
         deleted = np.zeros(self.rows, np.bool_)

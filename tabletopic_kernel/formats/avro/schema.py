@@ -113,10 +113,7 @@ class AvroSchema:
 
 
 def parse(schema_json: str, references: Mapping[str, str] | None = None) -> AvroSchema:
-    """Parse a schema with its references (full name or subject → schema JSON, in any order).
-
-    Raises AvroSchemaError.
-    """
+    """Parse a schema and its references (full name or subject → schema JSON); raises AvroSchemaError."""
     definitions: Definitions = {}
     for name, text in (references or {}).items():
         collect(_load(text, f"reference {name}"), "", definitions)

@@ -116,7 +116,6 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
 
 
 def _begin_with(bodies: Bodies, header: bytes) -> Mask:
-    """A mask of the bodies that begin with ``header``."""
     starts, data = bodies.offsets[:-1] + bodies.front, bodies.data
     matches: Mask = bodies.lengths >= len(header)
     for index, byte in enumerate(header):

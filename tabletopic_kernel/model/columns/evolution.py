@@ -113,12 +113,7 @@ def _with_aliases(
 
 
 def known_by(schema: Schema, renames: Mapping[str, str]) -> Callable[[str], int | None]:
-    """Field ids by path of a writer's field, as in the schema that first covered the writer's.
-
-    Args:
-        schema: the table's schema at that time.
-        renames: ``Evolution.renames`` of that time.
-    """
+    """Field ids by path of a writer's field, from the table's schema and renames that first covered it."""
 
     def find(path: str) -> int | None:
         try:

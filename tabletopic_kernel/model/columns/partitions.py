@@ -198,11 +198,7 @@ def _column(text: str, expression: str, use: str) -> str:
 def source_of(
     parsed: PartitionExpression, schema: Schema, former: Mapping[int, tuple[str, ...]]
 ) -> NestedField:
-    """The column of an expression; ``former`` as in ``partition_spec``.
-
-    Raises:
-        UsageError: no such column.
-    """
+    """The column of an expression; ``former`` as in ``partition_spec``. Raises UsageError."""
     column: NestedField | None = None
     struct: IcebergType = schema.as_struct()
     for part in parsed.column.split("."):

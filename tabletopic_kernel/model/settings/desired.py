@@ -70,10 +70,7 @@ class DesiredTopic(Frozen):
         return [request for request in (self.replay, self.maintenance) if request is not None]
 
     def to_json(self) -> bytes:
-        """The message's value.
-
-        Only what was set: an older host refuses a setting that it does not know.
-        """
+        """The message's value: only what was set, because older hosts refuse unknown settings."""
         return self.model_dump_json(exclude_none=True, exclude_unset=True).encode()
 
     @classmethod

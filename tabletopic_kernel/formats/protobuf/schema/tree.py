@@ -124,10 +124,7 @@ class Field:
 
 
 def load(files: bytes) -> DescriptorPool:
-    """A pool with the files of a serialized FileDescriptorSet, each after its imports.
-
-    Raises ProtobufSchemaError if they are inconsistent.
-    """
+    """A pool with the files of a FileDescriptorSet, each after its imports; raises ProtobufSchemaError."""
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(files).file:
         try:
@@ -138,10 +135,7 @@ def load(files: bytes) -> DescriptorPool:
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """A message type of a file: the first, or by its name, with or without the package.
-
-    Raises ProtobufSchemaError if there is none.
-    """
+    """A file's message type: the first, or by name (package optional); raises ProtobufSchemaError."""
     messages = dict(messages_of(file))
     if not messages:
         raise ProtobufSchemaError("the Protobuf schema has no message; register one that has")
