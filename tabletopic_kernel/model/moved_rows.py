@@ -65,7 +65,7 @@ class MovedRows:
         return int(self.mask.sum())
 
     def translated(self, positions: Positions) -> dict[str, Positions] | None:
-        """Positions of the file's rows by product, ascending, each once, without dropped rows; None if unknown.
+        """Positions of the file's rows by product, strictly ascending, without dropped rows; None if unknown.
 
         ``positions``: in the file, in any order; those beyond its rows are ignored, as by all readers.
         """
