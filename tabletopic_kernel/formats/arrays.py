@@ -79,7 +79,7 @@ def not_text(values: pa.Array) -> Positions:
     try:
         values.cast(pa.large_string())
     except pa.ArrowInvalid:
-        return np.array([at for at, value in enumerate(values.to_pylist()) if not _is_text(value)], np.int64)
+        return np.array([i for i, value in enumerate(values.to_pylist()) if not _is_text(value)], np.int64)
     return np.empty(0, np.int64)
 
 
@@ -116,13 +116,13 @@ def without_nulls(array: pa.Array) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, without_nulls(array.storage))
     if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays([array.field(at) for at in range(len(kind))], fields=list(kind))
+        return pa.StructArray.from_arrays([array.field(i) for i in range(len(kind))], fields=list(kind))
     children = None
     if pa.types.is_large_list(kind):
         children = [array.values]
     if pa.types.is_map(kind):
         pair = [kind.key_field, kind.item_field]
         children = [pa.StructArray.from_arrays([array.keys, array.items], fields=pair)]
-    own = len(array.buffers()) if children is None else 2
-    buffers = [None, *array.buffers()[1:own]]
+    count = len(array.buffers()) if children is None else 2
+    buffers = [None, *array.buffers()[1:count]]
     return pa.Array.from_buffers(kind, len(array), buffers, 0, array.offset, children)

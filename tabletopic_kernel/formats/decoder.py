@@ -1,6 +1,4 @@
-"""The decoder of a writer schema: one per format, all with the same interface; and decoders of values without
-a format.
-"""
+"""Decoders with one interface: of writer schemas, by format, and of values without a format."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class WholeValueDecoder:
         """See ``Decoder``; only bytes that should be text but are not UTF-8 are refused."""
         refused: list[Refused] = []
         if self._text and len(bad := not_text(values)):
-            refused = [Refused(at, "not_text", "the value is not UTF-8") for at in bad.tolist()]
+            refused = [Refused(position, "not_text", "the value is not UTF-8") for position in bad.tolist()]
             values = values.take(pa.array(np.delete(np.arange(len(values)), bad)))
         column = values.cast(self.arrow_schema.field(0).type)
         return Decoded(pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused)
@@ -112,7 +110,7 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
 
 
 class _Cached(threading.local):
-    """The decoders of one thread, as each is for one at a time."""
+    """The decoders of one thread: a decoder serves one thread at a time."""
 
     def __init__(self) -> None:
         self.decoder = lru_cache(maxsize=256)(make_decoder)
@@ -129,8 +127,7 @@ def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
 def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Decoder:
     """The decoder of JSON without a schema, for the existing columns.
 
-    ``reserved``: the values may be in the envelope of Kafka Connect's converter, and these names below these
-    columns become no columns.
+    ``reserved``: names that become no columns; if given, values may be in Kafka Connect's envelope.
     """
     # Imported when needed.
     from tabletopic_kernel.formats.json.decoder import JsonDecoder, PayloadDecoder  # noqa: PLC0415

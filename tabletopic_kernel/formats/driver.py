@@ -9,7 +9,7 @@ judges its records one by one, or it is cut into parts that have each of its rec
 becomes one row or one rejection, whatever the fast engine refuses or suspects: that costs time, never a row.
 
 *Why it ends.* Each refusal makes the parts smaller, and is counted: after some, the exact engine does the
-rest, as many scattered bad records would cost a call of the fast engine for every few of them.
+rest, because scattered bad records would cost a call of the fast engine for every few records.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class EngineDecoder(Generic[E]):
         iceberg_schema: of its rows.
         fast: makes the fast engine for the rows' Arrow schema; UnsupportedError says why it cannot decode
             this schema, and is kept in ``fast_refusal``.
-        exact: makes the exact one.
+        exact: makes the exact engine.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from tabletopic_kernel.formats import wire
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.model.errors import TooMuchAtOnceError
 
-_HEADS = pa.array([bytes((wire.GLUE_MAGIC, way)) for way in (wire.GLUE_PLAIN, wire.GLUE_ZLIB)], pa.binary())
+_HEADS = pa.array([bytes((wire.GLUE_MAGIC, code)) for code in (wire.GLUE_PLAIN, wire.GLUE_ZLIB)], pa.binary())
 # Kafka's brokers accept 1 MB by default, but a few compressed bytes can expand to gigabytes.
 _MOST_BYTES = 64 * 1024**2
 _MOST_AT_ONCE = 2 * _MOST_BYTES  # several values together
@@ -25,7 +25,7 @@ _MOST_AT_ONCE = 2 * _MOST_BYTES  # several values together
 
 @dataclass
 class GlueFrames:
-    """The result: positions and values by UUID; damaged positions with their errors; the others."""
+    """Positions and values by UUID; positions of damaged values with their errors; other positions."""
 
     groups: list[tuple[str, Positions, pa.Array]] = field(default_factory=list)
     damaged: list[tuple[int, str]] = field(default_factory=list)
@@ -47,16 +47,16 @@ def split_glue(values: pa.Array, positions: Positions) -> GlueFrames:
     is_head = pc.is_in(pc.binary_slice(heads, 0, 2), value_set=_HEADS.cast(chosen.type))
     is_framed = pc.and_(is_head, pc.equal(pc.binary_length(heads), wire.GLUE_BYTES))
     framed = is_framed.to_numpy(zero_copy_only=False)
-    found, room = GlueFrames(others=positions[~framed]), _Room()
+    frames, room = GlueFrames(others=positions[~framed]), _Room()
     encoded = heads.filter(is_framed).dictionary_encode()
-    codes, at = encoded.indices.to_numpy(zero_copy_only=False), np.flatnonzero(framed)
+    codes, indexes = encoded.indices.to_numpy(zero_copy_only=False), np.flatnonzero(framed)
     for code, head in enumerate(encoded.dictionary.to_pylist()):
-        _add_group(found, head, chosen, at[codes == code], positions, room)
-    return found
+        _add_group(frames, head, chosen, indexes[codes == code], positions, room)
+    return frames
 
 
 class _Room:
-    """What uncompressed values may still take."""
+    """The bytes that uncompressed values may still take."""
 
     def __init__(self) -> None:
         self._values = self._bytes = 0
@@ -72,23 +72,23 @@ class _Room:
 
 
 def _add_group(
-    found: GlueFrames, head: bytes, chosen: pa.Array, at: Positions, positions: Positions, room: _Room
+    frames: GlueFrames, head: bytes, chosen: pa.Array, indexes: Positions, positions: Positions, room: _Room
 ) -> None:
     # Value by value: Arrow 26 raises an error if a slice leaves nothing of a value.
     front, is_packed = wire.prefix(0), head[1] == wire.GLUE_ZLIB
     texts: list[bytes] = []
-    whole: list[int] = []
-    for index, value in enumerate(chosen.take(pa.array(at)).to_pylist()):
+    intact: list[int] = []
+    for index, value in enumerate(chosen.take(pa.array(indexes)).to_pylist()):
         body = value[wire.GLUE_BYTES :]
         try:
             texts.append(front + (room.take(_inflated(body)) if is_packed else body))
-            whole.append(index)
+            intact.append(index)
         except (zlib.error, ValueError) as error:
             message = f"the value is not compressed as its frame says: {error}"
-            found.damaged.append((int(positions[at[index]]), message))
+            frames.damaged.append((int(positions[indexes[index]]), message))
     if texts:
         guid = str(uuid.UUID(bytes=head[2:]))
-        found.groups.append((guid, positions[at[whole]], pa.array(texts, chosen.type)))
+        frames.groups.append((guid, positions[indexes[intact]], pa.array(texts, chosen.type)))
 
 
 def _inflated(body: bytes) -> bytes:

@@ -57,7 +57,7 @@ class UnsupportedError(Exception):
     """The fast engine cannot decode this schema; the exact one can."""
 
 
-_MOST: Final = 500  # characters of a message
+_MAX_CHARS: Final = 500  # characters of a message
 # Memory and storage (also Arrow's errors), and exceptions that end a program or a thread.
 _TROUBLE: Final = (MemoryError, OSError, KeyboardInterrupt, SystemExit, GeneratorExit)
 # The same from DuckDB, by name: it is imported only if there is a projection.
@@ -78,7 +78,7 @@ def is_trouble(error: BaseException) -> bool:
 
 def last_line(error: BaseException) -> str:
     """The last line of the error's trace, with its origin."""
-    line = traceback.format_exception_only(error)[-1].strip()[:_MOST]
+    line = traceback.format_exception_only(error)[-1].strip()[:_MAX_CHARS]
     step = error.__traceback__  # walked by hand: traceback looks up the columns of every frame, per record
     if step is None:
         return line
@@ -102,8 +102,8 @@ def narrowed(work: Callable[[P], R], whole: P, cut: Callable[[P, BaseException],
     Args:
         work: must not keep anything of a part before it returns.
         whole: some records.
-        cut: the smaller parts, in order, to do instead of one for which ``work`` raised: none if each of its
-            records has been dealt with. Raises the exception again if it is not due to records.
+        cut: the smaller parts, in order, that replace a part for which ``work`` raised; none if its records
+            are done. Raises the exception again if it is not due to records.
     """
     results, todo = [], [whole]
     while todo:
@@ -121,7 +121,7 @@ def halves(part: range) -> tuple[range, range]:
     return part[:middle], part[middle:]
 
 
-# If this many isolated records fail alike before any other one succeeds, all may do so.
+# If this many isolated records fail alike before any record succeeds, all may fail.
 MIN_ALIKE: Final = 20
 # Then this many others, from anywhere, are tried before the rest is given up.
 _PROBES: Final = 20
@@ -162,7 +162,7 @@ def isolated(work: Callable[[range], R], count: int, *, patient: bool = False) -
         patient: try every record, even if all of them may fail alike.
 
     Raises:
-        Whatever ``is_trouble``, except for more records than fit into memory at once.
+        Any error that ``is_trouble``, except that several records are too much at once.
     """
     outcome: Isolated[R] = Isolated()
     failures, judges = outcome.failures, not patient
@@ -192,13 +192,13 @@ def isolated(work: Callable[[range], R], count: int, *, patient: bool = False) -
 
 
 def _all_alike(work: Callable[[range], object], failures: Sequence[Failure], others: range) -> bool:
-    """Whether the failures have one class, and those of some of the others do, too."""
+    """Whether the failures, and those of some other records, have one class."""
     kinds = {failure.kind for failure in failures}
-    for at in others[:: max(1, len(others) // _PROBES)]:
+    for index in others[:: max(1, len(others) // _PROBES)]:
         if len(kinds) > 1:
             return False
         try:
-            work(range(at, at + 1))
+            work(range(index, index + 1))
         except BaseException as error:
             if is_trouble(error):
                 raise

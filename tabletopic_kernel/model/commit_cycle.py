@@ -272,11 +272,7 @@ def event_of(error: Exception) -> Event:
 
 
 def transition(state: State, event: Event) -> Transition:
-    """The next state, and the actions.
-
-    Raises:
-        InternalError: the pair is not in the protocol.
-    """
+    """The next state, and the actions; raises InternalError for a pair that is not in the protocol."""
     try:
         return PROTOCOL[state][event]
     except KeyError:

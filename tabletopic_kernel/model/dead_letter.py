@@ -1,7 +1,7 @@
 """Dead letters: the columns of their tables, and the reasons that do not come from a decoder.
 
-A dead letter is the whole record as Kafka returned it, with its position, the reason for its rejection, and
-the time of that. Its table has the name of the topic's table plus a suffix.
+A dead letter is the whole record as Kafka returned it, with its position, and why and when it was rejected.
+Its table has the name of the topic's table plus a suffix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every error this package raises, sorted by remedy.
 
 ``TableTopicError`` is the base; its branches say who has to act. A message names what is wrong and what
-to do next; faces print it unchanged, without a traceback. It contains no secrets, whatever other programs put
-into their messages: they are masked when the error is created.
+to do next; faces print it unchanged, without a traceback. It contains no secrets, not even in texts of other
+programs: they are masked when the error is created.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Trouble:
-    """What keeps a system from working, as a value until a face shows it, as its text.
+    """Why a system does not work: a value, until a face shows its text.
 
     Args:
         cause: what the system does, with another program's message; or what is wrong with a setting.
         remedy: what to do, or to check. ``{section}`` stands for the section of the settings.
-        system: the catalog, the storage or the table; empty if it is a setting, whatever a server says.
+        system: the catalog, the storage or the table; empty if a setting is wrong.
         section: of the settings.
     """
 
@@ -49,7 +49,7 @@ class Trouble:
         return f"{self.doing}{lead} {self.cause}{remedy}"
 
     def error(self) -> TableTopicError:
-        """The error of who has to act."""
+        """The error for the verdict."""
         if self.verdict is Verdict.WAIT:
             return RetryableError(self)
         return ActionNeededError(self) if self.system else SettingsError(self)
@@ -62,13 +62,13 @@ class TableTopicError(Exception):
         super().__init__(*map(_masked, arguments))
 
     def of_catalog(self, name: str | None) -> None:
-        """Make its trouble that of a further catalog's section; None: it stays."""
+        """Name a further catalog's section in its trouble; None changes nothing."""
         if name is not None:
             self.args = tuple(
-                replace(one, section=f"catalogs.{name}")
-                if isinstance(one, Trouble) and one.section == CATALOG_SECTION
-                else one
-                for one in self.args
+                replace(argument, section=f"catalogs.{name}")
+                if isinstance(argument, Trouble) and argument.section == CATALOG_SECTION
+                else argument
+                for argument in self.args
             )
 
 
@@ -138,7 +138,7 @@ class HeadMovedError(TableTopicError):
 
 
 class OutdatedError(TableTopicError):
-    """The table no longer has what the files were made from: discard them, and make them again later."""
+    """The table no longer has the sources of the files: discard them, and write them again later."""
 
 
 class StartOverError(TableTopicError):

@@ -23,7 +23,7 @@ Offsets = Mapping[int, int]  # partition → next offset
 
 
 def is_same_topic(before: str, now: str) -> bool:
-    """Whether two topic ids may belong to one topic: a topic without gets one once its brokers support them.
+    """Whether two topic ids may be one topic's: a topic without an id gets it once its brokers support ids.
 
     >>> is_same_topic("uB1c", "uB1c"), is_same_topic("uB1c", "Zw0x"), is_same_topic(NO_TOPIC_ID, "Zw0x")
     (True, False, True)
@@ -144,13 +144,13 @@ class Ledger:
 
     def skipping(self, missing: Mapping[int, tuple[int, int]], commit_id: str) -> Ledger:
         """This ledger after a gap: partition → (next offset, first available) (I8)."""
-        gone = {p: first - offset + self.lost.get(p, 0) for p, (offset, first) in missing.items()}
+        lost = {p: first - offset + self.lost.get(p, 0) for p, (offset, first) in missing.items()}
         firsts = {p: first for p, (_, first) in missing.items()}
         return replace(
             self,
             commit_id=commit_id,
             next_offsets={**self.next_offsets, **firsts},
-            lost={**self.lost, **gone},
+            lost={**self.lost, **lost},
         )
 
     def is_ahead_of(self, other: Ledger) -> bool:
@@ -182,27 +182,23 @@ class StagedOffsets:
 
 
 def check_contiguous(ends: Offsets, starts: Offsets) -> None:
-    """Check that every partition known to both continues exactly where it ended.
-
-    Raises:
-        InternalError: with the partitions that do not.
-    """
+    """Check that every partition known to both continues where it ended; raises InternalError."""
     broken = {p: (ends[p], start) for p, start in starts.items() if p in ends and ends[p] != start}
     if broken:
         raise InternalError(f"offsets are not contiguous (partition: expected, found): {broken}")
 
 
-def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+def added(before: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     """The sums of both counts, by reason.
 
     >>> added({"a": 1}, {"a": 2, "b": 3})
     {'a': 3, 'b': 3}
     """
-    return {reason: one.get(reason, 0) + other.get(reason, 0) for reason in sorted({*one, *other})}
+    return {reason: before.get(reason, 0) + new.get(reason, 0) for reason in sorted({*before, *new})}
 
 
-def _newest(one: Offsets, other: Offsets) -> Offsets:
-    return {p: max(one.get(p, -1), other.get(p, -1)) for p in sorted({*one, *other})}
+def _newest(before: Offsets, new: Offsets) -> Offsets:
+    return {p: max(before.get(p, -1), new.get(p, -1)) for p in sorted({*before, *new})}
 
 
 def _encode(offsets: Offsets) -> str:

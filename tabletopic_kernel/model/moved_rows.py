@@ -65,29 +65,25 @@ class MovedRows:
         return int(self.mask.sum())
 
     def translated(self, positions: Positions) -> dict[str, Positions] | None:
-        """Positions of the file's rows by product, ascending, each once; dropped rows have none.
+        """Positions of the file's rows by product, strictly ascending, without dropped rows; None if unknown.
 
-        Args:
-            positions: in the file, in any order; those beyond its rows are ignored, as by all readers.
-
-        Returns:
-            None if unknown.
+        ``positions``: in the file, in any order; those beyond its rows are ignored, as by all readers.
         """
         mask = self.mask
         deleted = np.zeros(self.rows, np.bool_)
         deleted[positions[(positions >= 0) & (positions < self.rows)]] = True
-        left = np.flatnonzero(deleted[~mask])
-        if not len(left):
+        indexes = np.flatnonzero(deleted[~mask])
+        if not len(indexes):
             return {}
         if not self.products:
             return None
-        numbers = self.base + left
+        numbers = self.base + indexes
         if self.places:
-            numbers = np.sort(np.frombuffer(zlib.decompress(self.places), _PLACE)[left].astype(np.int64))
+            numbers = np.sort(np.frombuffer(zlib.decompress(self.places), _PLACE)[indexes].astype(np.int64))
         starts = np.array([start for _, start in self.products])
-        found: dict[str, Positions] = {}
-        which = np.searchsorted(starts, numbers, side="right") - 1
-        for at in np.unique(which).tolist():
-            path, start = self.products[at]
-            found[path] = numbers[which == at] - start
-        return found
+        by_product: dict[str, Positions] = {}
+        owners = np.searchsorted(starts, numbers, side="right") - 1
+        for index in np.unique(owners).tolist():
+            path, start = self.products[index]
+            by_product[path] = numbers[owners == index] - start
+        return by_product

@@ -25,7 +25,7 @@ SECRET_NAME = (
     r"|connection[._-]?string"
 )
 _SECRET = re.compile(SECRET_NAME, re.IGNORECASE)
-# A word is tried once, at its start: the time for a token of 8,000 characters is not that for its square.
+# Each word is tried once, at its start; otherwise the time is quadratic in a token's length.
 _NAME = rf"(?<![\w.-])(?=[\w.-]*(?:{SECRET_NAME}))[\w.-]++"
 # "-Djavax.net.ssl.trustStorePassword=x", "?user=u&password=x", "secret: x" inside a longer value.
 _PAIR = re.compile(rf"({_NAME}\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE)
@@ -36,7 +36,7 @@ _USER_INFO = re.compile(rf"^((?>.*?://))(?!{_CONTAINER}[^@]*$).*@", re.DOTALL)
 _BARE_USER_INFO = re.compile(r"^[^@:]*:.*@", re.DOTALL)
 _LOGIN = r"^(?>.*?://)((?>[^:]*:).*)@"
 _AUTH_HEADER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
-# Of an Azure shared access signature, in whatever order a URL has its parts.
+# An Azure shared access signature's, anywhere in a URL.
 _SIGNATURE = re.compile(r"(?<![\w.-])(sig=)(?!\*\*\*)[^\s&\"'<>,;)]+", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
@@ -120,9 +120,9 @@ class Net:
 
     def learn(self, properties: Mapping[str, object]) -> None:
         """Remember the secrets among properties: whole values by their names, and parts of others."""
-        fresh = [one for name, value in properties.items() for one in secrets_in(name, str(value))]
+        fresh = [secret for name, value in properties.items() for secret in secrets_in(name, str(value))]
         with self._lock:
-            if any(one not in self._known for one in fresh):
+            if any(secret not in self._known for secret in fresh):
                 self._known.update(dict.fromkeys(fresh))
                 self._pattern = _pattern(self._known)
 
@@ -156,7 +156,7 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
     """
     if not value:
         return
-    inside = [found[2].strip("\"'") for found in _PAIR.finditer(value)]
+    inside = [pair[2].strip("\"'") for pair in _PAIR.finditer(value)]
     login = re.search(_LOGIN if "://" in value else r"^([^@:]*:.*)@", value, re.DOTALL)
     if login:
         inside += [login[1], login[1].partition(":")[2]]
@@ -168,13 +168,13 @@ def secrets_in(name: str, value: str) -> Iterator[str]:
         else:
             # "user:password", "client:secret"
             inside += [value, value.partition(":")[2]]
-    yield from (one for one in dict.fromkeys(inside) if one and not _HARMLESS.fullmatch(one))
+    yield from (secret for secret in dict.fromkeys(inside) if secret and not _HARMLESS.fullmatch(secret))
 
 
 def _pattern(known: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for all spellings of these, longest first, so that nothing of them remains."""
-    spelt = sorted({form for one in known for form in _spellings(one)}, key=lambda form: (-len(form), form))
-    return re.compile("|".join(map(_alone, spelt)))
+    """A pattern for all spellings of the secrets, longest first: no part of one remains."""
+    forms = sorted({form for secret in known for form in _spellings(secret)}, key=lambda f: (-len(f), f))
+    return re.compile("|".join(map(_alone, forms)))
 
 
 def _spellings(secret: str) -> Iterator[str]:
@@ -184,18 +184,18 @@ def _spellings(secret: str) -> Iterator[str]:
         yield from (text, quote(text, safe=""), quote(text), quote_plus(text), html.escape(text))
         yield from (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1])
         if ":" in text:
-            sent = base64.b64encode(text.encode(errors="surrogateescape")).decode()
-            yield from (sent, sent.rstrip("="))
+            encoded = base64.b64encode(text.encode(errors="surrogateescape")).decode()
+            yield from (encoded, encoded.rstrip("="))
 
 
 def _alone(form: str) -> str:
     """The pattern of one spelling; a short one is masked only if it cannot be part of a word."""
-    found = re.escape(form)
+    escaped = re.escape(form)
     if len(form) < _TELLING or _COMMON.fullmatch(form):
-        return rf"(?<=[:=]){found}(?=[@&\s]|$)"
-    return rf"(?<![A-Za-z0-9]){found}(?![A-Za-z0-9])" if len(form) < _WORD else found
+        return rf"(?<=[:=]){escaped}(?=[@&\s]|$)"
+    return rf"(?<![A-Za-z0-9]){escaped}(?![A-Za-z0-9])" if len(form) < _WORD else escaped
 
 
-# One per process: errors, logs and traces have no access to settings, and all of them end up in one place.
+# One per process, because errors, logs and traces have no access to settings.
 _NET = Net()
 learn, redact, forget = _NET.learn, _NET.redact, _NET.forget

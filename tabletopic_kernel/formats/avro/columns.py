@@ -142,8 +142,8 @@ def decimals(logical: Decimal) -> Convert:
 
     def convert(array: pa.Array) -> pa.Array:
         # 10^precision itself does not fit that precision, so the limits are compared as integers.
-        found = pc.min_max(array.view(pa.decimal128(38, 0)))
-        if any(value.is_valid and abs(int(value.as_py())) >= limit for value in found.values()):
+        extremes = pc.min_max(array.view(pa.decimal128(38, 0)))
+        if any(value.is_valid and abs(int(value.as_py())) >= limit for value in extremes.values()):
             raise NotRows("a decimal of too many digits")
         return array
 

@@ -62,12 +62,12 @@ def cyclic_names(definitions: Definitions) -> frozenset[str]:
     }
     users: dict[str, list[str]] = {name: [] for name in uses}
     for name, used in uses.items():
-        for one in used:
-            users[one].append(name)
+        for used_name in used:
+            users[used_name].append(name)
     seen: set[str] = set()
     order = [name for start in uses for name in reach(start, uses, seen)]
     cyclic, seen = set(), set()
-    # Kosaraju's algorithm: against the arrows, the last name of the order reaches its own cycles and no more.
+    # Kosaraju's algorithm: against the arrows, the last unseen name reaches its own cycles and no others.
     for start in reversed(order):
         component = reach(start, users, seen)
         if len(component) > 1 or start in uses[start]:
@@ -86,15 +86,15 @@ def reach(start: str, arrows: Mapping[str, Iterable[str]], seen: set[str]) -> li
         elif name not in seen:
             seen.add(name)
             todo.append((name, True))
-            todo.extend((one, False) for one in arrows[name])
+            todo.extend((target, False) for target in arrows[name])
     return reached
 
 
 def _uses(definition: dict[str, Any], namespace: str, known: Definitions) -> list[str]:
     """Full names of the named types that a definition uses directly."""
-    found: list[str] = []
+    used: list[str] = []
     if definition.get("type") not in ("record", "error"):
-        return found
+        return used
     _, inner = names_of(definition, namespace)
     todo: list[Any] = [c.get("type") for c in definition.get("fields", ()) if isinstance(c, dict)]
     while todo:
@@ -102,9 +102,9 @@ def _uses(definition: dict[str, Any], namespace: str, known: Definitions) -> lis
         if isinstance(node, list):
             todo.extend(node)
         elif isinstance(node, str) and node not in PRIMITIVES:
-            found.extend(full for full in (full_name(node, inner), node) if full in known)
+            used.extend(full for full in (full_name(node, inner), node) if full in known)
         elif isinstance(node, dict) and node.get("type") in ("record", "error", "enum", "fixed"):
-            found.append(names_of(node, inner)[0])
+            used.append(names_of(node, inner)[0])
         elif isinstance(node, dict):
             todo.extend(node[key] for key in ("type", "items", "values") if key in node)
-    return found
+    return used

@@ -75,8 +75,8 @@ class FastEngine(driver.FastEngine):
             try:
                 # Its planner drops the names that its reader attaches to union branches, and then fails on
                 # the difference: pass the schema explicitly.
-                found = _open(path, 1, None).schema()
-                fields = zip(found, record["fields"], strict=True)
+                inferred = _open(path, 1, None).schema()
+                fields = zip(inferred, record["fields"], strict=True)
                 schema = pa.schema([with_metadata(field, avro["type"]) for field, avro in fields])
                 _first_batch(_open(path, 1, schema))
             except Exception as error:  # DataFusion raises bare Exception
@@ -134,8 +134,8 @@ def _first_batch(frame: DataFrame) -> pa.RecordBatch:
 
 
 def _all_equal(proofs: pa.Array, token: bytes) -> bool:
-    found = np.frombuffer(proofs.buffers()[1], np.uint8, len(proofs) * PREFIX_BYTES)
-    return bool((found.reshape(-1, PREFIX_BYTES) == np.frombuffer(token, np.uint8)).all())
+    tails = np.frombuffer(proofs.buffers()[1], np.uint8, len(proofs) * PREFIX_BYTES)
+    return bool((tails.reshape(-1, PREFIX_BYTES) == np.frombuffer(token, np.uint8)).all())
 
 
 @contextmanager

@@ -202,8 +202,8 @@ def fields_of(plans: Sequence[Plan]) -> tuple[list[dict[str, Any]], ConvertAll]:
 
     def convert(arrays: Sequence[pa.Array], length: int) -> list[pa.Array]:
         absent = pa.nulls(length)
-        of = dict(zip(present, arrays, strict=True))
-        return [plan.convert(of.get(i, absent)) for i, plan in enumerate(plans)]
+        by_index = dict(zip(present, arrays, strict=True))
+        return [plan.convert(by_index.get(i, absent)) for i, plan in enumerate(plans)]
 
     return fields, convert
 

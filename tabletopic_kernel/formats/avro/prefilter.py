@@ -1,8 +1,8 @@
 """Finds Avro records that do not end where they should, for all records of a group at once.
 
-Each step reads the same field of every record with array operations. It finds only suspects: the fast engine
-proves the others, the exact one judges these. So it need not know every rule, only be fast: a bad record
-among a thousand must not cost the group more than a second pass.
+Each step reads the same field of every record with array operations. It finds only suspects: the exact engine
+judges these, and the fast engine proves the others. So it need not know every rule, only be fast: a bad
+record among a thousand must not cost the group more than a second pass.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Prefilter:
         if not len(data):
             return None
         try:
-            behind = _Walk(data).over(self._root, bodies.offsets[:-1] + bodies.front)
+            ends = _Walk(data).over(self._root, bodies.offsets[:-1] + bodies.front)
         except _TooLong:
             return None
-        suspected: Mask = behind != bodies.offsets[1:]
+        suspected: Mask = ends != bodies.offsets[1:]
         return suspected
 
 
@@ -63,94 +63,94 @@ class _Walk:
         self._data = data
         self._last = len(data) - 1
 
-    def over(self, node: AvroType, at: Places) -> Places:  # noqa: PLR0911 - one for each kind of node
+    def over(self, node: AvroType, positions: Places) -> Places:  # noqa: PLR0911 - one for each kind of node
         """The positions after ``node``, from the positions before it."""
         match node:
             case Primitive(kind) if kind in _WIDTHS:
-                return at + _WIDTHS[kind]
+                return positions + _WIDTHS[kind]
             case Primitive("int" | "long"):
-                return self._varint(at)[1]
+                return self._varint(positions)[1]
             case Primitive():
-                size, at = self._varint(at)
-                return self._moved(at, size)
+                size, positions = self._varint(positions)
+                return self._moved(positions, size)
             case Fixed():
-                return at + node.size
+                return positions + node.size
             case Enum():
-                index, at = self._varint(at)
-                return np.where((index >= 0) & (index < len(node.symbols)), at, _NOWHERE)
+                index, positions = self._varint(positions)
+                return np.where((index >= 0) & (index < len(node.symbols)), positions, _NOWHERE)
             case Record():
                 for field in node.fields:
-                    at = self.over(field.type, at)
-                return at
+                    positions = self.over(field.type, positions)
+                return positions
             case Union():
-                return self._branches(node, at)
+                return self._branches(node, positions)
             case Array(items):
-                return self._blocks((items,), at)
+                return self._blocks((items,), positions)
             case Map(values):
-                return self._blocks((Primitive("string"), values), at)
+                return self._blocks((Primitive("string"), values), positions)
             case Recursion():
                 raise _TooLong
         raise _TooLong
 
-    def _varint(self, at: Places) -> tuple[Places, Places]:
+    def _varint(self, positions: Places) -> tuple[Places, Places]:
         """Zigzag numbers at these positions, and the positions after them."""
-        byte = self._data[np.minimum(at, self._last)]
+        byte = self._data[np.minimum(positions, self._last)]
         value = (byte & 127).astype(np.int64)
-        at = at + 1
-        more = np.flatnonzero(byte & 128)
+        positions = positions + 1
+        unfinished = np.flatnonzero(byte & 128)
         for shift in range(7, 64, 7):
-            if not len(more):
+            if not len(unfinished):
                 break
-            byte = self._data[np.minimum(at[more], self._last)]
-            value[more] |= (byte & 127).astype(np.int64) << shift
-            at[more] += 1
-            more = more[(byte & 128) != 0]
-        at[more] = _NOWHERE
-        return (value >> 1) ^ -(value & 1), at
+            byte = self._data[np.minimum(positions[unfinished], self._last)]
+            value[unfinished] |= (byte & 127).astype(np.int64) << shift
+            positions[unfinished] += 1
+            unfinished = unfinished[(byte & 128) != 0]
+        positions[unfinished] = _NOWHERE
+        return (value >> 1) ^ -(value & 1), positions
 
-    def _moved(self, at: Places, size: Places) -> Places:
-        return np.where((size >= 0) & (size <= self._last), at + size, _NOWHERE)
+    def _moved(self, positions: Places, size: Places) -> Places:
+        return np.where((size >= 0) & (size <= self._last), positions + size, _NOWHERE)
 
-    def _branches(self, union: Union, at: Places) -> Places:
-        index, at = self._varint(at)
-        known = (index >= 0) & (index < len(union.branches))
-        at = np.where(known, at, _NOWHERE)
+    def _branches(self, union: Union, positions: Places) -> Places:
+        index, positions = self._varint(positions)
+        valid = (index >= 0) & (index < len(union.branches))
+        positions = np.where(valid, positions, _NOWHERE)
         for number, branch in enumerate(union.branches):
             chosen = np.flatnonzero(index == number)
-            if len(chosen) == len(at):
-                return self.over(branch, at)
+            if len(chosen) == len(positions):
+                return self.over(branch, positions)
             if len(chosen):
-                at[chosen] = self.over(branch, at[chosen])
-        return at
+                positions[chosen] = self.over(branch, positions[chosen])
+        return positions
 
-    def _blocks(self, item: tuple[AvroType, ...], at: Places) -> Places:
-        at = np.where(at <= self._last, at, _NOWHERE)
-        open_ = np.flatnonzero(at <= self._last)
+    def _blocks(self, item: tuple[AvroType, ...], positions: Places) -> Places:
+        positions = np.where(positions <= self._last, positions, _NOWHERE)
+        open_ = np.flatnonzero(positions <= self._last)
         for _ in range(MAX_ITEMS):
-            count, behind = self._varint(at[open_])
+            count, ends = self._varint(positions[open_])
             sized = np.flatnonzero(count < 0)  # a block with its size in bytes
             if len(sized):
-                size, after = self._varint(behind[sized])
-                behind[sized] = self._moved(after, size)
+                size, after = self._varint(ends[sized])
+                ends[sized] = self._moved(after, size)
                 count[sized] = -1
-            at[open_] = behind
-            self._items(item, at, open_, count)
+            positions[open_] = ends
+            self._items(item, positions, open_, count)
             open_ = open_[count != 0]
-            at[open_[at[open_] > self._last]] = _NOWHERE
-            open_ = open_[at[open_] <= self._last]
+            positions[open_[positions[open_] > self._last]] = _NOWHERE
+            open_ = open_[positions[open_] <= self._last]
             if not len(open_):
-                return at
+                return positions
         raise _TooLong
 
-    def _items(self, item: tuple[AvroType, ...], at: Places, open_: Places, count: Places) -> None:
-        left, rows = count.copy(), open_
+    def _items(self, item: tuple[AvroType, ...], positions: Places, open_: Places, count: Places) -> None:
+        remaining, rows = count.copy(), open_
         for _ in range(MAX_ITEMS):
-            going = (left > 0) & (at[rows] <= self._last)
-            rows, left = rows[going], left[going] - 1
+            active = (remaining > 0) & (positions[rows] <= self._last)
+            rows, remaining = rows[active], remaining[active] - 1
             if not len(rows):
                 return
-            behind = at[rows]
+            ends = positions[rows]
             for node in item:
-                behind = self.over(node, behind)
-            at[rows] = behind
+                ends = self.over(node, ends)
+            positions[rows] = ends
         raise _TooLong

@@ -113,10 +113,7 @@ class AvroSchema:
 
 
 def parse(schema_json: str, references: Mapping[str, str] | None = None) -> AvroSchema:
-    """Parse a schema with its references (full name or subject → schema JSON, in any order).
-
-    Raises AvroSchemaError.
-    """
+    """Parse a schema and its references (full name or subject → schema JSON); raises AvroSchemaError."""
     definitions: Definitions = {}
     for name, text in (references or {}).items():
         collect(_load(text, f"reference {name}"), "", definitions)
@@ -127,14 +124,14 @@ def parse(schema_json: str, references: Mapping[str, str] | None = None) -> Avro
     return AvroSchema(root, builder.recursive)
 
 
-def _load(text: str, what: str) -> Any:
+def _load(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         # A bare type name is legal as a schema, and some registries store it without quotes.
         if text.strip() in PRIMITIVES:
             return text.strip()
-        raise AvroSchemaError(f"The Avro {what} is not JSON: {error}. Register a valid schema.") from error
+        raise AvroSchemaError(f"The Avro {source} is not JSON: {error}. Register a valid schema.") from error
 
 
 class _Builder:
@@ -270,4 +267,4 @@ def _doc(child: Mapping[str, Any]) -> str | None:
 
 def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:
     aliases = child.get("aliases")
-    return tuple(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else ()
+    return tuple(alias for alias in aliases if isinstance(alias, str)) if isinstance(aliases, list) else ()

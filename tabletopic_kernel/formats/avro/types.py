@@ -100,10 +100,10 @@ def _aliases(path: str, node: AvroType) -> Iterator[tuple[str, tuple[str, ...]]]
     match node:
         case Record(_, fields):
             for field in fields:
-                here = path + step(field.name)
+                field_path = path + step(field.name)
                 if field.aliases:
-                    yield here, field.aliases
-                yield from _aliases(f"{here}.", field.type)
+                    yield field_path, field.aliases
+                yield from _aliases(f"{field_path}.", field.type)
         case Array(items):
             yield from _aliases(f"{path}element.", items)
         case Map(values):
@@ -164,8 +164,8 @@ def branch_fields(node: Union) -> dict[int, str]:
     keys = {i: branch_key(b) for i, b in enumerate(node.branches) if not is_null(b)}
     short = [key.rpartition(".")[2] for key in keys.values()]
     names: dict[int, str] = {}
-    for (i, key), own in zip(keys.items(), short, strict=True):
-        name = own if short.count(own) == 1 else key.replace(".", "_")
+    for (i, key), short_name in zip(keys.items(), short, strict=True):
+        name = short_name if short.count(short_name) == 1 else key.replace(".", "_")
         while name in names.values():  # a.b_c and a_b.c, in different namespaces
             name += "_"
         names[i] = name

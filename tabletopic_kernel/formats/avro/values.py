@@ -156,8 +156,8 @@ def converted(read: Reader, convert: Callable[[Any], Any]) -> Reader:
     return read_converted
 
 
-def _out_of_range(what: str) -> Refusal:
-    return Refusal("avro_out_of_range", what)
+def _out_of_range(message: str) -> Refusal:
+    return Refusal("avro_out_of_range", message)
 
 
 def _date(value: int) -> int:

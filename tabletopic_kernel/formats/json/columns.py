@@ -1,7 +1,7 @@
 """Array operations from the native JSON reader's output to a table's columns.
 
-The reader is lax in places, or lacks a type. Rows with a value that it accepted and the exact engine may not
-are marked as suspects, over the whole array at once.
+The reader is lax in places, or lacks a type. Rows with values that the exact engine may not accept become
+suspects, over the whole array at once.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ class Columns:
         """The columns of an object; marks rows with properties that the schema does not have."""
         known = {field.key: field for field in node.fields}
         names = [field.name for field in array.type]
-        for at, name in enumerate(names):
-            if name not in known and not pa.types.is_null(array.type.field(at).type):
-                self._mark(_valid(array.field(at)), rows)
-        columns = {known[name].name: array.field(at) for at, name in enumerate(names) if name in known}
+        for index, name in enumerate(names):
+            if name not in known and not pa.types.is_null(array.type.field(index).type):
+                self._mark(_valid(array.field(index)), rows)
+        columns = {known[name].name: array.field(index) for index, name in enumerate(names) if name in known}
         present = _valid(array) if array.null_count else None
         converted = []
         by_name = {field.name: field for field in known.values()}
@@ -170,8 +170,8 @@ class Columns:
         """
         match node:
             case Struct(fields):
-                for at, field in enumerate(fields):
-                    self.odd_integers(field.type, array.field(at), rows)
+                for index, field in enumerate(fields):
+                    self.odd_integers(field.type, array.field(index), rows)
             case ListOf(items, _):
                 self.odd_integers(items, *_items(array, rows))
             case Scalar(kind):
@@ -188,8 +188,8 @@ class Columns:
             self._mark(pc.fill_null(pc.invert(fits), False).to_numpy(zero_copy_only=False), rows)
             array = pc.if_else(fits, array, pa.scalar(None, array.type))
         if kind == "uuid":
-            found = uuids(array.drop_null())
-            return spread_uuids(found, array) if array.null_count else found
+            values = uuids(array.drop_null())
+            return spread_uuids(values, array) if array.null_count else values
         try:
             if kind == "time":  # Arrow casts large texts to timestamps, but not to times
                 moments = pc.binary_join_element_wise(_1970, array, _NO_TEXT).cast(pa.timestamp("us"))
@@ -221,10 +221,10 @@ def _items(array: pa.ListArray, rows: Rows | None) -> tuple[pa.Array, Rows]:
     return items, parents if rows is None else rows[parents]
 
 
-def spread_uuids(found: pa.Array, like: pa.Array) -> pa.Array:
+def spread_uuids(values: pa.Array, like: pa.Array) -> pa.Array:
     """The UUIDs at the places where ``like`` is not null."""
-    storage = spread(found.storage, _valid(like))
-    return pa.ExtensionArray.from_storage(found.type, storage)
+    storage = spread(values.storage, _valid(like))
+    return pa.ExtensionArray.from_storage(values.type, storage)
 
 
 def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -92,14 +92,14 @@ class JsonDecoder(_ColumnsDecoder):
         ``values``: BinaryArray or LargeBinaryArray without nulls. If ``needed`` is not None afterwards, there
         are no rows: the table must first get those columns, and a decoder for them decodes the records again.
         """
-        wanted = _Wanted(self._known, self._columns, self._rest, self)
+        needs = _Needs(self._known, self._columns, self._rest, self)
         done: list[Decoded] = []
         refused: list[Refused] = []
         for part in _parts(Bodies(values)):
-            done.append(wanted.decoder.decode_groups(part))
+            done.append(needs.decoder.decode_groups(part))
             refused += done[-1].refused
-            wanted.learn(self._reserved)
-        self.needed = wanted.needed
+            needs.learn(self._reserved)
+        self.needed = needs.needed
         if self.needed is not None:
             return Decoded(self.exact.batch([]), refused)
         rows = [part.rows for part in done]
@@ -112,7 +112,7 @@ def _parts(bodies: Bodies) -> list[Bodies]:
     return [bodies.part(0, sample), *bodies.part(sample, len(bodies)).parts(FastEngine.max_records)]
 
 
-class _Wanted:
+class _Needs:
     """The columns that the records decoded so far need; ``decoder`` has these columns."""
 
     def __init__(self, known: Schema, columns: Struct, rest: bool, decoder: _ColumnsDecoder) -> None:
@@ -133,7 +133,7 @@ class _Wanted:
             shape.add(leftover)
         wider = widened(self._known, self._columns, shape.struct(), reserved)
         if wider == self._columns and self._rest:
-            return  # it has its place in the rest
+            return  # the rest column has the leftovers
         self.decoder = _ColumnsDecoder(wider, rest=self._rest)
         if not self._rest and any(self.decoder.exact.leaves_over(leftover) for leftover in leftovers):
             self._rest = True
@@ -149,7 +149,7 @@ def make(schema: WriterSchema) -> JsonSchemaDecoder:
 
 _BEGINS: Final = rb'^\s*\{\s*"(schema|payload)"\s*:'
 _JOINT: Final = b',"payload":'
-# How many schemas a group of records is cut by; records of further ones are read one by one.
+# At most this many schemas cut a group of records; records of further schemas are read one by one.
 _MAX_HEADS: Final = 16
 
 
@@ -166,7 +166,7 @@ class PayloadDecoder:
         """See ``JsonDecoder.decode``."""
         parts = payloads(values)
         decoded = self._inner.decode(parts)
-        # Cut from a record that goes on behind its payload, a part is no JSON; the record itself may be.
+        # If properties follow a record's payload, its part is not JSON, but the record may be.
         if whole := [bad.index for bad in decoded.refused if _has_more(values[bad.index].as_py())]:
             mask = np.zeros(len(values), np.bool_)
             mask[whole] = True
@@ -181,24 +181,24 @@ def payloads(values: pa.Array) -> pa.Array:
     if not enveloped.any():
         return values
     parts, positions = [values.filter(pa.array(~enveloped))], [np.flatnonzero(~enveloped)]
-    left = np.flatnonzero(enveloped)
+    remaining = np.flatnonzero(enveloped)
     for _ in range(_MAX_HEADS):
-        if not len(left):
+        if not len(remaining):
             break
-        rest = values.take(pa.array(left))
+        rest = values.take(pa.array(remaining))
         head = _head(rest[0].as_py())
         if head is None:
             parts.append(_read(rest.slice(0, 1)))
-            positions.append(left[:1])
-            left = left[1:]
+            positions.append(remaining[:1])
+            remaining = remaining[1:]
             continue
         cut = pc.and_(pc.starts_with(rest, head), pc.ends_with(rest, b"}"))
         parts.append(pc.binary_slice(rest.filter(cut), len(head), -1))
         is_cut = cut.to_numpy(zero_copy_only=False)
-        positions.append(left[is_cut])
-        left = left[~is_cut]
-    parts.append(_read(values.take(pa.array(left))))
-    positions.append(left)
+        positions.append(remaining[is_cut])
+        remaining = remaining[~is_cut]
+    parts.append(_read(values.take(pa.array(remaining))))
+    positions.append(remaining)
     return pa.concat_arrays(parts).take(pa.array(_inverse(np.concatenate(positions))))
 
 
@@ -210,20 +210,20 @@ def _inverse(order: Positions) -> Positions:
 
 def _head(record: bytes) -> bytes | None:
     """The part before the payload; None if that is not obvious."""
-    at = record.find(_JOINT)
-    if at < 0 or not record.endswith(b"}"):
+    start = record.find(_JOINT)
+    if start < 0 or not record.endswith(b"}"):
         return None
-    head = record[: at + len(_JOINT)]
+    head = record[: start + len(_JOINT)]
     return head if _is_head(head) else None
 
 
 @lru_cache(maxsize=256)
 def _is_head(head: bytes) -> bool:
     try:
-        found = parse(head + b"null}")
+        value = parse(head + b"null}")
     except JsonTextError:  # the joint was inside of the schema
         return False
-    return isinstance(found, dict) and found.keys() == {"schema", "payload"} and found["payload"] is None
+    return isinstance(value, dict) and value.keys() == {"schema", "payload"} and value["payload"] is None
 
 
 def _read(values: pa.Array) -> pa.Array:
@@ -234,17 +234,17 @@ def _read(values: pa.Array) -> pa.Array:
 def _has_more(record: bytes) -> bool:
     """Whether a record is JSON with other properties beside schema and payload."""
     try:
-        found = parse(record)
+        value = parse(record)
     except JsonTextError:
         return False
-    return isinstance(found, dict) and not found.keys() <= {"schema", "payload"}
+    return isinstance(value, dict) and not value.keys() <= {"schema", "payload"}
 
 
 def _payload(record: bytes) -> bytes:
     try:
-        found = parse(record)
+        value = parse(record)
     except JsonTextError:  # the decoder says why
         return record
-    if isinstance(found, dict) and "payload" in found and found.keys() <= {"schema", "payload"}:
-        return json_text(found["payload"]).encode()
+    if isinstance(value, dict) and "payload" in value and value.keys() <= {"schema", "payload"}:
+        return json_text(value["payload"]).encode()
     return record

@@ -61,8 +61,8 @@ class ExactEngine:
             return {}
         self._compiler.has_left = False
         row: _Row = self._read(value)
-        if self._compiler.has_left and (left := self._left(value)) is not NOTHING:
-            row |= self._rest_of(left[VALUE] if self._rules.whole else left)
+        if self._compiler.has_left and (leftover := self._left(value)) is not NOTHING:
+            row |= self._rest_of(leftover[VALUE] if self._rules.whole else leftover)
         return row
 
     def _rest_of(self, left: Any) -> _Row:
@@ -151,7 +151,7 @@ class _Compiler:
         def read(value: Any) -> list[Any]:
             if type(value) is not list:
                 raise mismatch("an array", value)
-            return [read_element(item, at) for at, item in enumerate(value)]
+            return [read_element(item, index) for index, item in enumerate(value)]
 
         return read
 
@@ -161,7 +161,7 @@ class _Compiler:
         def read(value: Any) -> list[tuple[str, Any]]:
             if type(value) is not dict:
                 raise mismatch("an object", value)
-            return [(name, read_element(one, name)) for name, one in value.items()]
+            return [(name, read_element(item, name)) for name, item in value.items()]
 
         return read
 
@@ -186,7 +186,7 @@ class _Compiler:
         return element
 
     def left(self, node: JsonType) -> Read:
-        """Reads the part of a value without a column, ``NOTHING`` if all of it has one."""
+        """Reads the part of a value that has no column, or ``NOTHING``."""
         if isinstance(node, Text) or not (self._lenient or has_rest(node)):
             return lambda value: NOTHING
         read, as_parsed = self.reader(node), _as_parsed(node)
@@ -223,23 +223,23 @@ def _as_parsed(node: JsonType) -> type | None:
 
 def _left_of_object(known: dict[str, Read], others: Read | None) -> Read:
     def left(value: dict[str, Any]) -> Any:
-        found = {}
-        for key, one in value.items():
+        leftover = {}
+        for key, item in value.items():
             left_of = known.get(key, others)
-            rest = (NOTHING if one is None else one) if left_of is None else left_of(one)
+            rest = (NOTHING if item is None else item) if left_of is None else left_of(item)
             if rest is not NOTHING:
-                found[key] = rest
-        return found or NOTHING
+                leftover[key] = rest
+        return leftover or NOTHING
 
     return left
 
 
 def _left_of_list(left_of: Read) -> Read:
     def left(value: list[Any]) -> Any:
-        found = [left_of(item) for item in value]
-        while found and found[-1] is NOTHING:
-            found.pop()
-        return [None if rest is NOTHING else rest for rest in found] or NOTHING
+        leftovers = [left_of(item) for item in value]
+        while leftovers and leftovers[-1] is NOTHING:
+            leftovers.pop()
+        return [None if rest is NOTHING else rest for rest in leftovers] or NOTHING
 
     return left
 

@@ -65,7 +65,7 @@ class FastEngine(driver.FastEngine):
             raise UnsupportedError("no column that the native reader could read")
         self._read_schema = pa.schema([("", native_type(self._root, loose=False))])
         self._integers = with_integers(self._root)
-        self._loose = False  # whether to look for non-integers where integers must be, after there was one
+        self._loose = False  # whether to look for non-integers where integers must be, after a group had some
         self._changed: dict[str, re.Pattern[bytes]] = {}  # properties that had values of another kind
         self._has_doubles = _has_doubles(self._root)
 
@@ -77,7 +77,7 @@ class FastEngine(driver.FastEngine):
         odd = _rows_with(self._changed.values(), records)
         if 0 < len(odd) * CHANGED_WORTH_IT <= len(records):
             records = records.without(odd)
-        else:  # it was a single one, or the name has other meanings elsewhere, or all are bad
+        else:  # it was a single value, or the name has other meanings elsewhere, or all rows are bad
             self._changed.clear()
             if len(odd) * 4 > len(records):
                 return self._all_suspects(records)
@@ -89,11 +89,11 @@ class FastEngine(driver.FastEngine):
 
     def _learn(self, message: str) -> None:
         """From now on, search for the property that, by the reader's message, has a value of another kind."""
-        found = _CHANGED.search(message)
-        if found and found[2] in _BEGINS and len(self._changed) < _MOST_CHANGED:
-            name = re.escape(json.dumps(found[1], ensure_ascii=False).encode())
-            begins = _BEGINS[found[2]]
-            self._changed[found[1]] = re.compile(name + rb"\s*:\s*[^n\s" + begins + rb"]")
+        change = _CHANGED.search(message)
+        if change and change[2] in _BEGINS and len(self._changed) < _MOST_CHANGED:
+            name = re.escape(json.dumps(change[1], ensure_ascii=False).encode())
+            begins = _BEGINS[change[2]]
+            self._changed[change[1]] = re.compile(name + rb"\s*:\s*[^n\s" + begins + rb"]")
 
     def _decode_numbers(self, records: Joined) -> FastRows:
         if not self._loose:
@@ -174,7 +174,7 @@ def _read(text: pa.Buffer, schema: pa.Schema, others: Literal["infer", "ignore",
 
 
 def _rows_with(patterns: Iterable[re.Pattern[bytes]], records: Joined) -> Offsets:
-    """Rows in which one of the patterns occurs. They are only suspects, as it may be in a string."""
+    """Rows in which one of the patterns occurs. They are only suspects: it may be in a string."""
     positions = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
     return np.unique(np.searchsorted(records.offsets, positions, side="right") - 1)
 

@@ -49,7 +49,7 @@ from tabletopic_kernel.formats.json.types import (
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE
 from tabletopic_kernel.model.columns.names import column_names
 
-MAX_COLUMNS: Final = 1_000  # with a value of their own: structs and lists count by their contents
+MAX_COLUMNS: Final = 1_000  # of plain values: structs and lists count by their contents
 _RESERVED: Final = frozenset((KEY, HEADER, METADATA, VALUE, REST))
 # Lower-case names that become no columns, by the top property whose own properties they would be.
 Reserved = Mapping[str, frozenset[str]]
@@ -83,9 +83,9 @@ class Shape:
             self.numbers.add(_number_kind(value))
         elif isinstance(value, dict):
             self.kinds.add("object")
-            for name, one in value.items():
-                if one is not None:
-                    self.fields.setdefault(name, Shape()).add(one)
+            for name, item in value.items():
+                if item is not None:
+                    self.fields.setdefault(name, Shape()).add(item)
         elif isinstance(value, list):
             self.kinds.add("array")
             self.items = self.items or Shape()
@@ -111,7 +111,7 @@ class Shape:
 
     def struct(self, level: int = 0) -> Struct | None:
         """The object with the properties seen; None without any of a known type."""
-        nodes = {name: node for name, one in self.fields.items() if (node := one.node(level + 1))}
+        nodes = {name: node for name, shape in self.fields.items() if (node := shape.node(level + 1))}
         names = column_names(nodes)
         fields = tuple(Field(name, names[name], node, True) for name, node in nodes.items())
         return Struct(fields, open=True) if fields else None
@@ -134,25 +134,25 @@ def _number_node(kinds: set[str]) -> JsonType:
     return Scalar("decimal", 38, 0) if kinds <= {"small", "long", "wide"} else Text()
 
 
-def widened(known: Schema, needed: Struct, more: Struct | None, reserved: Reserved = _NOTHING) -> Struct:
-    """``needed``, the columns needed so far, extended by ``more``; ``known`` are those of the table.
+def widened(known: Schema, needed: Struct, new: Struct | None, reserved: Reserved = _NOTHING) -> Struct:
+    """``needed``, the columns needed so far, extended by ``new``; ``known`` are those of the table.
 
     ``reserved`` names become no columns, and neither do the names of the ``_kafka_*`` columns.
     """
-    if more is None:
+    if new is None:
         return needed
     budget = _Budget(MAX_COLUMNS - _columns(needed))
-    more = replace(more, fields=_unreserved(more, reserved))
-    return _merge_structs(value_struct(known), needed, more, budget)
+    new = replace(new, fields=_unreserved(new, reserved))
+    return _merge_structs(value_struct(known), needed, new, budget)
 
 
 def merged_columns(known: Schema, needs: Iterable[Schema]) -> Schema:
     """The columns that several batches need together (``JsonDecoder.needed``) in a table with ``known``."""
-    found, rest = value_struct(known), has_rest_column(known)
+    columns, rest = value_struct(known), has_rest_column(known)
     for need in needs:
-        found = widened(known, found, value_struct(need))
+        columns = widened(known, columns, value_struct(need))
         rest |= has_rest_column(need)
-    return iceberg_schema(found, rest=rest)
+    return iceberg_schema(columns, rest=rest)
 
 
 def value_struct(schema: Schema) -> Struct:
@@ -170,12 +170,12 @@ def _value_columns(schema: Schema) -> list[Any]:
 
 
 def _unreserved(struct: Struct, reserved: Reserved) -> tuple[Field, ...]:
-    fields = [one for one in struct.fields if one.name.lower() not in _RESERVED]
-    for at, one in enumerate(fields):
-        if isinstance(one.type, Struct) and (names := reserved.get(one.key)):
-            inside = tuple(part for part in one.type.fields if part.name.lower() not in names)
-            fields[at] = replace(one, type=replace(one.type, fields=inside))
-    return tuple(one for one in fields if one.type != Struct((), open=True))
+    fields = [member for member in struct.fields if member.name.lower() not in _RESERVED]
+    for index, member in enumerate(fields):
+        if isinstance(member.type, Struct) and (names := reserved.get(member.key)):
+            inside = tuple(part for part in member.type.fields if part.name.lower() not in names)
+            fields[index] = replace(member, type=replace(member.type, fields=inside))
+    return tuple(member for member in fields if member.type != Struct((), open=True))
 
 
 class _Budget:
@@ -187,7 +187,7 @@ class _Budget:
     def pruned(self, node: JsonType) -> JsonType | None:
         """The part of a new column that there is room for."""
         if isinstance(node, Struct):
-            fields = [replace(one, type=kept) for one in node.fields if (kept := self.pruned(one.type))]
+            fields = [replace(f, type=part) for f in node.fields if (part := self.pruned(f.type))]
             return Struct(tuple(fields), open=True) if fields else None
         if isinstance(node, ListOf):
             items = self.pruned(node.items)
@@ -201,51 +201,51 @@ class _Budget:
 def _columns(node: JsonType) -> int:
     match node:
         case Struct(fields):
-            return sum(_columns(one.type) for one in fields)
+            return sum(_columns(member.type) for member in fields)
         case ListOf(inner, _) | MapOf(inner, _):
             return _columns(inner)
     return 1
 
 
-def _merge(table: JsonType | None, one: JsonType, other: JsonType, budget: _Budget) -> JsonType:
+def _merge(table: JsonType | None, needed: JsonType, seen: JsonType, budget: _Budget) -> JsonType:
     """A type for the values of both; ``table``: the table's type there, if it has one."""
-    if one == other:
-        return one
-    match one, other:
+    if needed == seen:
+        return needed
+    match needed, seen:
         case Struct(), Struct():
-            return _merge_structs(table if isinstance(table, Struct) else None, one, other, budget)
+            return _merge_structs(table if isinstance(table, Struct) else None, needed, seen, budget)
         case ListOf(), ListOf():
             inner = table.items if isinstance(table, ListOf) else None
-            items = _merge(inner, one.items, other.items, budget)
+            items = _merge(inner, needed.items, seen.items, budget)
             if items != Text():
-                return ListOf(items, one.optional)
+                return ListOf(items, needed.optional)
         case Scalar(), Scalar():
-            if table is None and (both := _BOTH.get(frozenset((one.kind, other.kind)))):
+            if table is None and (both := _BOTH.get(frozenset((needed.kind, seen.kind)))):
                 return both
-            if (one.kind, other.kind) in _PROMOTIONS:
-                return other
-    return Text() if table is None else one
+            if (needed.kind, seen.kind) in _PROMOTIONS:
+                return seen
+    return Text() if table is None else needed
 
 
 def _has_parts(field: Field) -> bool:
     return isinstance(field.type, Struct | ListOf)
 
 
-def _merge_structs(table: Struct | None, one: Struct, other: Struct, budget: _Budget) -> Struct:
-    has = {known.key: known.type for known in table.fields} if table else {}
-    wanted = {new.key: new for new in other.fields}
-    there = {old.key for old in one.fields}
-    added = [new for new in other.fields if new.key not in there]
+def _merge_structs(table: Struct | None, needed: Struct, seen: Struct, budget: _Budget) -> Struct:
+    types = {known.key: known.type for known in table.fields} if table else {}
+    others = {new.key: new for new in seen.fields}
+    keys = {old.key for old in needed.fields}
+    added = [new for new in seen.fields if new.key not in keys]
     # Plain values first: an object with ids as names must not leave its neighbors without columns.
-    kept = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
+    nodes = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
     fields = [
-        replace(old, type=_merge(has.get(old.key), old.type, wanted[old.key].type, budget))
-        if old.key in wanted
+        replace(old, type=_merge(types.get(old.key), old.type, others[old.key].type, budget))
+        if old.key in others
         else old
-        for old in one.fields
+        for old in needed.fields
     ]
-    names = column_names((new.key for new in added), taken=(old.name for old in one.fields))
+    names = column_names((new.key for new in added), taken=(old.name for old in needed.fields))
     fields += [
-        Field(new.key, names[new.key], node, True) for new in added if (node := kept[new.key]) is not None
+        Field(new.key, names[new.key], node, True) for new in added if (node := nodes[new.key]) is not None
     ]
     return Struct(tuple(fields), open=True)

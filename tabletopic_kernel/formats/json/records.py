@@ -1,5 +1,4 @@
-"""Joins JSON records to one text for the fast engine (see ``fast``), without those whose numbers it would
-truncate.
+"""Joins JSON records to one text for the fast engine (see ``fast``); marks those whose numbers it truncates.
 
 Array operations find numbers in the text that have more digits than a double, or are too small for one: the
 native reader returns the nearest double, without a sign that digits were lost.
@@ -21,7 +20,7 @@ Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 # The shortest fraction with too many digits: 18 of them, and the point.
 _RUN: Final = DOUBLE_DIGITS + 2
-# Leading zeros that are told from digits; with more of them, a number is a false suspect.
+# Leading zeros that are recognized; a number with more of them is a false suspect.
 _LEADING: Final = 8
 _EXPONENT: Final = 13  # digits of an exponent that are checked: one more than in the last part of a UUID
 _TINY: Final = 3  # digits in the exponents of the smallest doubles
@@ -65,25 +64,25 @@ def tiny_numbers(text: Bytes) -> Offsets:
         ends += (ends < len(text)) & _are_digits(text[np.minimum(ends, len(text) - 1)])
     # A digit after the last one checked is as good as an end; a letter or a hyphen belongs to a UUID.
     end = text[np.minimum(ends, len(text) - 1)]
-    found: Offsets = positions[(ends - positions > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
-    return found
+    tiny: Offsets = positions[(ends - positions > _TINY) & (_are_digits(end) | np.isin(end, _BEHIND_NUMBER))]
+    return tiny
 
 
 def _negative_exponents(text: Bytes) -> Offsets:
     """Positions of hyphens after an ``e`` after a digit."""
-    found = [np.empty(0, np.int64)]
+    hyphens = [np.empty(0, np.int64)]
     for begin in range(0, len(text), _CHUNK):
         part = text[begin : begin + _CHUNK + 1]
-        found.append(np.flatnonzero(((part[:-1] | 0x20) == ord("e")) & (part[1:] == ord("-"))) + begin + 1)
-    positions = np.concatenate(found)
+        hyphens.append(np.flatnonzero(((part[:-1] | 0x20) == ord("e")) & (part[1:] == ord("-"))) + begin + 1)
+    positions = np.concatenate(hyphens)
     positions = positions[positions > 1]
-    behind: Offsets = positions[_are_digits(text[positions - 2])]
-    return behind
+    exponents: Offsets = positions[_are_digits(text[positions - 2])]
+    return exponents
 
 
 def _are_digits(text: Bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    found: np.ndarray[Any, np.dtype[np.bool_]] = (text - np.uint8(ord("0"))) <= 9
-    return found
+    digits: np.ndarray[Any, np.dtype[np.bool_]] = (text - np.uint8(ord("0"))) <= 9
+    return digits
 
 
 def _runs(text: Bytes) -> tuple[Offsets, Offsets]:
@@ -91,19 +90,19 @@ def _runs(text: Bytes) -> tuple[Offsets, Offsets]:
     windows = [np.empty(0, np.int64)]
     for begin in range(0, len(text), _CHUNK):
         part = text[begin : begin + _CHUNK + _RUN - 1]
-        held = (part - ord(".")) <= ord("9") - ord(".")  # '.', '/' and the digits
+        matches = (part - ord(".")) <= ord("9") - ord(".")  # '.', '/' and the digits
         width = 1
-        while width < _RUN and len(held) > 0:
+        while width < _RUN and len(matches) > 0:
             step = min(width, _RUN - width)
-            held = held[step:] & held[:-step]
+            matches = matches[step:] & matches[:-step]
             width += step
-        windows.append(np.flatnonzero(held[:_CHUNK]) + begin)
-    found = np.concatenate(windows)
-    if not len(found):
-        return found, found
-    breaks = np.flatnonzero(np.diff(found) > 1)
-    starts = found[np.concatenate(([0], breaks + 1))]
-    ends = found[np.concatenate((breaks, [len(found) - 1]))] + _RUN
+        windows.append(np.flatnonzero(matches[:_CHUNK]) + begin)
+    positions = np.concatenate(windows)
+    if not len(positions):
+        return positions, positions
+    breaks = np.flatnonzero(np.diff(positions) > 1)
+    starts = positions[np.concatenate(([0], breaks + 1))]
+    ends = positions[np.concatenate((breaks, [len(positions) - 1]))] + _RUN
     return starts, ends
 
 
@@ -111,7 +110,7 @@ def _runs(text: Bytes) -> tuple[Offsets, Offsets]:
 OPEN: Final = b'{"":'
 CLOSE: Final = b"}"
 # For properties not in the schema, the reader infers types, level by level on the stack, and crashes at
-# 10,000 levels. If a record might have that many, it is told to infer none: then it stops there.
+# 10,000 levels. A record that might have that many is read without inference: the reader stops there.
 MAX_BRACKETS: Final = 1_000
 _NULL: Final = np.frombuffer(b"null", np.uint8)
 # Records checked together for UTF-8 if not all of them are.
@@ -170,8 +169,8 @@ def _in_place(bodies: Bodies) -> tuple[Bytes, Offsets]:
 
 
 def _afresh(bodies: Bodies) -> tuple[Bytes, Offsets]:
-    head, tail, none = (pa.scalar(one, pa.large_binary()) for one in (OPEN, CLOSE, b""))
-    texts = pc.binary_join_element_wise(head, bodies.values.cast(pa.large_binary()), tail, none)
+    head, tail, separator = (pa.scalar(joint, pa.large_binary()) for joint in (OPEN, CLOSE, b""))
+    texts = pc.binary_join_element_wise(head, bodies.values.cast(pa.large_binary()), tail, separator)
     _, offsets, data = texts.buffers()
     return np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64, len(texts) + 1)
 
@@ -197,14 +196,14 @@ def _not_utf8(block: Bytes, offsets: Offsets) -> Offsets:
     if _is_utf8(block):
         return np.empty(0, np.int64)
     count = len(offsets) - 1
-    found = [
+    invalid = [
         index
         for start in range(0, count, _TOGETHER)
         if not _is_utf8(block[offsets[start] : offsets[min(start + _TOGETHER, count)]])
         for index in range(start, min(start + _TOGETHER, count))
         if not _is_utf8(block[offsets[index] : offsets[index + 1]])
     ]
-    return np.array(found, np.int64)
+    return np.array(invalid, np.int64)
 
 
 def _is_utf8(text: Bytes) -> bool:

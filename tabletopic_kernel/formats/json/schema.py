@@ -63,7 +63,7 @@ from tabletopic_kernel.model.columns.types import doc_with_meaning, json_meaning
 # References may expand a short text endlessly ("billion laughs").
 _MAX_NODES: Final = 20_000
 _FORMATS: Final = {"date": "date", "time": "time", "date-time": "timestamptz", "uuid": "uuid"}
-_Typed = tuple[JsonType, bool]  # a type, and whether null is a value of it
+_Typed = tuple[JsonType, bool]  # a type, and whether it allows null
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def parse_json_schema(text: str, references: Mapping[str, str] | None = None) ->
         raise JsonSchemaError("the schema's references and unions nest too deeply; make it flatter") from None
     if not isinstance(node, Struct):
         return JsonSchema(Struct((Field(VALUE, VALUE, node, nullable),), open=False), whole=True)
-    if any(one.name.lower() == REST for one in node.fields):
+    if any(field.name.lower() == REST for field in node.fields):
         raise JsonSchemaError(f"a property is called {REST}, the column of unmapped values; rename it")
     if nullable:  # a null record has none of its columns
         optional = (Field(f.key, f.name, f.type, True, f.doc) for f in node.fields)
@@ -127,15 +127,15 @@ class _Reader:
         try:
             for subschema in subschemas:
                 self._take(subschema, both)
-            found = self._type(both, level)
+            typed = self._type(both, level)
         except _MeetsItselfError:
-            found = Text(), True
+            typed = Text(), True
         finally:
             self._open.difference_update(both.entered)
         if not top and self._recursive.intersection(both.entered):
             self._recursive.difference_update(both.entered)
             return Text(), True
-        return found
+        return typed
 
     def _take(self, subschema: Subschema, both: Keywords) -> None:
         """Add one subschema, with those that it refers to and includes."""
@@ -160,9 +160,9 @@ class _Reader:
     def _type(self, both: Keywords, level: int) -> _Typed:
         nullable = both.nullable
         for union in both.unions:
-            present = [one for one in union if not is_null(one)]
+            present = [branch for branch in union if not is_null(branch)]
             nullable |= len(present) < len(union)
-            shapes = [one for one in present if has_shape(one)]
+            shapes = [branch for branch in present if has_shape(branch)]
             if both.is_scalar or (both.has_shape and not shapes):
                 continue  # the branches only restrict their siblings
             if len(present) != 1:
@@ -180,28 +180,28 @@ class _Reader:
             types = {"number"}
         if types is None or len(types) != 1:
             return Text(), types is None or nullable
-        return self._one(types.pop(), both, level), nullable
+        return self._node(types.pop(), both, level), nullable
 
     def _union(self, both: Keywords, branches: list[Subschema], nullable: bool, level: int) -> _Typed:
-        """The type of several branches: the common one if there is one, else any JSON."""
-        read = [self._read([one], level) for one in branches]
+        """The type that all branches share, else any JSON."""
+        read = [self._read([branch], level) for branch in branches]
         nodes = {node for node, _ in read}
         nullable |= any(null for _, null in read) or not read
         if nodes == {Scalar("long"), Scalar("double")}:
             nodes = {Scalar("double")}
         return (nodes.pop() if len(nodes) == 1 and not both.has_shape else Text()), nullable
 
-    def _one(self, kind: str, both: Keywords, level: int) -> JsonType:
+    def _node(self, kind: str, both: Keywords, level: int) -> JsonType:
         match kind:
             case "object":
                 return self._object(both, level)
             case "array":
                 return self._array(both, level)
             case "string":
-                known = [_FORMATS[one] for one in both.formats if one in _FORMATS]
+                known = [_FORMATS[name] for name in both.formats if name in _FORMATS]
                 return Scalar(known[0] if known else "string")
             case "integer":
-                beyond = any(not -MAX_LONG - 1 <= one <= MAX_LONG for one in both.limits)
+                beyond = any(not -MAX_LONG - 1 <= limit <= MAX_LONG for limit in both.limits)
                 return Scalar("decimal", 38, 0) if beyond else Scalar("long")
             case "number":
                 return Scalar("double")
@@ -220,8 +220,8 @@ class _Reader:
         fields = []
         for key, subschemas in both.properties.items():
             node, nullable = self._read(subschemas, level + 1)
-            doc = next((doc for one in subschemas if (doc := doc_of(one.schema))), None)
-            meaning = next((found for one in subschemas if (found := json_meaning(one.schema))), None)
+            doc = next((doc for part in subschemas if (doc := doc_of(part.schema))), None)
+            meaning = next((meaning for part in subschemas if (meaning := json_meaning(part.schema))), None)
             if meaning is not None:
                 doc = doc_with_meaning(None if doc == meaning else doc, meaning)
             fields.append(Field(key, names[key], node, nullable or key not in both.required, doc))
@@ -229,9 +229,9 @@ class _Reader:
 
     def _array(self, both: Keywords, level: int) -> JsonType:
         if both.tuple_items:
-            found = {self._read([one], level + 2) for one in both.tuple_items + both.items}
+            types = {self._read([item], level + 2) for item in both.tuple_items + both.items}
             is_open = not both.items and not both.items_closed  # further items may be anything
-            if len(found) != 1 or is_open:
+            if len(types) != 1 or is_open:
                 return Text()
-            return ListOf(*found.pop())
+            return ListOf(*types.pop())
         return ListOf(*self._read(both.items, level + 2)) if both.items else ListOf(Text(), True)

@@ -104,44 +104,44 @@ def note(subschema: Subschema, both: Keywords) -> None:
     both.limits += [schema[k] for k in ("minimum", "maximum") if isinstance(schema.get(k), int | float)]
     for name, inner in _dict(schema, "properties"):
         both.properties.setdefault(name, []).append(subschema.inner(inner))
-    both.required.update(one for one in list_of(schema, "required") if isinstance(one, str))
+    both.required.update(name for name in list_of(schema, "required") if isinstance(name, str))
     both.patterns += [subschema.inner(inner) for _, inner in _dict(schema, "patternProperties")]
     both.additional_false |= schema.get("additionalProperties") is False
     both.unevaluated_false |= schema.get("unevaluatedProperties") is False
     evaluating = [schema.get(keyword) for keyword in ("additionalProperties", "unevaluatedProperties")]
-    both.additional_any |= any(one is True or isinstance(one, dict) for one in evaluating)
+    both.additional_any |= any(value is True or isinstance(value, dict) for value in evaluating)
     both.depends |= bool(_DEPENDENT.intersection(schema))
     if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
         both.additional.append(subschema.inner(schema["additionalProperties"]))
     _note_items(subschema, both)
     for keyword in ("oneOf", "anyOf"):
         if branches := list_of(schema, keyword):
-            both.unions.append([subschema.inner(one) for one in branches])
+            both.unions.append([subschema.inner(branch) for branch in branches])
 
 
 def _note_items(subschema: Subschema, both: Keywords) -> None:
     schema = subschema.schema
     items = schema.get("items")
     prefix = items if isinstance(items, list) else list_of(schema, "prefixItems")
-    more = schema.get("additionalItems") if isinstance(items, list) else items
-    both.tuple_items += [subschema.inner(one) for one in prefix]
-    if isinstance(more, dict):
-        both.items.append(subschema.inner(more))
+    further = schema.get("additionalItems") if isinstance(items, list) else items
+    both.tuple_items += [subschema.inner(item) for item in prefix]
+    if isinstance(further, dict):
+        both.items.append(subschema.inner(further))
     most = schema.get("maxItems")
-    both.items_false |= more is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
+    both.items_false |= further is False or (bool(prefix) and isinstance(most, int) and most <= len(prefix))
     both.unevaluated_items_false |= schema.get("unevaluatedItems") is False
     # ``contains`` evaluates the items that it matches.
     both.items_any |= (
-        more is True or "contains" in schema or schema.get("unevaluatedItems") not in (None, False)
+        further is True or "contains" in schema or schema.get("unevaluatedItems") not in (None, False)
     )
 
 
-def _both_types(one: set[str] | None, other: set[str]) -> set[str]:
+def _both_types(types: set[str] | None, others: set[str]) -> set[str]:
     """Types that both allow; an integer is a number."""
-    if one is None:
-        return other
-    shared = one & other
-    if "integer" in one | other and "number" in one | other:
+    if types is None:
+        return others
+    shared = types & others
+    if "integer" in types | others and "number" in types | others:
         shared |= {"integer"}
     return shared
 
@@ -176,20 +176,20 @@ def doc_of(schema: Any) -> str | None:
 
 
 def _dict(schema: dict[str, Any], keyword: str) -> Iterator[tuple[str, Any]]:
-    found = schema.get(keyword, {})
-    if not isinstance(found, dict):
-        raise JsonSchemaError(f"{keyword} must be an object, not {str(found)[:60]!r}")
-    yield from found.items()
+    members = schema.get(keyword, {})
+    if not isinstance(members, dict):
+        raise JsonSchemaError(f"{keyword} must be an object, not {str(members)[:60]!r}")
+    yield from members.items()
 
 
 def list_of(schema: dict[str, Any], keyword: str) -> list[Any]:
     """The value of a keyword that is a list; raises JsonSchemaError."""
-    found = schema.get(keyword, [])
-    if keyword == "required" and isinstance(found, bool):  # draft 3 had it on the property
+    values = schema.get(keyword, [])
+    if keyword == "required" and isinstance(values, bool):  # draft 3 had it on the property
         return []
-    if not isinstance(found, list):
-        raise JsonSchemaError(f"{keyword} is a list, not {str(found)[:60]!r}")
-    return found
+    if not isinstance(values, list):
+        raise JsonSchemaError(f"{keyword} is a list, not {str(values)[:60]!r}")
+    return values
 
 
 def has_shape(subschema: Subschema) -> bool:

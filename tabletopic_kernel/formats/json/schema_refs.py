@@ -29,7 +29,7 @@ class Subschema:
 
     @property
     def key(self) -> int:
-        """Its identity: that of the object, as documents are kept."""
+        """Its identity: the object's, because documents are kept."""
         return id(self.schema)
 
 
@@ -47,8 +47,8 @@ class Documents:
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError) as error:
-            what = f"the reference {name!r}" if name else "the schema"
-            raise JsonSchemaError(f"{what} is not JSON: {error}; register it again") from error
+            document = f"the reference {name!r}" if name else "the schema"
+            raise JsonSchemaError(f"{document} is not JSON: {error}; register it again") from error
         root = Subschema(schema, name, _base(schema, name))
         self._roots[name] = root
         for uri, subschema in _named(root):
@@ -58,23 +58,23 @@ class Documents:
     def resolve(self, ref: str, subschema: Subschema) -> Subschema:
         """The subschema that ``ref`` at ``subschema`` names; raises JsonSchemaError."""
         target, fragment = urldefrag(ref)
-        found = self._document(target, subschema)
-        if found is None:
+        node = self._document(target, subschema)
+        if node is None:
             raise JsonSchemaError(
                 f"$ref {ref!r} refers to no schema; register it as a reference named {target!r}"
             )
         if fragment and not fragment.startswith("/"):
-            return self._anchor(f"{found.base}#{fragment}", ref)
+            return self._anchor(f"{node.base}#{fragment}", ref)
         for part in fragment.split("/")[1:]:
-            found = found.inner(_step(found.schema, unquote(part).replace("~1", "/").replace("~0", "~"), ref))
-        return found
+            node = node.inner(_step(node.schema, unquote(part).replace("~1", "/").replace("~0", "~"), ref))
+        return node
 
     def _document(self, target: str, subschema: Subschema) -> Subschema | None:
         if not target:
             return self._by_uri.get(subschema.base) or self._roots[subschema.document]
         names = (target, target.removeprefix("./"), urljoin(subschema.base, target))
-        known = (self._roots.get(one) or self._by_uri.get(one) for one in names)
-        return next((one for one in known if one is not None), None)
+        candidates = (self._roots.get(name) or self._by_uri.get(name) for name in names)
+        return next((candidate for candidate in candidates if candidate is not None), None)
 
     def _anchor(self, uri: str, ref: str) -> Subschema:
         if uri not in self._by_uri:
@@ -83,10 +83,10 @@ class Documents:
 
 
 def _base(schema: Any, base: str) -> str:
-    own = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
-    if not isinstance(own, str) or own.startswith("#"):  # an anchor in the form of drafts before 2019-09
+    uri = schema.get("$id", schema.get("id")) if isinstance(schema, dict) else None
+    if not isinstance(uri, str) or uri.startswith("#"):  # an anchor in the form of drafts before 2019-09
         return base
-    return urldefrag(urljoin(base, own)).url
+    return urldefrag(urljoin(base, uri)).url
 
 
 def _named(root: Subschema) -> Iterator[tuple[str, Subschema]]:
@@ -97,18 +97,18 @@ def _named(root: Subschema) -> Iterator[tuple[str, Subschema]]:
         subschema = todo.pop()
         schema = subschema.schema
         if isinstance(schema, list):
-            todo += [subschema.inner(one) for one in schema]
+            todo += [subschema.inner(item) for item in schema]
         elif isinstance(schema, dict):
-            own = schema.get("$id", schema.get("id"))
+            uri = schema.get("$id", schema.get("id"))
             anchors = [
                 schema.get("$anchor"),
                 schema.get("$dynamicAnchor"),
-                own[1:] if isinstance(own, str) and own[:1] == "#" else None,
+                uri[1:] if isinstance(uri, str) and uri[:1] == "#" else None,
             ]
-            yield from ((f"{subschema.base}#{one}", subschema) for one in anchors if isinstance(one, str))
-            if isinstance(own, str) and not own.startswith("#"):
+            yield from ((f"{subschema.base}#{name}", subschema) for name in anchors if isinstance(name, str))
+            if isinstance(uri, str) and not uri.startswith("#"):
                 yield subschema.base, subschema
-            todo += [subschema.inner(one) for one in schema.values() if isinstance(one, dict | list)]
+            todo += [subschema.inner(value) for value in schema.values() if isinstance(value, dict | list)]
 
 
 def _step(schema: Any, part: str, ref: str) -> Any:

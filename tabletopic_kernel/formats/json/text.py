@@ -57,19 +57,19 @@ def parse(value: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise JsonTextError("json_utf8", f"not UTF-8 at byte {error.start}") from None
     try:
-        found = _whole(text)
+        parsed = _whole(text)
     except json.JSONDecodeError as error:
         raise JsonTextError("json_syntax", _syntax(text, error)) from None
     except RecursionError:
         raise _too_deep() from None
-    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
+    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(parsed) > MAX_DEPTH:
         raise _too_deep()
     if b"\\u" in value and _SURROGATE.search(value) is not None:
         try:
-            json_text(found).encode()
+            json_text(parsed).encode()
         except UnicodeEncodeError:
             raise JsonTextError("json_surrogate", "an unpaired surrogate is not a character") from None
-    return found
+    return parsed
 
 
 def _syntax(text: str, error: json.JSONDecodeError) -> str:
@@ -83,10 +83,10 @@ def _syntax(text: str, error: json.JSONDecodeError) -> str:
 def _whole(text: str) -> Any:
     """The value that fills the text. The scanner alone takes half the time of the full decoder."""
     try:
-        found, end = _SCAN(text, 0)
+        value, end = _SCAN(text, 0)
     except StopIteration:  # white space at the beginning, or no value
         return _DECODER.decode(text)
-    return found if end == len(text) else _DECODER.decode(text)
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 def _too_deep() -> JsonTextError:
@@ -95,19 +95,19 @@ def _too_deep() -> JsonTextError:
 
 def _depth(value: Any) -> int:
     depth, level = 0, [value]
-    while level := [one for one in level if isinstance(one, dict | list)]:
+    while level := [node for node in level if isinstance(node, dict | list)]:
         depth += 1
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [inner for node in level for inner in (node.values() if isinstance(node, dict) else node)]
     return depth
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise JsonTextError("json_duplicate_key", f"the name {shortened(twice)} occurs twice in one object")
-    return found
+    return members
 
 
 def _constant(word: str) -> NoReturn:
@@ -126,7 +126,7 @@ def json_text(value: Any) -> str:
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_quoted(name)}:{json_text(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{_quoted(name)}:{json_text(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(json_text, value)) + "]"
     return _quoted(value)

@@ -149,15 +149,15 @@ def has_rest(root: JsonType) -> bool:
 def struct_of_table(fields: Iterable[NestedField]) -> Struct:
     """The object that fills the columns of a table, without columns that JSON cannot fill.
 
-    The columns' docs have the names, and which are JSON text, so the table alone determines how it is filled.
+    The columns' docs have the names and say which are JSON text, so the table alone determines its filling.
     """
-    found = []
+    members = []
     for field in fields:
         node = _node(field.field_type, field.doc)
         if node is not None:
             key = original_name(field.name, field.doc)
-            found.append(Field(key, field.name, node, not field.required))
-    return Struct(tuple(found), open=True)
+            members.append(Field(key, field.name, node, not field.required))
+    return Struct(tuple(members), open=True)
 
 
 _SCALAR_OF: Final = {kind: name for name, kind in SCALARS.items()}

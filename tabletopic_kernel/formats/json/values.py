@@ -61,18 +61,18 @@ class Rules:
     floor: bool = False
 
 
-def mismatch(wanted: str, value: Any) -> Refusal:
+def mismatch(needed: str, value: Any) -> Refusal:
     """The refusal of a value of another JSON type."""
     kinds = {dict: "an object", list: "an array", Number: "the number", str: "the text", bool: "the boolean"}
     kind = kinds.get(type(value), "null")
     renders: dict[type, Callable[[Any], str]] = {
         Number: str,
         str: shortened,
-        bool: lambda one: str(one).lower(),
+        bool: lambda flag: str(flag).lower(),
     }
     shown = renders.get(type(value))
     text = kind if shown is None else f"{kind} {shown(value)[:80]}"
-    return Refusal("json_type", f"expected {wanted}, got {text}")
+    return Refusal("json_type", f"expected {needed}, got {text}")
 
 
 def _boolean(value: Any) -> bool:
@@ -91,10 +91,10 @@ def _integer(limit: int, bits: int) -> Read:
     def read(value: Any) -> int:
         if type(value) is not Number:
             raise mismatch("an integer", value)
-        found = integer_of(value, limit)
-        if found is None:
+        integer = integer_of(value, limit)
+        if integer is None:
             raise Refusal("json_out_of_range", f"{value[:80]} is not a {bits}-bit integer")
-        return found
+        return integer
 
     return read
 
@@ -102,21 +102,21 @@ def _integer(limit: int, bits: int) -> Read:
 def _double(value: Any) -> float:
     if type(value) is not Number:
         raise mismatch("a number", value)
-    found = double_of(value)
-    if found is None:
+    double = double_of(value)
+    if double is None:
         raise Refusal("json_out_of_range", f"{value[:80]} would lose digits as a double")
-    return found
+    return double
 
 
 def _float(value: Any) -> float:
-    found = _double(value)
+    double = _double(value)
     try:
-        exact = _SINGLE.unpack(_SINGLE.pack(found))[0] == found
+        exact = _SINGLE.unpack(_SINGLE.pack(double))[0] == double
     except OverflowError:
         exact = False
     if not exact:
         raise Refusal("json_out_of_range", f"{value[:80]} would lose digits as a 32-bit float")
-    return found
+    return double
 
 
 def decimal_reader(precision: int, scale: int) -> Read:

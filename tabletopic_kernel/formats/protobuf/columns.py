@@ -60,10 +60,10 @@ class ScalarColumn:
             return _WIDTH[self._kind]
         if self.has_prefix:
             return np.diff(offsets_of(raw))
-        found = numbers(raw)
+        values = numbers(raw)
         if self._kind.startswith("sint"):
-            found = (found << 1) ^ (found >> 63)
-        return varint_bytes(found.view(np.uint64))
+            values = (values << 1) ^ (values >> 63)
+        return varint_bytes(values.view(np.uint64))
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
         """See ``Column``."""
@@ -111,15 +111,15 @@ class JsonColumn:
     def texts(self, messages: list[bytes | None], scope: Scope, target: pa.DataType) -> pa.Array:
         """The texts of messages; null for None."""
         bad = np.zeros(len(messages), bool)
-        found: list[str | None] = []
+        texts: list[str | None] = []
         for i, message in enumerate(messages):
             try:
-                found.append(None if message is None else self._text(message))
+                texts.append(None if message is None else self._text(message))
             except Refusal:
-                found.append("")
+                texts.append("")
                 bad[i] = True
         scope.mark(bad)  # the sizes say nothing about the content
-        return pa.array(found, target)
+        return pa.array(texts, target)
 
 
 class MessageColumn:
@@ -156,7 +156,7 @@ class MessageColumn:
     ) -> list[pa.Array]:
         """The columns of a message's fields."""
         for oneof in self._oneofs:
-            # The last one on the wire counts, and the arrays do not show which that is.
+            # The last member on the wire counts, and the arrays do not show their order.
             members = [self.fields[i].is_set(raw[i]) for i in oneof]
             scope.mark(np.add.reduce(members, dtype=np.int64) > 1)
         return [

@@ -2,7 +2,7 @@
 
 A schema id names a file, and the message indexes after it say which message of the file a record contains
 (``schema/message_indexes``). A decoder decodes one message: the file's first, or the one requested by name.
-It refuses records of other messages, as these have other columns.
+It refuses records of other messages, which have other columns.
 
 For how the records of one message are decoded, see ``driver``.
 """
@@ -89,7 +89,7 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
         others = np.flatnonzero(left).tolist()
         if others:
             refused += [Refused(index, *self._why_not_ours(every.body(index))) for index in others]
-            refused.sort(key=lambda one: one.index)
+            refused.sort(key=lambda record: record.index)
         return Decoded(rows, refused)
 
     def decode_bodies(self, values: pa.Array) -> Decoded:
@@ -103,25 +103,24 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
             path, _ = read_header(body, 0)
         except ValueError as error:
             return "protobuf_frame", str(error)
-        found = self._messages.get(header_of(path))
-        if found is None:
+        message = self._messages.get(header_of(path))
+        if message is None:
             return "protobuf_frame", f"message indexes {list(path)}, which lead to no message of the schema"
-        if found == self.message:
+        if message == self.message:
             return "protobuf_frame", f"message indexes {list(path)}, in more bytes than any serializer takes"
         return (
             OTHER_MESSAGE,
-            f"the record is a {found}, and the table has the columns of {self.message}; "
+            f"the record is a {message}, and the table has the columns of {self.message}; "
             "the setting value_message names another",
         )
 
 
 def _begin_with(bodies: Bodies, header: bytes) -> Mask:
-    """A mask of the bodies that begin with ``header``."""
     starts, data = bodies.offsets[:-1] + bodies.front, bodies.data
-    found: Mask = bodies.lengths >= len(header)
+    matches: Mask = bodies.lengths >= len(header)
     for index, byte in enumerate(header):
-        found[found] = data[starts[found] + index] == byte
-    return found
+        matches[matches] = data[starts[matches] + index] == byte
+    return matches
 
 
 def make(schema: WriterSchema) -> ProtobufDecoder:

@@ -99,7 +99,7 @@ class _Compiler:
         match field.type:
             case Repeated(item):
                 convert_item = self._element(item)
-                return lambda message: [convert_item(one) for one in getattr(message, name)]
+                return lambda message: [convert_item(item) for item in getattr(message, name)]
             case Map(key, value):
                 read_entry = self._entry(key, value)
                 return lambda message: list(dict(map(read_entry, getattr(message, name))).items())

@@ -41,7 +41,7 @@ from tabletopic_kernel.formats.protobuf.values import Numbers, Scope, SubMicros
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 
-# Few enough to find a bad one among them cheaply, and enough that a call costs little for each.
+# Few enough to find a bad record cheaply, and enough that a call costs little for each.
 RECORDS_AT_ONCE: Final = 64
 _LENGTH_BYTES: Final = 5  # the longest varint of a length; shorter lengths are padded
 _MAX_TAG_BYTES: Final = 5
@@ -61,18 +61,18 @@ class Prefilter:
 
     def unreadable(self, bodies: Bodies) -> Mask:
         """A mask of the bodies that are not messages; each has prefix and message indexes in front."""
-        body = bodies.front
+        front = bodies.front
         begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
         offsets = bodies.offsets - begin
         bad = np.zeros(len(bodies), bool)
-        joined = memoryview(_with_lengths(bodies.data[begin:end], offsets, body))
+        joined = memoryview(_with_lengths(bodies.data[begin:end], offsets, front))
         for start in range(0, len(bodies), RECORDS_AT_ONCE):
             stop = min(start + RECORDS_AT_ONCE, len(bodies))
-            whole = joined[offsets[start] : offsets[stop]]
-            if body - _LENGTH_BYTES > _MAX_TAG_BYTES or not _takes(self._parse_batch, whole):
+            batch = joined[offsets[start] : offsets[stop]]
+            if front - _LENGTH_BYTES > _MAX_TAG_BYTES or not _takes(self._parse_batch, batch):
                 for index in range(start, stop):
-                    one = joined[offsets[index] + body : offsets[index + 1]]
-                    bad[index] = not _takes(self._parse, one)
+                    message = joined[offsets[index] + front : offsets[index + 1]]
+                    bad[index] = not _takes(self._parse, message)
         return bad
 
 
@@ -84,17 +84,17 @@ def _takes(parse: Any, raw: memoryview | bytes) -> bool:
     return True
 
 
-def _with_lengths(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: Numbers, body: int) -> Any:
+def _with_lengths(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: Numbers, front: int) -> Any:
     """A copy of the values with tag and length, as long varints, in place of the bytes before each body."""
     out = data.copy()
-    starts, lengths = offsets[:-1], np.diff(offsets) - body
-    tag_bytes = body - _LENGTH_BYTES
+    starts, lengths = offsets[:-1], np.diff(offsets) - front
+    tag_bytes = front - _LENGTH_BYTES
     for index in range(tag_bytes):
-        more = 0x80 if index < tag_bytes - 1 else 0
-        out[starts + index] = (_TAG if index == 0 else 0) | more
+        continuation = 0x80 if index < tag_bytes - 1 else 0
+        out[starts + index] = (_TAG if index == 0 else 0) | continuation
     for index in range(_LENGTH_BYTES):
-        more = 0x80 if index < _LENGTH_BYTES - 1 else 0
-        out[starts + tag_bytes + index] = lengths >> 7 * index & 0x7F | more
+        continuation = 0x80 if index < _LENGTH_BYTES - 1 else 0
+        out[starts + tag_bytes + index] = lengths >> 7 * index & 0x7F | continuation
     return out
 
 

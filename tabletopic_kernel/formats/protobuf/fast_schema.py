@@ -1,14 +1,14 @@
 """Maps a message type to simpler types with the same bytes, for the engines to read.
 
-| schema's type | read as | so that |
+| schema's type | read as | because |
 |---|---|---|
-| any single scalar | the scalar, with presence | what is on the wire can be told from what is not |
-| enum | int32 | numbers without a name are kept, also those of closed enums |
-| int32, uint32, sint32, enum | 64 bits, to the native reader | it cuts them to 32 bits without a word |
-| map | repeated message of key and value | the entries' order and equal keys can be seen |
-| Timestamp, Duration, wrappers | messages of our own | no reader has an opinion on their values |
-| JSON | repeated bytes, to the native reader | it cannot do recursion; the pieces of one message join |
-| a oneof | separate fields, to the native reader | that two members are set can be seen |
+| any single scalar | the scalar, with presence | it shows whether the field is set |
+| enum | int32 | it keeps numbers without a name, also of closed enums |
+| int32, uint32, sint32, enum | 64 bits, to the native reader | the reader silently truncates 32-bit types |
+| map | repeated message of key and value | it shows the entries' order, and equal keys |
+| Timestamp, Duration, wrappers | messages of our own | readers then do not judge their values |
+| JSON | repeated bytes, to the native reader | the reader has no recursion; the pieces of a message join |
+| a oneof | separate fields, to the native reader | they show that two members are set |
 
 The wire format of each pair is the same (Protobuf documentation, "Encoding" and "Updating a message type").
 """
@@ -93,7 +93,7 @@ class Plain:
         key = f".{node.name}"  # no helper begins with a dot
         if key not in self._names:
             self._names[key] = name = f"Message{len(self._names)}" if self._names else _ROOT
-            oneofs = [[node.fields[i].number for i in one] for one in node.oneofs]
+            oneofs = [[node.fields[i].number for i in oneof] for oneof in node.oneofs]
             fields = [(field.number, field.type, field.delimited) for field in node.fields]
             self._add(name, fields, [] if self._native else oneofs)
         return self._names[key]
@@ -118,7 +118,7 @@ class Plain:
             if number in oneof_of:
                 field.oneof_index = oneof_of[number]
             elif field.label == FieldDescriptor.LABEL_OPTIONAL and not self._editions:
-                field.proto3_optional = True  # which is a oneof of its own
+                field.proto3_optional = True  # implemented as a oneof of its own
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
 

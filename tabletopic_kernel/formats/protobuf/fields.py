@@ -136,7 +136,7 @@ class ListField:
 
 
 class MapField(ListField):
-    """A map, as a list of entries. Of equal keys the last counts, which the exact engine handles."""
+    """A map, as a list of entries. Equal keys go to the exact engine: the last counts."""
 
     def __init__(self, number: int, entry: MessageColumn) -> None:
         super().__init__(number, entry, packed=False)

@@ -84,9 +84,9 @@ class JsonTexts:
                 kind = message.WhichOneof("kind")
                 if kind is None or kind == "null_value":
                     return None
-                return self._one(message.DESCRIPTOR.fields_by_name[kind], getattr(message, kind))
+                return self._value(message.DESCRIPTOR.fields_by_name[kind], getattr(message, kind))
         if name in _WRAPPED:
-            return self._one(message.DESCRIPTOR.fields_by_name["value"], message.value)
+            return self._value(message.DESCRIPTOR.fields_by_name["value"], message.value)
         return self._fields(message)
 
     def _fields(self, message: Message) -> dict[str, Any]:
@@ -98,16 +98,16 @@ class JsonTexts:
     def _field(self, field: FieldDescriptor, value: Any) -> Any:
         try:
             if not field.is_repeated:
-                return self._one(field, value)
+                return self._value(field, value)
             if field.message_type is None or not is_map_entry(field.message_type):
-                return [self._one(field, item) for item in value]
+                return [self._value(field, item) for item in value]
             item = field.message_type.fields_by_number[2]
-            return {_key(key): self._one(item, value[key]) for key in sorted(value)}
+            return {_key(key): self._value(item, value[key]) for key in sorted(value)}
         except Refusal as refusal:
             refusal.path.append(field.name)
             raise
 
-    def _one(self, field: FieldDescriptor, value: Any) -> Any:  # noqa: PLR0911 - a return per type
+    def _value(self, field: FieldDescriptor, value: Any) -> Any:  # noqa: PLR0911 - a return per type
         if field.message_type is not None:
             return self._plain(value)
         if field.enum_type is not None:
@@ -129,13 +129,13 @@ class JsonTexts:
         if not message.type_url:
             return {}
         try:
-            found = self._pool.FindMessageTypeByName(message.type_url.rpartition("/")[2])
+            descriptor = self._pool.FindMessageTypeByName(message.type_url.rpartition("/")[2])
         except KeyError:
             return {"@type": message.type_url, "value": base64.b64encode(message.value).decode()}
-        WireChecker(found).check(message.value)
-        content = parse_message(GetMessageClass(found), message.value)
+        WireChecker(descriptor).check(message.value)
+        content = parse_message(GetMessageClass(descriptor), message.value)
         plain = self._plain(content)
-        special = found.full_name.startswith(_PACKAGE) and plain != self._fields(content)
+        special = descriptor.full_name.startswith(_PACKAGE) and plain != self._fields(content)
         return {"@type": message.type_url, **({"value": plain} if special else plain)}
 
 

@@ -123,8 +123,8 @@ class Scope:
         """The scope of the structs' fields."""
         if not structs.null_count:
             return self
-        there = valid(structs)
-        return Scope(self._suspects, self._lists, there if self.present is None else self.present & there)
+        present = valid(structs)
+        return Scope(self._suspects, self._lists, present if self.present is None else self.present & present)
 
 
 def valid(array: pa.Array) -> Mask:
@@ -146,13 +146,13 @@ def offsets_of(array: pa.Array) -> Numbers:
 
 def varint_bytes(values: np.ndarray[Any, Any]) -> Numbers:
     """The bytes that each unsigned number takes as a varint."""
-    found = np.ones(len(values), np.int64)
+    sizes = np.ones(len(values), np.int64)
     largest = int(values.max(initial=0))
     for bits in range(7, 64, 7):
         if largest < 1 << bits:
             break
-        found += values >= np.uint64(1 << bits)
-    return found
+        sizes += values >= np.uint64(1 << bits)
+    return sizes
 
 
 def prefixed(sizes: Sizes) -> Sizes:
@@ -173,12 +173,12 @@ def sums(sizes: Sizes, offsets: Numbers) -> Numbers:
 
 def narrow(array: pa.Array, signed: bool, scope: Scope) -> pa.Array:
     """64-bit integers as int32, or as int64 below 2^32; marks those beyond."""
-    found = numbers(array)
-    beyond = (found < -(2**31)) | (found >= 2**31) if signed else found >= np.uint64(2**32)
+    values = numbers(array)
+    beyond = (values < -(2**31)) | (values >= 2**31) if signed else values >= np.uint64(2**32)
     if beyond.any():
         scope.mark(beyond)
     dtype, kind = (np.int32, pa.int32()) if signed else (np.int64, pa.int64())
-    return pa.Array.from_buffers(kind, len(array), [array.buffers()[0], pa.py_buffer(found.astype(dtype))])
+    return pa.Array.from_buffers(kind, len(array), [array.buffers()[0], pa.py_buffer(values.astype(dtype))])
 
 
 def decimals(array: pa.Array, target: pa.DataType) -> pa.Array:

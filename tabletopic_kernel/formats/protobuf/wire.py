@@ -72,13 +72,13 @@ class WireChecker:
         self._tags: dict[str, dict[int, _Field]] = {}
         todo = [message]
         while todo:
-            one = todo.pop()
-            if one.full_name in self._tags:
+            node = todo.pop()
+            if node.full_name in self._tags:
                 continue
-            fields = [_field(name, field) for name, field in fields_of(one)]
-            self._numbers[one.full_name] = {field.number: field for field in fields}
-            self._tags[one.full_name] = {field.number << 3 | field.wire: field for field in fields}
-            todo += [field.message_type for _, field in fields_of(one) if field.message_type is not None]
+            fields = [_field(name, field) for name, field in fields_of(node)]
+            self._numbers[node.full_name] = {field.number: field for field in fields}
+            self._tags[node.full_name] = {field.number << 3 | field.wire: field for field in fields}
+            todo += [field.message_type for _, field in fields_of(node) if field.message_type is not None]
 
     def check(self, buffer: bytes, levels: int = MAX_LEVELS) -> None:
         """Raise Refusal unless the bytes are a message of the type, with at most ``levels`` levels."""
@@ -250,8 +250,8 @@ def _out_of_range(field: _Field) -> Refusal:
     )
 
 
-def _too_few(size: int, left: int) -> Refusal:
-    return Refusal("protobuf_truncated", f"{size} bytes, but only {left} are left")
+def _too_few(size: int, remaining: int) -> Refusal:
+    return Refusal("protobuf_truncated", f"{size} bytes, but only {remaining} are left")
 
 
 def _truncated() -> Refusal:

@@ -11,8 +11,8 @@ from pyparsing.exceptions import ParseException
 from tabletopic_kernel.model.errors import UsageError
 
 
-def read_condition(where: str | None, schema: Schema, how: str) -> BooleanExpression | None:
-    """Parse the condition ``where``; None stays None. ``how``: what an error says to write instead.
+def read_condition(where: str | None, schema: Schema, hint: str) -> BooleanExpression | None:
+    """Parse the condition ``where``; None stays None. ``hint``: the end of an error's message.
 
     Raises:
         UsageError: it cannot be parsed, or names unknown columns.
@@ -25,5 +25,5 @@ def read_condition(where: str | None, schema: Schema, how: str) -> BooleanExpres
     except (ParseException, ValueError, TypeError) as error:
         # The parser's own message lists pages of grammar.
         position = f"at character {error.loc + 1}" if isinstance(error, ParseException) else error
-        raise UsageError(f"cannot read --where {where!r}: {position}. {how}") from error
+        raise UsageError(f"cannot read --where {where!r}: {position}. {hint}") from error
     return condition

@@ -88,7 +88,7 @@ def evolve(
 
 
 def _former_only(aliases: Mapping[str, tuple[str, ...]], writer: Schema) -> dict[str, tuple[str, ...]]:
-    """The aliases that no other field of the same record has as its name: such a field has its own column."""
+    """Aliases without those that name another field of the same record: that field has its own column."""
     written = set(writer.column_names)
     former = {
         path: tuple(name for name in names if path[: path.rfind(".") + 1] + name not in written)
@@ -113,12 +113,7 @@ def _with_aliases(
 
 
 def known_by(schema: Schema, renames: Mapping[str, str]) -> Callable[[str], int | None]:
-    """Field ids by path of a writer's field, as in the schema that first covered the writer's.
-
-    Args:
-        schema: the table's schema at that time.
-        renames: ``Evolution.renames`` of that time.
-    """
+    """Field ids by path of a writer's field, from the table's schema and renames that first covered it."""
 
     def find(path: str) -> int | None:
         try:
@@ -132,5 +127,5 @@ def known_by(schema: Schema, renames: Mapping[str, str]) -> Callable[[str], int 
 def _with_kafka_columns(table: Schema, writer: Schema) -> StructType:
     """The writer's columns plus the table's own metadata columns, which no writer schema has."""
     names = {column.name for column in writer.fields}
-    own = (c for c in table.fields if c.name in (KEY, HEADER, METADATA) and c.name not in names)
-    return StructType(*writer.fields, *own)
+    kafka_columns = (c for c in table.fields if c.name in (KEY, HEADER, METADATA) and c.name not in names)
+    return StructType(*writer.fields, *kafka_columns)

@@ -66,33 +66,34 @@ class Merge:
     def struct(
         self, path: str, origin: str, table: StructType, writer: StructType, *, may_rename: bool = True
     ) -> StructType:
-        """The common struct; ``may_rename``: columns may get the names that fields have now."""
+        """The common struct; ``may_rename``: columns may take the fields' names."""
         homes = self.matching.homes(origin, table, writer, may_rename=may_rename)
         if self.new_columns:
             self._move_beside(path, origin, table, homes)
         columns = [self._known(path, origin, column, homes) for column in table.fields]
         taken = [*(column.name for column in columns), *self._taken_by_partitions(path, None)]
-        left = {name: one for name, one in homes.fields.items() if name not in homes.columns}
-        names = column_names((homes.original(name) for name in left), taken)
-        for name, one in left.items():
-            wanted = homes.original(name)
-            columns.append(self._added(path, origin + step(name), one, names[wanted], wanted))
-            self._note_rename(origin, name, names[wanted])
+        new = homes.homeless
+        names = column_names(map(homes.original, new), taken)
+        for name in new:
+            original = homes.original(name)
+            column = names[original]
+            columns.append(self._added(path, origin + step(name), homes.fields[name], column, original))
+            self._note_rename(origin, name, column)
         return StructType(*columns)
 
     def _move_beside(self, path: str, origin: str, table: StructType, homes: Homes) -> None:
         """Assign another column to fields that do not fit theirs."""
-        there = {original_name(column.name, column.doc): column for column in table.fields}
+        by_original = {original_name(column.name, column.doc): column for column in table.fields}
         for name, column in list(homes.columns.items()):
-            one = homes.fields[name]
-            if self._fits(path, origin + step(name), column, one, homes.may_rename):
+            writer = homes.fields[name]
+            if self._fits(path, origin + step(name), column, writer, homes.may_rename):
                 continue
-            own = homes.original(name)
-            # A column that only an alias names stays as it is.
-            other = own if name in homes.renamed else f"{own}_{_suffix(column, one)}"
-            if any(homes.original(taken) == other for taken in homes.fields if taken != name):
-                continue  # the name is another field's: it stays rejected
-            homes.move(name, other, there.get(other))
+            original = homes.original(name)
+            # A column that only an alias matches is not renamed.
+            new_name = original if name in homes.renamed else f"{original}_{_suffix(column, writer)}"
+            if any(homes.original(other) == new_name for other in homes.fields if other != name):
+                continue  # another field has that name: this one stays rejected
+            homes.move(name, new_name, by_original.get(new_name))
 
     def _fits(
         self, path: str, origin: str, table: NestedField, writer: NestedField, may_rename: bool
@@ -110,15 +111,15 @@ class Merge:
         if name in homes.renamed:
             table = self._renamed(path, table, homes, name)
         self._note_rename(origin, name, table.name)
-        required = self._required(path + table.name, table.required, writer.required)
-        here, of = path + table.name, origin + step(name)
+        column, source = path + table.name, origin + step(name)
+        required = self._required(column, table.required, writer.required)
         if differ(table.doc, writer.doc):
-            self.refused[here] = (
+            self.refused[column] = (
                 f"is {meaning_in(table.doc)} in the table and {meaning_in(writer.doc)} in the new schema: "
                 "one column cannot distinguish them"
             )
             return table
-        kind = self._type(here, of, table.field_type, writer.field_type, may_rename=homes.may_rename)
+        kind = self._type(column, source, table.field_type, writer.field_type, may_rename=homes.may_rename)
         return table.model_copy(update={"required": required, "field_type": kind})
 
     def _renamed(self, path: str, table: NestedField, homes: Homes, name: str) -> NestedField:
@@ -187,11 +188,11 @@ class Merge:
         return table
 
     def _list(self, name: str, origin: str, table: ListType, writer: ListType, may_rename: bool) -> ListType:
-        element, of = f"{name}.element", f"{origin}.element"
+        element, source = f"{name}.element", f"{origin}.element"
         kinds = (table.element_type, writer.element_type)
         return ListType(
             element_id=table.element_id,
-            element_type=self._type(element, of, *kinds, may_rename=may_rename, contained=True),
+            element_type=self._type(element, source, *kinds, may_rename=may_rename, contained=True),
             element_required=self._required(element, table.element_required, writer.element_required),
         )
 
@@ -200,13 +201,13 @@ class Merge:
             self.refused[f"{name}.key"] = (
                 f"is {spell(table.key_type)} in the table and {spell(writer.key_type)} in the new"
             )
-        value, of = f"{name}.value", f"{origin}.value"
+        value, source = f"{name}.value", f"{origin}.value"
         kinds = (table.value_type, writer.value_type)
         return MapType(
             key_id=table.key_id,
             key_type=table.key_type,
             value_id=table.value_id,
-            value_type=self._type(value, of, *kinds, may_rename=may_rename, contained=True),
+            value_type=self._type(value, source, *kinds, may_rename=may_rename, contained=True),
             value_required=self._required(value, table.value_required, writer.value_required),
         )
 
@@ -219,7 +220,7 @@ def _suffix(table: NestedField, writer: NestedField) -> str:
     return suffix(writer.field_type)
 
 
-def _same_shape(one: IcebergType, other: IcebergType) -> bool:
+def _same_shape(kind: IcebergType, other: IcebergType) -> bool:
     merge = Merge(itertools.count(1))
-    merge._type("key", "key", one, other)
+    merge._type("key", "key", kind, other)
     return not merge.changes and not merge.refused

@@ -3,13 +3,12 @@
 A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names
 in Arrow's C interface end; an empty name becomes ``_``, and names that differ only in case, which most
 engines cannot distinguish, get ``_2``, ``_3``… in the order of the schema; an existing column keeps its name.
-If the column's name differs from the field's, the latter is at the end of the column's doc, by which the
-column is found again.
+If the names differ, the column's doc ends with the field's name, by which the column is found again.
 
 A field of a writer's schema belongs to the first of these: the column it had when the table first covered its
 schema; the column of its name; the column that one of its aliases names, if the writer has no field of that
-name (Avro spec, "Aliases": the column is renamed); the column whose fields once had its name. A field without
-one is new. So a renamed column also takes records of older schemas, whichever name they use.
+name (Avro spec, "Aliases": the column is renamed); the column whose fields once had its name. Otherwise the
+field is new. So a renamed column also takes records of older schemas, under any of its names.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
     used = {name.lower() for name in taken}
     names = {}
     for key in keys:
-        wanted = name = _wanted(key)
+        base = name = _plain_name(key)
         for number in itertools.count(2):
             if name.lower() not in used:
                 break
-            name = f"{wanted}_{number}"
+            name = f"{base}_{number}"
         used.add(name.lower())
         names[key] = name
     return names
 
 
-def _wanted(key: str) -> str:
+def _plain_name(key: str) -> str:
     return key.replace(".", "_").replace("\0", "_") or "_"
 
 
@@ -56,15 +55,15 @@ def original_name(name: str, doc: str | None) -> str:
     >>> original_name("ID_2", 'of the shop; field "ID"'), original_name("id", "of the shop")
     ('ID', 'id')
     """
-    found = _ORIGINAL.search(doc or "")
-    if found is None:
+    match = _ORIGINAL.search(doc or "")
+    if match is None:
         return name
-    key: str = json.loads(found[1])
+    key: str = json.loads(match[1])
     # A doc may contain anything: only what the rule derives from the key counts.
-    return key if re.fullmatch(re.escape(_wanted(key)) + r"(_\d+)?", name) else name
+    return key if re.fullmatch(re.escape(_plain_name(key)) + r"(_\d+)?", name) else name
 
 
-def doc_with_original(doc: str | None, name: str, original: str, what: str = "field") -> str | None:
+def doc_with_original(doc: str | None, name: str, original: str, kind: str = "field") -> str | None:
     """The doc of a column, including the name of its field if it differs.
 
     >>> doc_with_original("of the shop", "ID_2", "ID")
@@ -73,7 +72,7 @@ def doc_with_original(doc: str | None, name: str, original: str, what: str = "fi
     own_doc = _ORIGINAL.sub("", doc or "")
     parts = [own_doc] if own_doc else []
     if name != original:
-        parts.append(f"{what} {json.dumps(original)}")
+        parts.append(f"{kind} {json.dumps(original)}")
     return "; ".join(parts) or None
 
 
@@ -110,10 +109,10 @@ def sanitize_names(kind: IcebergType, origin: str = "", renames: dict[str, str] 
         renames: receives the fields whose column has another name, as in ``Evolution``.
     """
     if isinstance(kind, StructType):
-        originals = {one.name: original_name(one.name, one.doc) for one in kind.fields}
+        originals = {column.name: original_name(column.name, column.doc) for column in kind.fields}
         names = column_names(originals.values())
         return StructType(
-            *(_sanitize_field(one, names[originals[one.name]], origin, renames) for one in kind.fields)
+            *(_sanitized(column, names[originals[column.name]], origin, renames) for column in kind.fields)
         )
     if isinstance(kind, ListType):
         inner = sanitize_names(kind.element_type, f"{origin}element.", renames)
@@ -128,15 +127,15 @@ def sanitize_names(kind: IcebergType, origin: str = "", renames: dict[str, str] 
     return kind
 
 
-def _sanitize_field(one: NestedField, name: str, origin: str, renames: dict[str, str] | None) -> NestedField:
-    here = origin + step(one.name)
-    doc = one.doc
-    if name != one.name:
-        doc = doc_with_original(one.doc, name, original_name(one.name, one.doc))
+def _sanitized(column: NestedField, name: str, origin: str, renames: dict[str, str] | None) -> NestedField:
+    path = origin + step(column.name)
+    doc = column.doc
+    if name != column.name:
+        doc = doc_with_original(column.doc, name, original_name(column.name, column.doc))
         if renames is not None:
-            renames[here] = name
-    kind = sanitize_names(one.field_type, f"{here}.", renames)
-    return one.model_copy(update={"name": name, "doc": doc, "field_type": kind})
+            renames[path] = name
+    kind = sanitize_names(column.field_type, f"{path}.", renames)
+    return column.model_copy(update={"name": name, "doc": doc, "field_type": kind})
 
 
 Known = Callable[[str], int | None]  # dotted path of a writer's field → field id
@@ -145,18 +144,18 @@ Known = Callable[[str], int | None]  # dotted path of a writer's field → field
 class Homes:
     """The fields of one struct and their columns; ``columns`` has those with a column, by field name.
 
-    ``renamed`` are fields whose column is to get their name; none unless it ``may_rename``.
+    ``renamed``: fields that give their name to their column; none unless ``may_rename``.
     """
 
     def __init__(self, table: StructType, writer: StructType, may_rename: bool) -> None:
         self.may_rename = may_rename
-        self.fields = {one.name: one for one in writer.fields}
+        self.fields = {field.name: field for field in writer.fields}
         self.columns: dict[str, NestedField] = {}
         self.renamed: set[str] = set()
         self._free = {column.field_id: column for column in table.fields}
         self._held: dict[int, str] = {}
         self._table = table
-        self._originals = {one.name: original_name(one.name, one.doc) for one in writer.fields}
+        self._originals = {field.name: original_name(field.name, field.doc) for field in writer.fields}
 
     def original(self, name: str) -> str:
         """The name of a field's column before the naming rules."""
@@ -170,9 +169,9 @@ class Homes:
 
     def move(self, name: str, original: str, column: NestedField | None) -> None:
         """Move the field to another column, or to a new one, named ``original``."""
-        left = self.columns.pop(name)
-        del self._held[left.field_id]
-        self._free[left.field_id] = left
+        released = self.columns.pop(name)
+        del self._held[released.field_id]
+        self._free[released.field_id] = released
         self.renamed.discard(name)
         self._originals[name] = original
         self.settle(name, column)
@@ -183,12 +182,12 @@ class Homes:
 
     def other_columns(self, column: NestedField) -> list[str]:
         """Names of the other columns."""
-        return [one.name for one in self._table.fields if one.field_id != column.field_id]
+        return [other.name for other in self._table.fields if other.field_id != column.field_id]
 
     @property
     def free(self) -> list[NestedField]:
         """Columns without a field, newest first."""
-        return sorted(self._free.values(), key=lambda one: one.field_id, reverse=True)
+        return sorted(self._free.values(), key=lambda column: column.field_id, reverse=True)
 
     @property
     def homeless(self) -> list[str]:
@@ -224,17 +223,18 @@ class Matching:
         written = {homes.original(name) for name in homes.fields}
         for name in homes.homeless:
             named = _by_original(homes.free)
-            gone = [alias for alias in self.aliases.get(origin + step(name), ()) if alias not in written]
-            column = next((named[alias] for alias in gone if alias in named), None)
+            names = [alias for alias in self.aliases.get(origin + step(name), ()) if alias not in written]
+            column = next((named[alias] for alias in names if alias in named), None)
             if column is not None:
                 homes.settle(name, column)
                 homes.renamed.add(name)
 
     def _settle_former(self, homes: Homes) -> None:
         for name in homes.homeless:
-            once = (one for one in homes.free if homes.original(name) in self.former.get(one.field_id, ()))
-            homes.settle(name, next(once, None))
+            original = homes.original(name)
+            columns = (column for column in homes.free if original in self.former.get(column.field_id, ()))
+            homes.settle(name, next(columns, None))
 
 
 def _by_original(columns: Iterable[NestedField]) -> dict[str, NestedField]:
-    return {original_name(one.name, one.doc): one for one in columns}
+    return {original_name(column.name, column.doc): column for column in columns}

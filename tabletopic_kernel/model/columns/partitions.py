@@ -71,7 +71,7 @@ class PartitionExpression:
 def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
     """Parse one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are equivalent.
 
-    Errors begin with ``use``, also those of ``source_of``.
+    ``use``: the beginning of errors, also of ``source_of``.
 
     Raises:
         UsageError: unknown transform, wrong arguments.
@@ -97,7 +97,7 @@ def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
 def partition_spec(
     expressions: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
 ) -> PartitionSpec:
-    """The partition spec for ``schema``; checked, so that nothing is created with an invalid one.
+    """The partition spec for ``schema``, checked against it.
 
     ``former``: former names of columns, by field id; an expression may use one.
 
@@ -126,7 +126,7 @@ def partition_spec(
 
 def _free_name(parsed: PartitionExpression, source_id: int, schema: Schema) -> str:
     """A partition field may share a column's name only if it is that column's value (Iceberg's libraries)."""
-    others = {one.name for one in schema.fields if one.field_id != source_id or parsed.name != "identity"}
+    others = {c.name for c in schema.fields if c.field_id != source_id or parsed.name != "identity"}
     name = parsed.field_name
     while name in others:
         name += "_"
@@ -146,25 +146,25 @@ def next_spec(wanted: PartitionSpec, specs: Sequence[PartitionSpec], last_field_
     for spec in specs:
         if same_partitions(spec, wanted):
             return spec
-    had = {_place(field): field for spec in specs for field in spec.fields}
-    used = {field.name for field in had.values()}
+    former = {_identity(field): field for spec in specs for field in spec.fields}
+    used = {field.name for field in former.values()}
     ids = itertools.count(last_field_id + 1)
     fields = []
     for field in wanted.fields:
         name = field.name
         while name in used:
             name += "_"
-        new = {"field_id": next(ids), "name": name} if _place(field) not in had else {}
-        fields.append(field.model_copy(update=new) if new else had[_place(field)])
+        new = {"field_id": next(ids), "name": name} if _identity(field) not in former else {}
+        fields.append(field.model_copy(update=new) if new else former[_identity(field)])
     return PartitionSpec(*fields, spec_id=1 + max((spec.spec_id for spec in specs), default=-1))
 
 
-def same_partitions(one: PartitionSpec, other: PartitionSpec) -> bool:
-    """Whether both partition a table in the same way, whatever their fields' names."""
-    return [_place(field) for field in one.fields] == [_place(field) for field in other.fields]
+def same_partitions(spec: PartitionSpec, other: PartitionSpec) -> bool:
+    """Whether both partition a table in the same way; names do not matter."""
+    return [_identity(field) for field in spec.fields] == [_identity(field) for field in other.fields]
 
 
-def _place(field: PartitionField) -> tuple[int, str]:
+def _identity(field: PartitionField) -> tuple[int, str]:
     return field.source_id, str(field.transform)
 
 
@@ -176,7 +176,7 @@ def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
     >>> partition_texts(partition_spec(["bucket(4, town)"], schema), schema)
     ['bucket(4, town)']
     """
-    return [expression_text(one, schema) for one in spec.fields]
+    return [expression_text(field, schema) for field in spec.fields]
 
 
 def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
@@ -188,33 +188,29 @@ def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
     return f"{sized[1]}({sized[2]}, {column})" if sized else f"{field.transform}({column})"
 
 
-def _column(text: str, whole: str, use: str) -> str:
+def _column(text: str, expression: str, use: str) -> str:
     column = text.strip().strip('`"')
     if not column or any(mark in column for mark in "(),"):
-        raise UsageError(f"{use} {whole!r} cannot be parsed; {_HELP}")
+        raise UsageError(f"{use} {expression!r} cannot be parsed; {_HELP}")
     return column
 
 
 def source_of(
     parsed: PartitionExpression, schema: Schema, former: Mapping[int, tuple[str, ...]]
 ) -> NestedField:
-    """The column of an expression, which may use one of its ``former`` names, see ``partition_spec``.
-
-    Raises:
-        UsageError: no such column.
-    """
-    found: NestedField | None = None
+    """The column of an expression; ``former`` as in ``partition_spec``. Raises UsageError."""
+    column: NestedField | None = None
     struct: IcebergType = schema.as_struct()
     for part in parsed.column.split("."):
-        found = _named(part, struct, former) if isinstance(struct, StructType) else None
-        if found is None:
+        column = _named(part, struct, former) if isinstance(struct, StructType) else None
+        if column is None:
             names = ", ".join(sorted(schema.column_names))
             raise UsageError(
                 f"{parsed.use} {parsed.text!r}: there is no column {parsed.column!r}; the table has {names}"
             )
-        struct = found.field_type
-    assert found is not None
-    return found
+        struct = column.field_type
+    assert column is not None
+    return column
 
 
 def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]]) -> NestedField | None:
@@ -222,9 +218,9 @@ def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]])
     columns = struct.fields
     return next(
         itertools.chain(
-            (one for one in columns if one.name == name),
-            (one for one in columns if original_name(one.name, one.doc) == name),
-            (one for one in columns if name in former.get(one.field_id, ())),
+            (column for column in columns if column.name == name),
+            (column for column in columns if original_name(column.name, column.doc) == name),
+            (column for column in columns if name in former.get(column.field_id, ())),
         ),
         None,
     )

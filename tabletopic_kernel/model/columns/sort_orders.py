@@ -29,7 +29,7 @@ _USE = "sort_by"
 def sort_order(
     entries: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
 ) -> SortOrder:
-    """The sort order for ``schema``; checked, so that nothing is created with an invalid one.
+    """The sort order for ``schema``, checked against it.
 
     ``former``: former names of columns, by field id; an entry may use one.
 
@@ -40,7 +40,7 @@ def sort_order(
     chosen = list(entries)
     for text in chosen if chosen != [NONE] else ():
         field = _field(text, schema, former or {})
-        if any(_what(one) == _what(field) for one in fields):
+        if any(_identity(earlier) == _identity(field) for earlier in fields):
             name = expression_text(field, schema)
             raise SettingsError(f"{_USE} {text!r}: {name} occurs twice; name it once")
         fields.append(field)
@@ -78,7 +78,7 @@ def _words(text: str) -> tuple[str, SortDirection, NullOrder]:
     return match[1], direction, _NULLS[(match[3] or _DEFAULT_NULLS[direction]).lower()]
 
 
-def _what(field: SortField) -> tuple[int, str]:
+def _identity(field: SortField) -> tuple[int, str]:
     return field.source_id, str(field.transform)
 
 
@@ -95,15 +95,15 @@ def next_order(wanted: SortOrder, orders: Sequence[SortOrder]) -> SortOrder:
 def order_without_lost(order: SortOrder, orders: Sequence[SortOrder], schema: Schema) -> SortOrder | None:
     """What remains of an order whose columns were dropped, see ``next_order``; None if none was dropped.
 
-    Iceberg's Java and Python libraries refuse to drop such a column, and to commit once another program has.
+    Iceberg's Java and Python libraries refuse to drop such a column, and to commit after another program did.
     """
-    left = [field for field in order.fields if field.source_id in schema.field_ids]
-    return None if len(left) == len(order.fields) else next_order(SortOrder(*left), orders)
+    remaining = [field for field in order.fields if field.source_id in schema.field_ids]
+    return None if len(remaining) == len(order.fields) else next_order(SortOrder(*remaining), orders)
 
 
-def same_order(one: SortOrder, other: SortOrder) -> bool:
+def same_order(order: SortOrder, other: SortOrder) -> bool:
     """Whether both sort rows in the same way."""
-    return one.fields == other.fields
+    return order.fields == other.fields
 
 
 def sort_texts(order: SortOrder, schema: Schema) -> list[str]:

@@ -49,8 +49,8 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
 
 def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
     """Value columns with the name of a metadata column, in any case: engines cannot distinguish them."""
-    own = {column.name.lower() for column in metadata_columns(settings, BinaryType())}
-    return sorted(one.name for one in value.fields if one.name.lower() in own)
+    metadata_names = {column.name.lower() for column in metadata_columns(settings, BinaryType())}
+    return sorted(column.name for column in value.fields if column.name.lower() in metadata_names)
 
 
 def metadata_columns(
@@ -58,7 +58,7 @@ def metadata_columns(
 ) -> list[NestedField]:
     """The ``_kafka_*`` columns of a table, with placeholder ids; ``key`` as for ``table_schema``.
 
-    ``table``: the existing table. In older ones, headers are a map without repeated keys, and stay one.
+    ``table``: the existing table. In older tables, headers are a map without repeated keys, and remain a map.
     """
     columns = []
     if "key" in settings.metadata_columns:
@@ -66,8 +66,8 @@ def metadata_columns(
         if (kind := kinds[settings.key_format]) is not None:
             columns.append(_key_column(kind))
     if "header" in settings.metadata_columns:
-        there = {column.name: column.field_type for column in table.fields}.get(HEADER)
-        kind = there if isinstance(there, MapType) else SCHEMA.find_type("headers")
+        existing = {column.name: column.field_type for column in table.fields}.get(HEADER)
+        kind = existing if isinstance(existing, MapType) else SCHEMA.find_type("headers")
         columns.append(NestedField(1, HEADER, kind, required=False, doc="headers, in order"))
     if "metadata" in settings.metadata_columns:
         place = StructType(
@@ -80,10 +80,10 @@ def metadata_columns(
 
 
 def missing_columns(table: Schema, wanted: Iterable[NestedField]) -> list[str]:
-    """The dotted names of ``wanted`` columns that a table lacks, at any depth, whatever their ids."""
-    there, missing = set(table.column_names), list[str]()
+    """The dotted names of ``wanted`` columns that a table lacks, at any depth; ids do not matter."""
+    present, missing = set(table.column_names), list[str]()
     for name in sorted(numbered(wanted).column_names):
-        if name not in there and name.rpartition(".")[0] not in missing:
+        if name not in present and name.rpartition(".")[0] not in missing:
             missing.append(name)
     return missing
 
@@ -99,14 +99,14 @@ def evolve_key(
 ) -> Evolution:
     """Like ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and its siblings."""
     ours = [
-        one
-        for one in table.fields
-        if one.name == KEY or (one.name.startswith(f"{KEY}_") and not one.required)
+        column
+        for column in table.fields
+        if column.name == KEY or (column.name.startswith(f"{KEY}_") and not column.required)
     ]
-    found = evolve(Schema(*ours), Schema(_key_column(key)), last_column_id, new_columns=new_columns)
-    evolved = {column.field_id: column for column in found.schema.fields}
+    evolution = evolve(Schema(*ours), Schema(_key_column(key)), last_column_id, new_columns=new_columns)
+    evolved = {column.field_id: column for column in evolution.schema.fields}
     kept = [evolved.pop(column.field_id, column) for column in table.fields]
-    return replace(found, schema=Schema(*kept, *evolved.values()))
+    return replace(evolution, schema=Schema(*kept, *evolved.values()))
 
 
 def _key_column(kind: IcebergType) -> NestedField:

@@ -70,7 +70,7 @@ def spell(kind: IcebergType) -> str:
     'struct<width: int>'
     """
     if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{one.name}: {spell(one.field_type)}' for one in kind.fields)}>"
+        return f"struct<{', '.join(f'{field.name}: {spell(field.field_type)}' for field in kind.fields)}>"
     if isinstance(kind, ListType):
         return f"list<{spell(kind.element_type)}>"
     if isinstance(kind, MapType):
@@ -109,9 +109,9 @@ def holds(wide: IcebergType, narrow: IcebergType) -> bool:
     return widens(narrow, wide) or pair in {(IntegerType, DoubleType), (FixedType, BinaryType)}
 
 
-def holds_some(one: IcebergType, other: IcebergType) -> bool:
+def holds_some(kind: IcebergType, other: IcebergType) -> bool:
     """Whether a column of one type can hold the values of the other that are exact in both."""
-    return {type(one), type(other)} == {LongType, DoubleType}
+    return {type(kind), type(other)} == {LongType, DoubleType}
 
 
 def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
@@ -149,7 +149,7 @@ def numbered(columns: Iterable[NestedField]) -> Schema:
     return Schema(*struct.fields)
 
 
-# Of a table, itself included: Arrow passes no more from one library to another, PyArrow opens 100 in a file.
+# Levels of a table, itself included. Arrow passes at most this many between libraries; PyArrow reads 100.
 MAX_LEVELS: Final = 64
 
 
@@ -176,8 +176,8 @@ def meaning_in(doc: str | None) -> str | None:
     >>> meaning_in("of the order; connect.name io.debezium.time.Timestamp")
     'io.debezium.time.Timestamp'
     """
-    found = _NOTE.search(doc or "")
-    return found[1] if found else None
+    match = _NOTE.search(doc or "")
+    return match[1] if match else None
 
 
 def doc_with_meaning(doc: str | None, meaning: str | None) -> str | None:
@@ -204,9 +204,9 @@ def needs_meaning(kind: IcebergType) -> bool:
     return isinstance(kind, IntegerType | LongType | FloatType | DoubleType | BinaryType | FixedType)
 
 
-def differ(one: str | None, other: str | None) -> bool:
+def differ(doc: str | None, other: str | None) -> bool:
     """Whether two columns' docs declare different meanings; a doc without one is compatible with any."""
-    meanings = meaning_in(one), meaning_in(other)
+    meanings = meaning_in(doc), meaning_in(other)
     return None not in meanings and meanings[0] != meanings[1]
 
 
@@ -223,7 +223,7 @@ def avro_meaning(kind: Any) -> str | None:
     """The meaning of the numbers or bytes of an Avro type, also in its lists and maps."""
     match kind:
         case list():
-            present = [one for one in kind if one != "null"]
+            present = [branch for branch in kind if branch != "null"]
             return avro_meaning(present[0]) if len(present) == 1 else None
         case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
             return avro_meaning(inner)
@@ -240,7 +240,7 @@ def json_meaning(schema: Any) -> str | None:
         return None
     for keyword in ("oneOf", "anyOf"):
         if isinstance(branches := schema.get(keyword), list):
-            present = [one for one in branches if one != {"type": "null"}]
+            present = [branch for branch in branches if branch != {"type": "null"}]
             return json_meaning(present[0]) if len(present) == 1 else None
     if schema.get("type") == "array":
         return json_meaning(schema.get("items"))
@@ -257,8 +257,8 @@ def protobuf_meaning(params: Mapping[str, str]) -> str | None:
 
 
 def _named(schema: Mapping[str, Any], name: object) -> str | None:
-    given = schema.get("connect.parameters")
-    return _with_scale(name, given.get("scale") if isinstance(given, dict) else None)
+    parameters = schema.get("connect.parameters")
+    return _with_scale(name, parameters.get("scale") if isinstance(parameters, dict) else None)
 
 
 def _with_scale(name: object, scale: object) -> str | None:

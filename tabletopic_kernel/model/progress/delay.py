@@ -17,8 +17,8 @@ _LEAST_MS = 3_000
 class Delay(StrEnum):
     """Why a working topic is late."""
 
-    WAITING_FOR_TURN = "waiting_for_turn"  # its batch waits until the host has done those of others
-    BEHIND = "behind"  # its own records are more than were read so far
+    WAITING_FOR_TURN = "waiting_for_turn"  # its batch waits for those of other topics
+    BEHIND = "behind"  # it has more records than were read so far
 
     @property
     def reason(self) -> str:

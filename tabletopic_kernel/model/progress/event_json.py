@@ -19,7 +19,7 @@ def event_json(event: ControlEvent) -> str:
     """The JSON of an event, with secrets masked."""
     try:
         text = event.model_dump_json()
-    except PydanticSerializationError:  # a text of another program has what UTF-8 cannot encode
+    except PydanticSerializationError:  # another program's text cannot be encoded as UTF-8
         event = EVENT_ADAPTER.validate_python(_encodable(event.model_dump()))
         text = event.model_dump_json()
     return redacted(event, text).model_dump_json()
@@ -47,7 +47,7 @@ def event_of_json(text: str) -> ControlEvent:
 
 
 def redacted(event: ControlEvent, text: str) -> ControlEvent:
-    """The event with JSON ``text``, masked; unchanged if there is nothing to mask, as in most."""
+    """The event with JSON ``text``, masked; most have nothing to mask."""
     if redact(text) == text:
         return event
     return EVENT_ADAPTER.validate_python(_redacted(event.model_dump(), is_text=False))

@@ -44,7 +44,7 @@ class SchemaChange:
 
 @dataclass(frozen=True, order=True)
 class DeadLetterSample:
-    """A sample of the rejected records."""
+    """One of the rejected records."""
 
     at_ms: int
     partition: int
@@ -65,7 +65,7 @@ class HostReport:
     at_ms: int
 
     def is_newer_than(self, other: HostReport | None) -> bool:
-        """Of two at the same time the one further ahead counts, so order does not matter."""
+        """Of two reports at the same time, the one further ahead is newer: order does not matter."""
         return other is None or self._key > other._key
 
     @property
@@ -139,7 +139,7 @@ class TopicRecord:
         )
 
     def state(self, desired: DesiredTopic | None, now_ms: int) -> str:
-        """The coordinator's state; for a topic without a host, what that means."""
+        """The coordinator's state; without a live host: off, paused or NO_HOST."""
         if self.progress is not None and self.is_reported(now_ms):
             return str(self.progress.state)
         if desired is None:
@@ -152,10 +152,10 @@ class Record:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicRecord] = {}
-        self.hosts: dict[str, events.HostHeartbeat] = {}  # the newest heartbeat of each live one
+        self.hosts: dict[str, events.HostHeartbeat] = {}  # by name: the newest heartbeat of each live host
 
     def topic(self, name: str) -> TopicRecord:
-        """The record of a topic, made if it is missing."""
+        """The record of a topic, created if missing."""
         record = self.topics.get(name)
         if record is None:
             record = self.topics[name] = TopicRecord(name)
@@ -212,9 +212,9 @@ class Record:
 def _fold(topic: TopicRecord, event: ControlEvent) -> None:
     match event:
         case events.Heartbeat():
-            _heard(topic, event)
+            _apply_report(topic, event)
         case events.Committed():
-            _heard(topic, event)
+            _apply_report(topic, event)
             topic.last_commit_ms = max(topic.last_commit_ms, event.at_ms)
             topic.history.commit(event.at_ms, event.rows, event.files, event.bytes)
             topic.history.ledger(event.at_ms, pack(event.progress.next_offsets))
@@ -245,7 +245,7 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:
             _keep(topic.notes, event)
 
 
-def _heard(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> None:
+def _apply_report(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> None:
     topic.last_commit_ms = max(topic.last_commit_ms, event.progress.last_commit_ms or UNKNOWN)
     reported = HostReport(event.progress, event.host, event.at_ms)
     if reported.is_newer_than(topic.reported):
@@ -255,7 +255,7 @@ def _heard(topic: TopicRecord, event: events.Heartbeat | events.Committed) -> No
 
 
 def _keep(kept: list[T], item: T) -> None:
-    """Keep the newest ones, sorted by time."""
+    """Keep the newest notes, sorted by time."""
     insort(kept, item, key=attrgetter("at_ms"))
     if len(kept) > _KEPT:
         del kept[0]

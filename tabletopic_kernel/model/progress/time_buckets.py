@@ -34,7 +34,7 @@ def pack(offsets: Mapping[int, int]) -> array[int]:
 class Bucket:
     """One time bucket: the last value of gauges, the sum of counts.
 
-    ``next_offsets`` is the ledger's, ``end_offsets`` the topic's; the lag was measured at that time.
+    ``next_offsets`` are the ledger's, ``end_offsets`` the topic's; each gauge has its time in ms.
     """
 
     next_offsets: array[int] | None = None
@@ -66,8 +66,8 @@ class Tier:
         if number > self.newest:
             first_kept = number - self.size + 1
             if self.newest >= 0 and first_kept - (self.newest - self.size + 1) < self.size:
-                for gone in range(self.newest - self.size + 1, first_kept):
-                    self.buckets.pop(gone, None)
+                for expired in range(self.newest - self.size + 1, first_kept):
+                    self.buckets.pop(expired, None)
             else:
                 self.buckets.clear()
             self.newest = number
@@ -86,33 +86,33 @@ class History:
     def __init__(self, tiers: tuple[tuple[int, int], ...] = TIERS) -> None:
         self.tiers = [Tier(step_ms, size) for step_ms, size in tiers]
 
-    def _at(self, at_ms: int) -> Iterator[Bucket]:
+    def _buckets_at(self, at_ms: int) -> Iterator[Bucket]:
         for tier in self.tiers:
             if (bucket := tier.at(at_ms)) is not None:
                 yield bucket
 
     def ledger(self, at_ms: int, next_offsets: array[int]) -> None:
         """Record the ledger at a time."""
-        for bucket in self._at(at_ms):
+        for bucket in self._buckets_at(at_ms):
             if _is_newer(at_ms, next_offsets, bucket.next_ms, bucket.next_offsets):
                 bucket.next_offsets, bucket.next_ms = next_offsets, at_ms
 
     def ends(self, at_ms: int, end_offsets: array[int]) -> None:
         """Record the topic's end offsets at a time."""
-        for bucket in self._at(at_ms):
+        for bucket in self._buckets_at(at_ms):
             if _is_newer(at_ms, end_offsets, bucket.end_ms, bucket.end_offsets):
                 bucket.end_offsets, bucket.end_ms = end_offsets, at_ms
 
     def lag(self, at_ms: int, lag_records: int, lag_seconds: float | None) -> None:
         """Record the commit lag measured at a time; the seconds may be unknown."""
-        for bucket in self._at(at_ms):
+        for bucket in self._buckets_at(at_ms):
             if at_ms >= bucket.lag_ms:
                 bucket.lag_records, bucket.lag_ms = lag_records, at_ms
                 bucket.lag_seconds = bucket.lag_seconds if lag_seconds is None else lag_seconds
 
     def commit(self, at_ms: int, rows: int, files: int, size_bytes: int) -> None:
         """Record a commit."""
-        for bucket in self._at(at_ms):
+        for bucket in self._buckets_at(at_ms):
             bucket.rows += rows
             bucket.files += files
             bucket.bytes += size_bytes
@@ -125,7 +125,7 @@ class History:
 
 
 def _is_newer(at_ms: int, new: array[int], old_ms: int, old: array[int] | None) -> bool:
-    """Of two gauges at the same time the greater one counts, so order does not matter."""
+    """Of two gauges at the same time, the greater counts: order does not matter."""
     return at_ms > old_ms or (at_ms == old_ms and (old is None or new.tolist() > old.tolist()))
 
 

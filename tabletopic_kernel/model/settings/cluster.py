@@ -30,8 +30,8 @@ def is_loopback(address: str) -> bool:
     >>> is_loopback("broker:9092")
     False
     """
-    found = _HOST.match(address.strip())
-    host = found[1].strip("[]").lower() if found else ""
+    match = _HOST.match(address.strip())
+    host = match[1].strip("[]").lower() if match else ""
     return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
 
 
@@ -75,10 +75,10 @@ def out_of_reach(spark: SparkSettings, kafka: Mapping[str, str], catalog: Mappin
     brokers = (kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list") or "").split(",")
     stores = (catalog.get(name, "") for name in _STORES)
     addresses = {"broker": brokers, "object store": [next(filter(None, stores), "")]}
-    for what, found in addresses.items():
-        if found != [""] and all(map(is_loopback, found)) and not spark.shared_network:
+    for system, urls in addresses.items():
+        if urls != [""] and all(map(is_loopback, urls)) and not spark.shared_network:
             reasons.append(
-                f"Spark's executors run on a cluster ({master}) and the {what} is at {','.join(found)}, an "
+                f"Spark's executors run on a cluster ({master}) and the {system} is at {','.join(urls)}, an "
                 "address that is local to each machine. Use one that all machines can reach, or set [spark] "
                 "shared_network = true if the executors run where that address is right"
             )

@@ -1,4 +1,4 @@
-"""Which settings decide what code runs, by their values."""
+"""The settings whose values decide which code runs."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tabletopic_kernel.model.settings.sections import Frozen, TopicSettings
 
 
 class _Request(Frozen):
-    """``asked_ms``: by the clock of whoever asks, for people; no rule reads it."""
+    """``asked_ms``: by the requester's clock, for people; no rule reads it."""
 
     id: str
     asked_ms: int
@@ -20,7 +20,7 @@ class _Request(Frozen):
     def events_from(self) -> int | None:
         """The control topic's end offset before the request; None if an older command made it.
 
-        It is a part of the id, as older hosts reject messages with unknown fields.
+        It is a part of the id, because older hosts reject messages with unknown fields.
         """
         offset = re.search(r"@([0-9]{1,18})$", self.id)
         return int(offset[1]) if offset else None
@@ -56,12 +56,12 @@ class DesiredTopic(Frozen):
     # Who wrote it and when, for people; no rule reads them.
     requested_by: str = ""
     requested_at_ms: int = 0
-    # When a commit was last requested before it was due; a host acts on each other time once.
+    # When an early commit was last requested; a host acts once on each new time.
     commit_asked_ms: int = 0
     # Hosts remember it until a later message replaces this one; each acts on it once.
     replay: ReplayRequest | None = None
     maintenance: MaintenanceRequest | None = None  # the same
-    # Why a later message does not count; its readers note it, no message has it.
+    # Why a later message does not count: set by its readers, never written.
     refused: str | None = Field(None, exclude=True)
 
     @property
@@ -70,10 +70,7 @@ class DesiredTopic(Frozen):
         return [request for request in (self.replay, self.maintenance) if request is not None]
 
     def to_json(self) -> bytes:
-        """The message's value.
-
-        Only what was set: an older host refuses a setting that it does not know.
-        """
+        """The message's value: only what was set, because older hosts refuse unknown settings."""
         return self.model_dump_json(exclude_none=True, exclude_unset=True).encode()
 
     @classmethod

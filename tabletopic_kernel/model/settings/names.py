@@ -49,7 +49,7 @@ def _forms(tree: Tree | None, path: SettingPath = ()) -> Iterator[SettingPath]:
             yield from _forms(below, (*path, name))
 
 
-# Every path that there can be, with placeholders.
+# All possible paths, with placeholders.
 FORMS = tuple(_forms(TREE))
 
 
@@ -63,7 +63,7 @@ def dotted(path: SettingPath) -> str:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value and its path. A named section is also a leaf, with value None, as it may be empty."""
+    """A value and its path. A named section is also a leaf, with value None, because it may be empty."""
 
     path: SettingPath
     value: object
@@ -122,10 +122,10 @@ def _topic_leaves(table: object, fields: Tree, path: SettingPath, name: str) -> 
         yield from leaves(table, fields, (*path, name))
         return
     deeper = {key: inner for key, inner in table.items() if key not in fields and isinstance(inner, Mapping)}
-    own = {key: inner for key, inner in table.items() if key not in deeper}
-    if own or not deeper:
+    settings = {key: inner for key, inner in table.items() if key not in deeper}
+    if settings or not deeper:
         yield Leaf((*path, name), None)
-        yield from leaves(own, fields, (*path, name))
+        yield from leaves(settings, fields, (*path, name))
     for key, inner in deeper.items():
         yield from _topic_leaves(inner, fields, path, f"{name}.{key}")
 
@@ -183,8 +183,8 @@ def variable_path(name: str) -> SettingPath | None:
     matches = [(form, match) for form in FORMS if (match := _PATTERNS[form].fullmatch(text))]
     if not all(words) or not matches:
         return None
-    # The shortest name of a topic: everything after table_properties belongs to that.
-    form, match = min(matches, key=lambda made: len(made[1].groupdict().get("name", "")))
+    # The shortest topic name: what follows table_properties belongs to the property's.
+    form, match = min(matches, key=lambda candidate: len(candidate[1].groupdict().get("name", "")))
     parts = {key: value.replace("__", ".") for key, value in match.groupdict().items()}
     if _HYPHENATED.intersection(form) and PROPERTY in form:
         parts["property"] = parts["property"].replace("_", "-")
@@ -223,10 +223,10 @@ def nearest_variables(name: str) -> list[str]:
     for form in FORMS:
         head = "__".join(takewhile(lambda part: part != PROPERTY, form)).upper()
         if form[-1] == PROPERTY and re.match(rf"{head}(_|$)", name):  # often one _ instead of two
-            rest = name.removeprefix(head).strip("_")
+            tail = name.removeprefix(head).strip("_")
             if not _HYPHENATED.intersection(form):
-                rest = re.sub("_+", "__", rest)
-            return [f"{head}__{rest or PROPERTY}"]
+                tail = re.sub("_+", "__", tail)
+            return [f"{head}__{tail or PROPERTY}"]
     return difflib.get_close_matches(name, variable_forms(), cutoff=0.75)
 
 

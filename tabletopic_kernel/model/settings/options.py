@@ -105,7 +105,7 @@ def as_typed(name: str, number: float) -> str:
 
 
 def limits_of(name: str) -> str:
-    """What a number may be, both limits included, with an example; empty if it has no limits."""
+    """A number's limits, both included, with an example; empty if it has none."""
     field = TopicSettings.model_fields[name]
     least = next((limit.ge for limit in field.metadata if hasattr(limit, "ge")), None)
     most = next((limit.le for limit in field.metadata if hasattr(limit, "le")), None)
@@ -145,7 +145,7 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     try:
         TopicSettings.model_validate(_with_unset(given))
     except ValidationError as error:
-        wrong = {str(one["loc"][0]): _reason(one) for one in error.errors()}
+        wrong = {str(problem["loc"][0]): _reason(problem) for problem in error.errors()}
         raise UsageError(
             "; ".join(f"{_option_name(name)} {_typed(options[name])}: {why}" for name, why in wrong.items())
         ) from None
@@ -187,16 +187,16 @@ def _with_unset(settings: Mapping[str, Any]) -> dict[str, Any]:
 def validated(settings: Mapping[str, Any]) -> TopicSettings:
     """The settings; raises SettingsError, which names the invalid keys."""
     try:
-        made = TopicSettings.model_validate(_with_unset(settings))
+        topic_settings = TopicSettings.model_validate(_with_unset(settings))
     except ValidationError as error:
         raise SettingsError(explained(error)) from None
     # Not a limit of the model: a host must still read the settings of a topic that already has another one.
-    if made.table_properties.get("format-version", "2") not in ("1", "2"):
+    if topic_settings.table_properties.get("format-version", "2") not in ("1", "2"):
         raise SettingsError(
             "table_properties.format-version: this program cannot write versions other than 1 and 2; "
             "leave it out, or set it to 2"
         )
-    return made
+    return topic_settings
 
 
 def explained(error: ValidationError) -> str:
@@ -214,17 +214,17 @@ def _reason(problem: ErrorDetails) -> str:
 
 def altered(topic: str, now: TopicSettings, given: Mapping[str, Any]) -> TopicSettings:
     """The current settings, overridden by the given ones; raises UsageError for one that cannot change."""
-    wanted = {**now.model_dump(exclude_unset=True), **given}
-    more = given.get("table_properties", {})
-    if isinstance(more, Mapping) and (properties := {**now.table_properties, **more}):
-        wanted["table_properties"] = properties
-    settings = validated(wanted)
+    merged = {**now.model_dump(exclude_unset=True), **given}
+    new_properties = given.get("table_properties", {})
+    if isinstance(new_properties, Mapping) and (properties := {**now.table_properties, **new_properties}):
+        merged["table_properties"] = properties
+    settings = validated(merged)
     fixed = [name for name in FIXED_SETTINGS if getattr(settings, name) != getattr(now, name)]
     if fixed:
         moves = "catalog" in fixed and settings.catalog is not None
-        other = f"--catalog {settings.catalog}" if moves else "--table OTHER"
+        option = f"--catalog {settings.catalog}" if moves else "--table OTHER"
         raise UsageError(
             f"{', '.join(fixed)} cannot be changed for an existing table. Fill another table with "
-            f"`tabletopic enable {topic} {other}` and the new settings"
+            f"`tabletopic enable {topic} {option}` and the new settings"
         )
     return settings

@@ -227,7 +227,7 @@ class SparkSettings(Frozen):
 
     master: NonEmpty = Field("local[*]", description="spark.master")
     conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
-    # Settings cannot reveal this: whoever runs the cluster sets it. A host still tests the files.
+    # No other setting reveals this: the cluster's operator sets it. A host still tests the files.
     shared_files: bool = Field(
         False, description="executors of a cluster see this machine's folders, at the same paths"
     )

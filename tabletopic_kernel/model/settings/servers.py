@@ -1,12 +1,12 @@
-"""The sections whose properties are other programs': what names a catalog, and what a registry."""
+"""Sections with other programs' properties: a catalog's name, and a registry's kind and place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-# First parts of names in SQL, in Spark's properties and in variables, which have no case; and the names that
-# DuckDB and Spark use for their own catalogs.
+# It begins names in SQL, in Spark's properties and in variables, which have no case. DuckDB and Spark use the
+# taken names for their own catalogs.
 _CATALOG_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _TAKEN_CATALOG_NAMES = frozenset({"memory", "system", "temp", "spark_catalog"})
 GLUE_REGISTRY = "default-registry"  # AWS's default, if the settings name none

@@ -11,7 +11,7 @@ from tabletopic_kernel.model.settings.sections import NAME_BYTES, TopicSettings
 def default_table_name(topic: str) -> str:
     """The table name of a topic: every run of characters other than letters, digits and _ becomes one _.
 
-    A name is cut off at 200 characters, as it names a folder.
+    A name is cut off at 200 characters, because it names a folder.
 
     >>> default_table_name("web.clicks-v2")
     'web_clicks_v2'

@@ -1,4 +1,4 @@
-"""Table properties in settings: those that Iceberg's writers know, with values that they can write with."""
+"""Table properties in settings: names that Iceberg's writers know, and values that they accept."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def outside(properties: Mapping[str, str], warehouse: str | None) -> str | None:
     """
     if warehouse is None:
         return None
-    inside = _place(warehouse)
+    inside = _uri(warehouse)
     return next(
-        (name for name in _PATHS if name in properties and not _place(properties[name]).startswith(inside)),
+        (name for name in _PATHS if name in properties and not _uri(properties[name]).startswith(inside)),
         None,
     )
 
 
-def _place(location: str) -> str:
+def _uri(location: str) -> str:
     scheme, _, path = location.rpartition("://")
     if not scheme or scheme == "file":
         scheme, path = "file", f"/{path.removeprefix('file:').lstrip('/')}"

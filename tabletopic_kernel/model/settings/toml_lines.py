@@ -49,7 +49,7 @@ def _key_paths(parsed: object) -> Iterator[tuple[str, ...]]:
 def toml_syntax_error(name: str, message: str, text: str) -> str:
     """One line about a document that ``tomllib`` rejected with ``message``: file, line, what."""
     position = _POSITION.search(message)
-    what = _POSITION.sub("", message)
+    problem = _POSITION.sub("", message)
     if position and position["line"]:
-        return f"{name}:{position['line']}: not valid TOML: {what} (column {position['column']})"
-    return f"{name}:{len(text.splitlines())}: not valid TOML: {what} at the end of the file"
+        return f"{name}:{position['line']}: not valid TOML: {problem} (column {position['column']})"
+    return f"{name}:{len(text.splitlines())}: not valid TOML: {problem} at the end of the file"

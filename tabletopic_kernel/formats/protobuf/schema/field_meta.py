@@ -27,9 +27,9 @@ def meta_reader(pool: DescriptorPool) -> Callable[[FieldDescriptor], Mapping[str
         return lambda _field: {}
 
     def read(field: FieldDescriptor) -> Mapping[str, str]:
-        found = options.FromString(field.GetOptions().SerializeToString())
-        if not found.HasExtension(option):
+        parsed = options.FromString(field.GetOptions().SerializeToString())
+        if not parsed.HasExtension(option):
             return {}
-        return {str(key): str(value) for key, value in found.Extensions[option].params.items()}
+        return {str(key): str(value) for key, value in parsed.Extensions[option].params.items()}
 
     return read

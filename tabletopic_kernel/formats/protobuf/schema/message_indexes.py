@@ -74,7 +74,7 @@ def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
 def _paths(
     messages: list[Descriptor], above: tuple[int, ...], count_map_entries: bool
 ) -> Iterator[tuple[tuple[int, ...], Descriptor]]:
-    counted = [one for one in messages if count_map_entries or not is_map_entry(one)]
+    counted = [message for message in messages if count_map_entries or not is_map_entry(message)]
     for index, message in enumerate(counted):
         if not is_map_entry(message):
             yield (*above, index), message

@@ -34,8 +34,8 @@ from tabletopic_kernel.model.errors import RetryableError
 _TIMEOUT_S: Final = 60
 _REFUSED: Final = 1  # protoc's exit code for a file that does not compile
 _ERROR_LINES: Final = 6
-# A name that no file can have, or not beside the other references.
-_OF_NAMES: Final = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+# A file cannot have this name, or not beside the other references.
+_NAME_ERRORS: Final = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 _LOG: Final = re.compile(r"[IWE]\d{4} ")
 # Folder of the file → package of its generated module.
 _KNOWN: Final = {
@@ -79,10 +79,10 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> tuple[bytes
     _add_known(imports, files, texts)
     if texts:
         try:
-            made = _run_protoc(texts, files)
+            compiled = _run_protoc(texts, files)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RetryableError(f"the Protobuf compiler could not be run: {error}") from error
-        for file in made:
+        for file in compiled:
             files.setdefault(file.name, file)
     ordered: dict[str, Any] = {}
     _order(main, files, ordered, ())
@@ -109,11 +109,11 @@ def _add_known(names: Iterable[str], files: dict[str, Any], texts: Mapping[str, 
             continue
         module = name.removesuffix(".proto").replace("/", ".")
         try:
-            found = importlib.import_module(f"{package}{module}_pb2")
+            generated = importlib.import_module(f"{package}{module}_pb2")
         except ImportError:
             continue  # protoc reports what is missing
         files[name] = file = FileDescriptorProto()
-        found.DESCRIPTOR.CopyToProto(file)
+        generated.DESCRIPTOR.CopyToProto(file)
         _add_known(file.dependency, files, texts)
 
 
@@ -127,16 +127,16 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{root / 'proto'}"]
         command += [f"--descriptor_set_in={root / 'known'}"] if known else []
         command += ["--include_imports", f"--descriptor_set_out={root / 'out'}", *texts]
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, errors="replace"
         )
-        if done.returncode == _REFUSED:
+        if process.returncode == _REFUSED:
             raise ProtobufSchemaError(
-                f"the Protobuf schema does not compile: {_message(done.stderr, f'{root}/proto/')}"
+                f"the Protobuf schema does not compile: {_message(process.stderr, f'{root}/proto/')}"
             )
-        if done.returncode:
+        if process.returncode:
             raise RetryableError(
-                f"the Protobuf compiler ended with code {done.returncode}: {done.stderr[:500]}"
+                f"the Protobuf compiler ended with code {process.returncode}: {process.stderr[:500]}"
             )
         try:
             return FileDescriptorSet.FromString((root / "out").read_bytes()).file  # type: ignore[no-any-return]
@@ -148,17 +148,17 @@ def _run_protoc(texts: Mapping[str, str], known: Mapping[str, Any]) -> Iterable[
 
 def _write(folder: Path, name: str, text: str) -> None:
     path = PurePosixPath(name)
-    wrong = ProtobufSchemaError(f"the reference {name!r} is not the name of a file that can be imported")
+    bad_name = ProtobufSchemaError(f"the reference {name!r} is not the name of a file that can be imported")
     if path.is_absolute() or ".." in path.parts or name[:1] in "-@":
-        raise wrong
+        raise bad_name
     target = folder / path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        if error.errno not in _OF_NAMES:
+        if error.errno not in _NAME_ERRORS:
             raise
-        raise wrong from error
+        raise bad_name from error
 
 
 def _message(stderr: str, folder: str) -> str:
@@ -174,9 +174,9 @@ def _order(name: str, files: Mapping[str, Any], ordered: dict[str, Any], above: 
     if name in above:
         raise ProtobufSchemaError(f"the Protobuf files import each other: {' → '.join((*above, name))}")
     if name not in files:
-        by = f"imported by {above[-1]}, " if above else ""
+        importer = f"imported by {above[-1]}, " if above else ""
         raise ProtobufSchemaError(
-            f"the Protobuf file {name!r}, {by}is not among the schema's references; register it as one"
+            f"the Protobuf file {name!r}, {importer}is not among the schema's references; register it as one"
         )
     for imported in files[name].dependency:
         _order(imported, files, ordered, (*above, name))

@@ -124,10 +124,7 @@ class Field:
 
 
 def load(files: bytes) -> DescriptorPool:
-    """A pool with the files of a serialized FileDescriptorSet, each after its imports.
-
-    Raises ProtobufSchemaError if they are inconsistent.
-    """
+    """A pool with the files of a FileDescriptorSet, each after its imports; raises ProtobufSchemaError."""
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(files).file:
         try:
@@ -138,18 +135,15 @@ def load(files: bytes) -> DescriptorPool:
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """A message type of a file: the first, or by its name, with or without the package.
-
-    Raises ProtobufSchemaError if there is none.
-    """
+    """A file's message type: the first, or by name (package optional); raises ProtobufSchemaError."""
     messages = dict(messages_of(file))
     if not messages:
         raise ProtobufSchemaError("the Protobuf schema has no message; register one that has")
     if name is None:
         return next(iter(messages.values()))
-    for wanted in (name, f"{file.package}.{name}"):
-        if wanted in messages:
-            return messages[wanted]
+    for full_name in (name, f"{file.package}.{name}"):
+        if full_name in messages:
+            return messages[full_name]
     known = ", ".join(list(messages)[:20])
     raise ProtobufSchemaError(f"the Protobuf schema has no message {name!r}; it has {known}")
 
@@ -160,7 +154,7 @@ def messages_of(file: FileDescriptor) -> Iterator[tuple[str, Descriptor]]:
     while todo:
         message = todo.pop()
         yield message.full_name, message
-        todo += [one for one in reversed(message.nested_types) if not is_map_entry(one)]
+        todo += [nested for nested in reversed(message.nested_types) if not is_map_entry(nested)]
 
 
 def is_map_entry(message: Descriptor) -> bool:
@@ -173,13 +167,13 @@ def fields_of(message: Descriptor) -> list[tuple[str, FieldDescriptor]]:
 
     An extension has its own name if no field has it, else its full name with ``_`` for dots.
     """
-    own = [(field.name, field) for field in message.fields]
-    taken = {name for name, _ in own}
-    for field in sorted(message.file.pool.FindAllExtensions(message), key=lambda one: one.number):
+    fields = [(field.name, field) for field in message.fields]
+    taken = {name for name, _ in fields}
+    for field in sorted(message.file.pool.FindAllExtensions(message), key=lambda field: field.number):
         name = field.name if field.name not in taken else field.full_name.replace(".", "_")
         taken.add(name)
-        own.append((name, field))
-    return own
+        fields.append((name, field))
+    return fields
 
 
 def parse(message: Descriptor) -> Message | Json:
@@ -210,7 +204,7 @@ class _Parser:
             delimited = field.type == FieldDescriptor.TYPE_GROUP
             kind, meaning = self._type(field, depth), protobuf_meaning(self._meta_of(field))
             fields.append(Field(name, field.number, kind, _presence(field), delimited, meaning))
-        choices = tuple(tuple(one) for one in oneofs.values() if len(one) > 1)
+        choices = tuple(tuple(members) for members in oneofs.values() if len(members) > 1)
         return Message(message.full_name, tuple(fields), choices)
 
     def _type(self, field: FieldDescriptor, depth: int) -> FieldType:
@@ -241,10 +235,10 @@ class _Parser:
             seen: set[str] = set()
             todo = [message]
             while todo:
-                for one in _parts(todo.pop()):
-                    if one.full_name not in seen | _ALWAYS_JSON | {self._root}:
-                        seen.add(one.full_name)
-                        todo.append(one)
+                for part in _parts(todo.pop()):
+                    if part.full_name not in seen | _ALWAYS_JSON | {self._root}:
+                        seen.add(part.full_name)
+                        todo.append(part)
             self._recursive[message.full_name] = message.full_name in seen
         return self._recursive[message.full_name]
 
@@ -260,9 +254,9 @@ def enum_names(enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
 def _parts(message: Descriptor) -> Iterator[Descriptor]:
     """The message types of a message's fields; for a map, of its values."""
     for _, field in fields_of(message):
-        found = field.message_type
-        if found is not None:
-            yield from _parts(found) if is_map_entry(found) else [found]
+        part = field.message_type
+        if part is not None:
+            yield from _parts(part) if is_map_entry(part) else [part]
 
 
 def _presence(field: FieldDescriptor) -> Presence:
