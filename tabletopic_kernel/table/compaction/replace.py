@@ -59,10 +59,10 @@ def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChan
         raise OutdatedError(f"another program has changed {name} during the compaction: {reason}")
     with reachable("the storage", lent=lends_keys(table)):
         try:
-            delete_files, positions = _late(table, head, replaced)
+            late, positions = _late(table, head, replaced)
         except FileNotFoundError as error:
             raise OutdatedError(f"a delete file of {name} is gone: {error}") from error
-    named = dict(replaced.applied) | {file.location: frozenset(file.positions or ()) for file in delete_files}
+    named = dict(replaced.applied) | {file.location: frozenset(file.positions or ()) for file in late}
     removed = (*replaced.files, *_removable(head, replaced, named))
     return dataclass_replace(change, delete_rows=positions, remove=removed)
 
