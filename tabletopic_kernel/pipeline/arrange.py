@@ -33,10 +33,10 @@ class Partition(PartitionKey):
 
     @cached_property
     def partition(self) -> Record:  # noqa: D102 - as in PyIceberg
-        return Record(*(one.value for one in self.field_values))
+        return Record(*(field.value for field in self.field_values))
 
     def to_path(self) -> str:
-        """The path of its files: long values are truncated, as no reader takes values from paths."""
+        """The path of its files: long values are truncated: no reader takes values from paths."""
         folders = super().to_path().split("/")
         return "/".join(re.sub("%[0-9A-F]?$", "", folder[:_MOST_NAME]) for folder in folders)
 
@@ -104,9 +104,9 @@ def permutation(table: pa.Table, order: SortOrder, schema: Schema) -> pa.Array |
             directions.append("ascending" if field.direction is SortDirection.ASC else "descending")
     if not keys:
         return None
-    names = [str(at) for at in range(len(keys))]
-    by = list(zip(names, directions, strict=True))
-    indices = pc.sort_indices(pa.RecordBatch.from_arrays(keys, names=names), sort_keys=by)
+    names = [str(index) for index in range(len(keys))]
+    sort_keys = list(zip(names, directions, strict=True))
+    indices = pc.sort_indices(pa.RecordBatch.from_arrays(keys, names=names), sort_keys=sort_keys)
     in_place = np.array_equal(indices.to_numpy(), np.arange(len(indices)))
     return None if in_place else indices
 
@@ -133,8 +133,8 @@ def _values(table: pa.Table, field: PartitionField | SortField, schema: Schema) 
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())  # iceberg-rust cannot truncate large ones
     transform = field.transform.pyarrow_transform(schema.find_field(field.source_id).field_type)
-    found = transform(column).combine_chunks()
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+    values = transform(column).combine_chunks()
+    return values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:
@@ -146,6 +146,6 @@ def _encoded(values: pa.Array) -> pa.DictionaryArray:
         values = values.cast(pa.int64())
     if not isinstance(kind, pa.BaseExtensionType):
         return values.dictionary_encode(null_encoding="encode")
-    found = values.storage.dictionary_encode(null_encoding="encode")
-    distinct = pa.ExtensionArray.from_storage(kind, found.dictionary)
-    return pa.DictionaryArray.from_arrays(found.indices, distinct)
+    encoded = values.storage.dictionary_encode(null_encoding="encode")
+    distinct = pa.ExtensionArray.from_storage(kind, encoded.dictionary)
+    return pa.DictionaryArray.from_arrays(encoded.indices, distinct)

@@ -161,8 +161,8 @@ def _inside(array: pa.Array, prefix: str, renames: Mapping[str, str]) -> pa.Arra
     kind = array.type
     if pa.types.is_struct(kind):
         children = [
-            _inside(array.field(at), f"{prefix}{step(kind.field(at).name)}.", renames)
-            for at in range(kind.num_fields)
+            _inside(array.field(index), f"{prefix}{step(kind.field(index).name)}.", renames)
+            for index in range(kind.num_fields)
         ]
         fields = [
             pa.field(renames.get(prefix + step(old.name), old.name), child.type, old.nullable)
@@ -189,8 +189,8 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
     if "header" in wanted:
         columns[HEADER] = source.column("headers")
     if "metadata" in wanted:
-        place = [source.column(name) for name in ("partition", "offset", "timestamp")]
-        columns[METADATA] = pa.StructArray.from_arrays(place, names=["partition", "offset", "timestamp"])
+        arrays = [source.column(name) for name in ("partition", "offset", "timestamp")]
+        columns[METADATA] = pa.StructArray.from_arrays(arrays, names=["partition", "offset", "timestamp"])
     return columns
 
 
@@ -251,10 +251,10 @@ def _last_of_each_key(headers: pa.Array) -> pa.Array:
     lists = headers.value_lengths()
     parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
     if pc.max(lists).as_py() > 1 and _repeats(parents, headers.flatten().field(0)):
-        last = [
-            row and list({one["key"]: one["value"] for one in row}.items()) for row in headers.to_pylist()
+        last_values = [
+            row and list({pair["key"]: pair["value"] for pair in row}.items()) for row in headers.to_pylist()
         ]
-        return pa.array(last, _MAP_TYPE)
+        return pa.array(last_values, _MAP_TYPE)
     entries = headers.values
     pairs = pa.StructArray.from_arrays(
         [entries.field(0).cast(pa.large_string()), entries.field(1).cast(pa.large_binary())],

@@ -2,9 +2,8 @@
 
 Nothing is kept of records, so the same ones can be retried in smaller parts (``formats/rejection.py``).
 
-Keys that name their schema are split and decoded like values. They become one column (``_kafka_key``), or
-another one next to it if a schema does not fit that; a record whose key cannot be read is refused with its
-value.
+Keys that name their schema are split and decoded like values. They become the column ``_kafka_key``,
+or another one next to it if their schema does not fit it. A record with an unreadable key is refused.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _MOST_PLANS = 256
 
 
 class LoadedPlan:
-    """A plan with its expensive objects, for one thread, like these; ``is_worker``: whether Spark runs it."""
+    """A plan with its expensive objects, for one thread; ``is_worker``: whether Spark runs this process."""
 
     def __init__(self, plan: StagePlan, *, is_worker: bool = False) -> None:
         self.plan = plan
@@ -121,7 +120,7 @@ def load_plan(topic: str, pickled: bytes) -> LoadedPlan:
 class DecodedGroup:
     """What became of some records: each is in ``rows``, refused, or passed over.
 
-    Unless there are ``needed_columns``, which inferred records need first, or a candidate was ``proved``.
+    Incomplete if inferred records first need ``needed_columns``, or if a candidate was ``proved``.
     """
 
     rows: list[StagedRows] = field(default_factory=list)
@@ -133,7 +132,7 @@ class DecodedGroup:
     def take(
         self, outcome: Rows, positions: Positions, schema_id: SchemaKey | None
     ) -> tuple[dict[str, pa.Array], Positions]:
-        """Take what a transform did not keep of the records at ``positions``; returns what it kept."""
+        """Note records that a transform did not keep; returns columns and positions of the others."""
         if outcome.refused:
             self.rejections.append(Rejections.of(outcome.refused, positions, schema_id))
         self.passed_over = added(self.passed_over, outcome.passed_over)
@@ -201,7 +200,7 @@ def _decode(
     positions = group.positions
     try:
         decoder = decoder_of(schema_id)
-    except BadSchemaError as error:  # although the decoder could be built during planning
+    except BadSchemaError as error:  # although planning could build the decoder
         rejections.append(Rejections(positions, schema_id, dead_letter.BAD_SCHEMA, str(error)))
         return None, positions
     rows, refused = decoder.decode(group.values)
@@ -235,7 +234,7 @@ class KeyColumns:
 
 
 def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
-    """The decoded keys of a batch with the source's columns, according to ``key_format``."""
+    """The decoded keys of a batch of ``SOURCE_SCHEMA``, according to ``key_format``."""
     keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
     if loaded.plan.settings.key_format == "string":
         bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT)
@@ -260,12 +259,13 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
         if schema_id in plan.candidates:
             proved.add(schema_id)
             continue
-        alone = rows.schema.names == [VALUE]  # a key that is not a record
-        column = {KEY: rows.column(0) if alone else rows.to_struct_array()}
+        is_plain = rows.schema.names == [VALUE]  # a key that is not a record
+        column = {KEY: rows.column(0) if is_plain else rows.to_struct_array()}
         column = rename(column, dict(plan.schemas[schema_id].renames))
         (name,) = column
         fit, refused = fitted(column, len(positions), pa.schema([target.field(name)]))
-        parts.setdefault(name, []).extend((positions[at.start : at.stop], keys.column(0)) for at, keys in fit)
+        arrays = parts.setdefault(name, [])
+        arrays += [(positions[part.start : part.stop], keys.column(0)) for part, keys in fit]
         if refused:
             rejections.append(Rejections.of(refused, positions, schema_id))
     columns = {name: _in_order(arrays, len(batch)) for name, arrays in parts.items() if arrays}
@@ -275,9 +275,9 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
 def _of_keys(rejections: list[Rejections]) -> Rejections:
     """All rejections as one, in the order of the batch, in words that name the key."""
     bad = sorted(
-        (position, f"key_{one.reason(at)}", f"of the key: {one.message(at)}")
-        for one in rejections
-        for at, position in enumerate(one.positions.tolist())
+        (position, f"key_{refused.reason(index)}", f"of the key: {refused.message(index)}")
+        for refused in rejections
+        for index, position in enumerate(refused.positions.tolist())
     )
     if not bad:
         return _NO_REJECTIONS
@@ -287,7 +287,7 @@ def _of_keys(rejections: list[Rejections]) -> Rejections:
 
 def _in_order(parts: list[tuple[Positions, pa.Array]], count: int) -> pa.Array:
     """The parts in the order of the batch of ``count`` records, with null for records in none."""
-    positions = np.concatenate([at for at, _ in parts])
+    positions = np.concatenate([part_positions for part_positions, _ in parts])
     if len(parts) == 1 and len(positions) == count:
         return parts[0][1]
     indices = np.full(count, -1, np.int64)

@@ -35,7 +35,7 @@ class SchemaPlan:
     """The schemas of values, or of keys, by id: those that the table covers, and others.
 
     Records of ``refused`` ones are refused, with reason and message; ``unknown`` are those of them that the
-    registry did not know when last asked, and may know by now. The table changes for one of ``candidates``
+    registry did not know at the last lookup, and may know by now. The table changes for one of ``candidates``
     once a record was decoded with it. Records of ids that are nowhere come back as needs.
     """
 
@@ -208,8 +208,8 @@ class StageResult:
     def ends(self, settings: TopicSettings) -> bool:
         """Whether further records do not matter, except for needs and reasons.
 
-        If only the dead-letter table is missing, they still count: whether it is created depends on the share
-        of those that are refused.
+        If only the dead-letter table is missing, they still count: the share of refused ones decides whether
+        it is created.
         """
         stops = settings.errors == "stop" and bool(self.refused)
         return self.needs.of_table or self.stopped is not None or self.alike or stops
@@ -240,7 +240,7 @@ class Replaced:
     @property
     def dropped_rows(self) -> int:
         """The number of deleted rows that the new files lack."""
-        return sum(one.dropped_rows for one in self.moved)
+        return sum(rows.dropped_rows for rows in self.moved)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Merges small data files of one partition into few larger ones, on an executor, keeping the rows' order.
 
-Nothing is projected onto the table's schema, as that would turn null lists of structs into empty ones (ADR
+Nothing is projected onto the table's schema: that would turn null lists of structs into empty ones (ADR
 0004). Files are merged only if their Parquet schema is, field by field, that of one version of the table's
 schema, and the result is written with that version. All others stay as they are.
 
@@ -13,8 +13,8 @@ the deleted ones; if two of these differ, nothing is returned. Memory is bounded
 of each schema, however large the files and their row groups are, plus a byte for each row of the files, and
 four more if they are sorted.
 
-In a table with a sort order, rows are sorted in memory: one file per ``_SORTED_BYTES``, which is mostly a
-single one, as the groups of such tables are small. That is simpler than a merge of sorted files: files older
+In a table with a sort order, rows are sorted in memory: one file per ``_SORTED_BYTES``, mostly only
+one, because the groups of such tables are small. A merge of sorted files would be less simple: files older
 than the order, or from other engines, are not sorted by it.
 """
 
@@ -70,7 +70,7 @@ class SmallFile:
 
 @dataclass
 class RewriteResult:
-    """The result of a rewrite: ``files`` have the rows, of this number, of those ``moved``, less the deleted.
+    """The result of a rewrite: ``files`` with ``rows`` rows, all of files ``moved`` but for deleted ones.
 
     ``left`` counts files that stay as they are, by reason. ``begun`` has the locations of files that were
     begun: after an ``error``, none of them is certainly finished, and ``files`` is empty.
@@ -105,7 +105,7 @@ class RewriteTask:
         """Rewrite the group in this process.
 
         The result's error is a RetryableError if the storage does not respond, an ActionNeededError if a file
-        is not what the table says about it.
+        differs from what the table says about it.
         """
         began = time.process_time()
         rewriting = _Rewrite(self)
@@ -156,7 +156,7 @@ class _Rewrite:
         return writer
 
     def result(self) -> RewriteResult:
-        """Files that share a schema become one; others stay."""
+        """Merge the files of each schema; others stay."""
         metadata = self._current.metadata
         schemas = schemas_by_shape(metadata)
         by_schema: dict[int | None, list[SmallFile]] = {}
@@ -180,46 +180,46 @@ class _Rewrite:
     def _merge(self, writer: DataFileWriter, files: Sequence[SmallFile]) -> None:
         dropped = _deleted(self._io, files)
         kept = [file.rows - int(dropped[file.path].sum()) for file in files]
-        wanted, made, places, is_known = sum(kept), list[DataFile](), None, True
+        wanted, new_files, places, is_known = sum(kept), list[DataFile](), None, True
         if wanted and writer.order.is_unsorted:
             rows = _runs(self._io, files, dropped, writer.target, (_ROW_GROUP_BYTES, _ROW_GROUP_ROWS))
-            made = [writer.write_one(rows)]
+            new_files = [writer.write_one(rows)]
         elif wanted:
-            made, places, is_known = self._sorted(writer, files, dropped, wanted)
-            if not made:
+            new_files, places, is_known = self._write_sorted(writer, files, dropped, wanted)
+            if not new_files:
                 self._leave("too large in memory to be sorted together", files)
                 return
-        if (written := sum(file.record_count for file in made)) != wanted:
+        if (written := sum(file.record_count for file in new_files)) != wanted:
             raise ActionNeededError(f"{len(files)} files have {wanted} rows, and {written} were written")
-        if other := next((file for file in made if file.partition != self._task.partition), None):
+        if foreign := next((file for file in new_files if file.partition != self._task.partition), None):
             raise ActionNeededError(
                 f"{files[0].path} is in the partition {self._task.partition}, and its rows belong to "
-                f"{other.partition}"
+                f"{foreign.partition}"
             )
-        self._result.files += made
-        starts = accumulate((file.record_count for file in made[:-1]), initial=0)
-        products = tuple(zip((file.file_path for file in made), starts, strict=False))  # none, of none
+        self._result.files += new_files
+        starts = accumulate((file.record_count for file in new_files[:-1]), initial=0)
+        products = tuple(zip((file.file_path for file in new_files), starts, strict=False))  # none, of none
         base = 0
         for file, count in zip(files, kept, strict=True):
-            where = places[base : base + count] if places is not None else None
-            moved = MovedRows.of(file.path, dropped[file.path], products if is_known else (), base, where)
+            numbers = places[base : base + count] if places is not None else None
+            moved = MovedRows.of(file.path, dropped[file.path], products if is_known else (), base, numbers)
             self._result.moved.append(moved)
             base += count
         self._result.rows += wanted
 
-    def _sorted(
+    def _write_sorted(
         self, writer: DataFileWriter, files: Sequence[SmallFile], dropped: Mapping[str, Mask], count: int
     ) -> tuple[list[DataFile], Places | None, bool]:
         """The files' ``count`` rows, sorted in memory, in as few files as possible; none if that is no gain.
 
         Also each row's number among those of all these files, if the order changed, and whether it is known.
         """
-        made: list[DataFile] = []
+        new_files: list[DataFile] = []
         places = np.empty(count, np.uint32) if count <= _MOST_PLACES else None
         start, has_moved = 0, False
         for rows in _runs(self._io, files, dropped, writer.target, (_SORTED_BYTES, count)):
             # At most half as many: otherwise they would be merged again and again without becoming fewer.
-            if not made and len(files) > 1 and 2 * count > len(rows) * len(files):
+            if not new_files and len(files) > 1 and 2 * count > len(rows) * len(files):
                 return [], None, True
             order = permutation(rows, writer.order, writer.schema)
             ordered = rows if order is None else rows.take(order)
@@ -229,12 +229,12 @@ class _Rewrite:
             elif places is not None and order is not None:
                 places[start + order.to_numpy()] = numbers
             start, has_moved = start + len(rows), has_moved or order is not None
-            made.append(writer.write_one((ordered,)))
-        return made, places if has_moved else None, places is not None or not has_moved
+            new_files.append(writer.write_one((ordered,)))
+        return new_files, places if has_moved else None, places is not None or not has_moved
 
 
 def _deleted(io: FileIO, files: Sequence[SmallFile]) -> dict[str, Mask]:
-    """The deleted rows of each file, each once, however many delete files name it."""
+    """Masks of the deleted rows, by file."""
     dropped = {file.path: np.zeros(file.rows, np.bool_) for file in files}
     applies: dict[str, set[str]] = {}
     for file in files:
@@ -249,23 +249,23 @@ def _runs(
     files: Sequence[SmallFile],
     dropped: Mapping[str, Mask],
     target: pa.Schema,
-    most: tuple[int, int],
+    limits: tuple[int, int],
 ) -> Iterator[pa.Table]:
     """The rows of all files, without dropped ones, in their order.
 
-    ``most``: bytes and rows per part.
+    ``limits``: bytes and rows per part.
     """
-    held: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     size = rows = 0
     for file in files:
         for batch in _rows_of(io, file, dropped[file.path], target):
-            if held and (size + batch.nbytes > most[0] or rows + len(batch) > most[1]):
-                yield pa.Table.from_batches(held)
-                held, size, rows = [], 0, 0
-            held.append(batch)
+            if batches and (size + batch.nbytes > limits[0] or rows + len(batch) > limits[1]):
+                yield pa.Table.from_batches(batches)
+                batches, size, rows = [], 0, 0
+            batches.append(batch)
             size, rows = size + batch.nbytes, rows + len(batch)
-    if held:
-        yield pa.Table.from_batches(held)
+    if batches:
+        yield pa.Table.from_batches(batches)
 
 
 def _rows_of(io: FileIO, file: SmallFile, dropped: Mask, target: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -288,7 +288,7 @@ def _parts(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _shape_at(io: FileIO, file: SmallFile) -> Shape:
-    """The shape of a file's schema; raises ActionNeededError if it is not as the table says."""
+    """The shape of a file's schema; raises ActionNeededError if the table says otherwise."""
     with io.new_input(file.path).open() as stream:
         try:
             parquet = pq.ParquetFile(stream)

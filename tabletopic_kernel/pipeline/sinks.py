@@ -52,18 +52,19 @@ class Rejections:
     @classmethod
     def of(cls, refused: Sequence[Refused], among: Positions, schema_id: SchemaKey | None) -> Rejections:
         """The refused records, by their indexes in ``among``."""
-        at = among[[one.index for one in refused]]
-        return cls(at, schema_id, [one.reason for one in refused], [one.message for one in refused])
+        positions = among[[bad.index for bad in refused]]
+        reasons, messages = [bad.reason for bad in refused], [bad.message for bad in refused]
+        return cls(positions, schema_id, reasons, messages)
 
     def among(self, positions: Positions, schema_id: SchemaKey | None) -> Rejections:
         """Those of them at ``positions``, with another schema id."""
         chosen = np.flatnonzero(np.isin(self.positions, positions))
 
         def picked(texts: Sequence[str] | str) -> Sequence[str] | str:
-            return texts if isinstance(texts, str) else [texts[at] for at in chosen.tolist()]
+            return texts if isinstance(texts, str) else [texts[index] for index in chosen.tolist()]
 
-        at = self.positions[chosen]
-        return Rejections(at, schema_id, picked(self.reasons), picked(self.messages))
+        reasons, messages = picked(self.reasons), picked(self.messages)
+        return Rejections(self.positions[chosen], schema_id, reasons, messages)
 
     @property
     def known_id(self) -> int | None:
@@ -91,7 +92,7 @@ class Sink(Protocol):
 
 
 class Files:
-    """Data files of the table, and of its dead-letter table; what there is no writer for is left out."""
+    """Data files of the table and of its dead-letter table; a table without a writer gets none."""
 
     def __init__(
         self, topic: str, writer: DataFileWriter | None, dead_letter_writer: DataFileWriter | None
@@ -179,7 +180,6 @@ class _FileBuffer:
         self._bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Hold rows, or write all that are held."""
         self._held.append(rows)
         self._bytes += rows.nbytes
         self.count += len(rows)
@@ -187,7 +187,6 @@ class _FileBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Write the held rows."""
         if self._held:
             table = pa.Table.from_batches(self._held)
             self._held, self._bytes = [], 0
@@ -212,7 +211,7 @@ def dead_letters_of(
     names = [name for name in source.schema.names if name in target.names]
     columns = {name: source.column(name) for name in names} | {
         "topic": pa.repeat(pa.scalar(topic, pa.large_string()), count),
-        "schema_id": pa.array([one.known_id for one in rejected for _ in range(len(one))], pa.int32()),
+        "schema_id": pa.array([group.known_id for group in rejected for _ in range(len(group))], pa.int32()),
         "reason": _texts(rejected, lambda rejections: rejections.reasons),
         "message": _texts(rejected, lambda rejections: rejections.messages),
         "at": pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), count),

@@ -1,7 +1,7 @@
 """Splits a batch by schema id, with array operations.
 
 For where a record names its schema, see ``formats/wire.py``. The last header of the name counts, as in
-Confluent's own reader, and one without a value does not. A header takes precedence over a prefix: the value
+Confluent's own reader; a header without a value does not. A header takes precedence over a prefix: the value
 is then only the body, whatever it begins with; and no prefix makes up for a header that names no schema.
 """
 
@@ -87,17 +87,17 @@ def split(
         Groups (tombstones first, then by ascending id) and the records that name no schema; together, their
         positions are 0 to n-1, each once.
     """
-    found = None if headers is None else _last_headers(headers, header)
-    if found is None:
+    named_headers = None if headers is None else _last_headers(headers, header)
+    if named_headers is None:
         return _split_by_prefix(values, np.arange(len(values), dtype=np.int64))
-    rows, named = found
+    rows, texts = named_headers
     valued = values.is_valid().to_numpy(zero_copy_only=False)[rows]
-    rows, named = rows[valued], named.filter(pa.array(valued))
+    rows, texts = rows[valued], texts.filter(pa.array(valued))
     others = np.ones(len(values), dtype=bool)
     others[rows] = False
-    left = np.flatnonzero(others)
-    groups, rejections = _split_by_prefix(values.take(pa.array(left)), left)
-    for positions, text in _by_text(rows, named):
+    rest = np.flatnonzero(others)
+    groups, rejections = _split_by_prefix(values.take(pa.array(rest)), rest)
+    for positions, text in _by_text(rows, texts):
         try:
             schema, indexes = wire.read_schema_header(text)
         except ValueError as error:
@@ -119,10 +119,10 @@ def unsplit(values: pa.Array) -> tuple[list[Group], list[Rejections]]:
     present = values.is_valid().to_numpy(zero_copy_only=False)
     if not len(values) or present.all():
         return [Group(WHOLE_TOPIC, positions, values)] if len(values) else [], []
-    absent, there = positions[~present], positions[present]
-    groups = [Group(None, absent, values.take(pa.array(absent)))]
-    if len(there):
-        groups.append(Group(WHOLE_TOPIC, there, values.take(pa.array(there))))
+    without_value, with_value = positions[~present], positions[present]
+    groups = [Group(None, without_value, values.take(pa.array(without_value)))]
+    if len(with_value):
+        groups.append(Group(WHOLE_TOPIC, with_value, values.take(pa.array(with_value))))
     return groups, []
 
 
@@ -149,16 +149,16 @@ def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group
         groups.append(Group(None, positions[absent], values.take(pa.array(absent))))
     with_id = np.flatnonzero(framed)
     for chosen, first in _runs(ids):
-        at = with_id[chosen]
-        groups.append(Group(int(ids[first]), positions[at], values.take(pa.array(at))))
-    bare = np.flatnonzero(present & ~framed)
-    if not len(bare):
+        indexes = with_id[chosen]
+        groups.append(Group(int(ids[first]), positions[indexes], values.take(pa.array(indexes))))
+    unframed = np.flatnonzero(present & ~framed)
+    if not len(unframed):
         return groups, []
-    glue = split_glue(values, bare)
-    groups += [Group(guid, positions[at], bodies, is_glue=True) for guid, at, bodies in glue.groups]
+    glue = split_glue(values, unframed)
+    groups += [Group(guid, positions[indexes], bodies, is_glue=True) for guid, indexes, bodies in glue.groups]
     rejections = []
     if len(glue.others):
-        reasons = [_explain(values[at].as_py()) for at in glue.others.tolist()]
+        reasons = [_explain(values[index].as_py()) for index in glue.others.tolist()]
         rejections.append(Rejections(positions[glue.others], None, NO_SCHEMA_ID, reasons))
     if glue.damaged:
         broken, messages = zip(*glue.damaged, strict=True)
@@ -172,19 +172,19 @@ def _last_headers(headers: pa.Array, name: str) -> tuple[Positions, pa.Array] | 
         return None
     entries = headers.flatten()
     keys = entries.field(0)
-    found = np.flatnonzero(pc.equal(keys, pa.scalar(name, keys.type)).to_numpy(zero_copy_only=False))
-    if not len(found):
+    indexes = np.flatnonzero(pc.equal(keys, pa.scalar(name, keys.type)).to_numpy(zero_copy_only=False))
+    if not len(indexes):
         return None
-    rows = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[found].astype(np.int64)
+    rows = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[indexes].astype(np.int64)
     last = np.append(rows[1:] != rows[:-1], True)
-    named = entries.field(1).take(pa.array(found[last]))
-    valued = named.is_valid()
-    return rows[last][valued.to_numpy(zero_copy_only=False)], named.filter(valued)
+    texts = entries.field(1).take(pa.array(indexes[last]))
+    valued = texts.is_valid()
+    return rows[last][valued.to_numpy(zero_copy_only=False)], texts.filter(valued)
 
 
-def _by_text(rows: Positions, named: pa.Array) -> Iterator[tuple[Positions, bytes]]:
+def _by_text(rows: Positions, texts: pa.Array) -> Iterator[tuple[Positions, bytes]]:
     """Records grouped by equal header, and the header: there are few different ones."""
-    encoded = named.dictionary_encode()
+    encoded = texts.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     for chosen, first in _runs(codes):
         yield rows[chosen], encoded.dictionary[codes[first].item()].as_py()

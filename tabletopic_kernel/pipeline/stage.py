@@ -88,8 +88,6 @@ class _Part:
 
 
 class _Staging:
-    """One call of ``stage``."""
-
     def __init__(self, loaded: LoadedPlan, sink: Sink) -> None:
         self._loaded = loaded
         self._plan = loaded.plan
@@ -98,7 +96,6 @@ class _Staging:
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Stage a batch."""
         batch, result = with_dated_records(with_null_headers(batch)), self.result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
@@ -146,7 +143,7 @@ class _Staging:
                 lambda part: decode_group(self._loaded, batch, group.part(part.start, part.stop), keys),
                 len(group),
             )
-        except ProjectionError as error:  # it takes too much, whatever the record: not a letter
+        except ProjectionError as error:  # the statement's fault, not the record's: no letter
             result.stopped = str(error)
             return
         for part in decoded.results:
@@ -184,9 +181,9 @@ class _Staging:
             result.failed = added(result.failed, {failure.kind: 1})
             result.trace(failure.line, failure.trace)
         if failures:
-            at = positions[[failure.index for failure in failures]]
+            failed = positions[[failure.index for failure in failures]]
             lines = [failure.line for failure in failures]
-            self._refuse(batch, Rejections(at, schema_id, dead_letter.INTERNAL_ERROR, lines))
+            self._refuse(batch, Rejections(failed, schema_id, dead_letter.INTERNAL_ERROR, lines))
 
     def _sample(self, batch: pa.RecordBatch, rejections: Rejections) -> None:
         if (wanted := MAX_SAMPLES - len(self.result.samples)) > 0:

@@ -105,17 +105,17 @@ class DataFileWriter:
         try:
             return [self._write_file((part,), key) for key, part in self._divided(table)]
         except (OSError, pa.ArrowException) as error:  # the second: of Azure's client
-            sorted_error = sort_error(error, STORAGE)
-            if sorted_error is None and not isinstance(error, OSError):
+            trouble = sort_error(error, STORAGE)
+            if trouble is None and not isinstance(error, OSError):
                 raise
             doing = "could not write a data file: "
-            found = replace(sorted_error, doing=doing) if sorted_error else f"{doing}{plain(error)}"
-            raise RetryableError(found) from error
+            message = replace(trouble, doing=doing) if trouble else f"{doing}{plain(error)}"
+            raise RetryableError(message) from error
 
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
         """Write all of ``parts``, each in its own row groups, as one file of one partition.
 
-        In a table with a sort order there is only one part, as its rows are sorted.
+        In a table with a sort order there is only one part: its rows are sorted together.
 
         Raises:
             ValueError: the rows belong to several partitions, or there are none, or several parts to sort.

@@ -13,24 +13,23 @@ AsOf = int | str | date  # a datetime is a date
 
 
 def snapshot_at(table: Table, at: AsOf | None) -> Snapshot | None:
-    """The snapshot to read; None for a table that never had one. Raises UsageError if there is none such."""
+    """The snapshot to read; None for a table that never had one. Raises UsageError if it is missing."""
     if at is None:
         return table.current_snapshot()
     as_of = _parsed(at)
     if isinstance(as_of, int):
-        found = table.snapshot_by_id(as_of)
-        if found is None:
+        if (snapshot := table.snapshot_by_id(as_of)) is None:
             known = ", ".join(str(entry.snapshot_id) for entry in table.history()[-3:]) or "none"
             raise UsageError(f"{_dotted(table)} has no snapshot {as_of}; its newest: {known}")
-        return found
-    found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
-    if found is None:
+        return snapshot
+    snapshot = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
+    if snapshot is None:
         first = min((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
         oldest = "none at all" if first is None else datetime.fromtimestamp(first / 1000, UTC).isoformat()
         raise UsageError(
             f"{_dotted(table)} has no snapshot as old as {as_of.isoformat()}; its first: {oldest}"
         )
-    return found
+    return snapshot
 
 
 def _parsed(at: AsOf) -> int | datetime:
@@ -43,7 +42,7 @@ def _parsed(at: AsOf) -> int | datetime:
             raise UsageError(
                 f"{at!r} is neither a snapshot id nor a time such as 2026-01-31T12:00:00Z"
             ) from None
-    if isinstance(at, date) and not isinstance(at, datetime):  # from midnight on, as a text means it
+    if isinstance(at, date) and not isinstance(at, datetime):  # from midnight on, as in a text
         at = datetime(at.year, at.month, at.day)
     if isinstance(at, datetime):
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at

@@ -135,7 +135,7 @@ class AthenaLake:
                 cursor.execute(text)
             rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit + 1)
         except Exception as error:  # botocore's and PyAthena's have no common base class
-            raise _sorted(error) from error
+            raise _classified(error) from error
         truncated = limit is not None and len(rows) > limit
         return Answer(
             _arrow(cursor.description or (), rows[:limit]),
@@ -146,7 +146,7 @@ class AthenaLake:
 
     def _in_athenas_names(self, sql: str) -> tuple[str, Mapping[str, str]]:
         """The statement with Athena's names of other catalogs, and the one whose credentials it needs."""
-        text, named = with_catalogs(sql, {name: data_catalog(one) for name, one in self._others.items()})
+        text, named = with_catalogs(sql, {name: data_catalog(other) for name, other in self._others.items()})
         for name in named:
             if data_catalog(self._others[name]) is None:
                 raise SettingsError(
@@ -163,7 +163,7 @@ class AthenaLake:
                 raise SettingsError(_NOT_OF_ATHENA)
             return text, self._catalog
         keys = self._others[named[0]]
-        # Else Athena searches for the default catalog's tables next to those, and may find some of that name.
+        # Otherwise Athena would look for the default catalog's tables in the named one, and may find some.
         if (self._data_catalog is None or _session(keys) != _session(self._catalog)) and (
             own := names_without_catalog(sql)
         ):
@@ -176,7 +176,7 @@ class AthenaLake:
         return text, keys
 
     def _read(self, text: str) -> tuple[TableRead, ...]:
-        """The tables that a query names; empty if the catalog is unavailable, as the rows are there."""
+        """The tables that a query names; empty if the catalog is unavailable: the query has already run."""
         try:
             return self._tables(text.replace(f'"{self._data_catalog}".', ""))
         except TableTopicError:
@@ -196,7 +196,7 @@ class AthenaLake:
         # Besides raising the error, it prints each refused statement with a page of traceback.
         logging.getLogger("pyathena").setLevel(logging.CRITICAL)
         try:
-            made: Cursor = connect(
+            cursor: Cursor = connect(
                 catalog_name=self._data_catalog or data_catalog(catalog),
                 schema_name=self._namespace,
                 work_group=self._settings.workgroup or os.environ.get("AWS_ATHENA_WORK_GROUP", "primary"),
@@ -207,8 +207,8 @@ class AthenaLake:
                 **_session(catalog),
             ).cursor(arraysize=_PAGE_ROWS)
         except Exception as error:  # no region, no such profile: its message says which
-            raise _sorted(error) from error
-        return made
+            raise _classified(error) from error
+        return cursor
 
 
 def _session(catalog: Mapping[str, str]) -> dict[str, str]:
@@ -220,8 +220,8 @@ def _session(catalog: Mapping[str, str]) -> dict[str, str]:
         "aws_session_token": ("glue.session-token", "client.session-token"),
         "profile_name": ("glue.profile-name", "client.profile-name"),
     }
-    found = {ours: next(filter(None, map(catalog.get, names)), None) for ours, names in given.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    options = {ours: next(filter(None, map(catalog.get, names)), None) for ours, names in given.items()}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _literal(value: datetime) -> str:
@@ -238,7 +238,7 @@ def _literal(value: datetime) -> str:
 def _arrow(description: Sequence[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     """The rows as Arrow, by Athena's types; names may occur twice."""
     types = [_type(name, precision, scale) for _, name, _, _, precision, scale, *_ in description]
-    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
+    columns = [pa.array([row[index] for row in rows], kind) for index, kind in enumerate(types)]
     return pa.Table.from_arrays(columns, names=[column[0] for column in description])
 
 
@@ -246,7 +246,7 @@ def _type(name: str, precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale) if name == "decimal" else _TYPES.get(name, pa.string())
 
 
-def _sorted(error: Exception) -> UsageError | ActionNeededError:
+def _classified(error: Exception) -> UsageError | ActionNeededError:
     if _WRONG_SQL.search(str(error)):
         return UsageError(f"Athena refused the query: {error}")
     return ActionNeededError(f"Athena failed: {error}")

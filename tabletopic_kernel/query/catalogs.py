@@ -17,7 +17,7 @@ from tabletopic_kernel.query.sql import MOST_PARTS, Name
 
 
 class Catalogs:
-    """The default catalog, and others by name, which are opened when a query first names them.
+    """The default catalog, and others by name; a query opens those that it names.
 
     A table is called ``table`` (in ``namespace``) or ``namespace.table`` in the default one,
     ``catalog.namespace.table`` in any. For one thread at a time.
@@ -33,7 +33,7 @@ class Catalogs:
 
     @property
     def are_several(self) -> bool:
-        """Whether there are others besides the default one."""
+        """Whether there is more than the default catalog."""
         return bool(self._others)
 
     def load(self, name: Name) -> Table | None:
@@ -46,7 +46,7 @@ class Catalogs:
         other, below = self._split(name)
         *namespace, table = below if len(below) > 1 else (self._namespace, *below)
         identifier = (*".".join(namespace).split("."), table)
-        with self._asked(other) as catalog:
+        with self._catalog(other) as catalog:
             try:
                 return catalog.load_table(identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
@@ -78,8 +78,8 @@ class Catalogs:
         return (first if first in self._others else None), name[1:]
 
     @contextmanager
-    def _asked(self, other: str | None) -> Iterator[Catalog]:
-        """One of the catalogs, with its errors classified by remedy."""
+    def _catalog(self, other: str | None) -> Iterator[Catalog]:
+        """A catalog, with its errors classified by remedy."""
         with in_section(other):
             if other is not None and other not in self._opened:
                 self._opened[other] = self._others[other]()
@@ -87,13 +87,13 @@ class Catalogs:
                 yield self._opened[other]
 
     def _tables_of(self, other: str | None) -> list[Name]:
-        with self._asked(other) as catalog:
+        with self._catalog(other) as catalog:
             tables: list[Name] = []
             waiting = list(catalog.list_namespaces())
             while waiting:
                 namespace = waiting.pop()
                 tables += catalog.list_tables(namespace)
-                waiting += [one for one in catalog.list_namespaces(namespace) if one not in waiting]
+                waiting += [child for child in catalog.list_namespaces(namespace) if child not in waiting]
             return sorted(set(tables))
 
 
@@ -101,14 +101,14 @@ def _same_but_for_case(catalog: Catalog, identifier: Name) -> Name | None:
     """The one table that matches the name case-insensitively."""
     *namespace, _ = identifier
     try:
-        beside = catalog.list_namespaces(tuple(namespace[:-1]))
+        siblings = catalog.list_namespaces(tuple(namespace[:-1]))
     except NoSuchNamespaceError:
         return None
     same = [
         table
-        for found in beside
-        if _lower(found) == _lower(namespace)
-        for table in catalog.list_tables(found)
+        for sibling in siblings
+        if _lower(sibling) == _lower(namespace)
+        for table in catalog.list_tables(sibling)
         if _lower(table) == _lower(identifier)
     ]
     return same[0] if len(same) == 1 else None
@@ -132,9 +132,9 @@ def no_such_table(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), by_short, n=3) or difflib.get_close_matches(
         name.rpartition(".")[2].lower(), by_short, n=3
     )
-    meant = list(dict.fromkeys(full for match in close for full in by_short[match]))[:3]
-    if meant:
-        return f"there is no table {name}; did you mean {' or '.join(meant)}?"
+    similar = list(dict.fromkeys(full for match in close for full in by_short[match]))[:3]
+    if similar:
+        return f"there is no table {name}; did you mean {' or '.join(similar)}?"
     if known:
         names = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
         return f"there is no table {name}; existing tables: {names}"

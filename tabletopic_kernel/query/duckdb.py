@@ -58,7 +58,7 @@ class _View:
     spelled: str  # with namespace, and with its catalog unless that is the default one
     table: Table
     snapshot: Snapshot | None
-    fixed: bool  # at that snapshot, with its schema; else the newest of both
+    fixed: bool  # at that snapshot, with its schema; else with the newest of both
 
     @property
     def place(self) -> str:
@@ -69,9 +69,7 @@ class DuckLake:
     """Queries over catalogs. Thread-safe: one query runs at a time.
 
     Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
-    ``catalog.namespace.table``.
-
-    ``others``: functions that open further catalogs, by name; called when a query first names one.
+    ``catalog.namespace.table``. ``others``: functions that open further catalogs, by name.
     """
 
     def __init__(
@@ -84,7 +82,7 @@ class DuckLake:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._made: set[str] = set()  # places of our views
+        self._own_views: set[str] = set()  # their places
         self._files = TableFiles()
         # A separate one: if a view already exists, DuckDB returns the tables below it instead.
         self._parser = duckdb.connect()
@@ -108,7 +106,7 @@ class DuckLake:
         limit: int | None = None,
     ) -> Answer:
         """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows."""
-        with self._lock, sql_errors(), self._started_again_after_fatal():
+        with self._lock, sql_errors(), self._restarting_after_fatal():
             if wants_table_list(sql):
                 return Answer(self._table_list())
             connection = self._open()
@@ -160,7 +158,7 @@ class DuckLake:
             self._connection = None
 
     @contextmanager
-    def _started_again_after_fatal(self) -> Iterator[None]:
+    def _restarting_after_fatal(self) -> Iterator[None]:
         try:
             yield
         except FATAL:
@@ -175,8 +173,8 @@ class DuckLake:
             connection = connect()
             self._make_schema(connection, self._catalogs.default, self._namespace)
             self._connection = connection
-            self._made.clear()
-        # Each time, as a query may have said USE.
+            self._own_views.clear()
+        # Each time: a query may have said USE.
         self._connection.execute(f"USE {quote(self._catalogs.default)}.{quote(self._namespace)}")
         return self._connection
 
@@ -215,9 +213,9 @@ class DuckLake:
         """Drop views of tables that are no longer in the catalog; user-created objects stay."""
         for name in unknown:
             place = _dotted_place(*self._place(name)) if 1 <= len(name) <= MOST_PARTS else ""
-            if place in self._made:
+            if place in self._own_views:
                 connection.execute(f"DROP VIEW IF EXISTS {place}")
-                self._made.discard(place)
+                self._own_views.discard(place)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
         folders = folders_of(view.table.location(), view.table.properties)
@@ -226,7 +224,7 @@ class DuckLake:
         self._make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""
-        self._made.add(view.place)
+        self._own_views.add(view.place)
         connection.execute(
             f"CREATE OR REPLACE VIEW {view.place} AS SELECT * FROM iceberg_scan('{location}'{chosen})"
         )
@@ -235,13 +233,13 @@ class DuckLake:
 
     def _table_list(self) -> pa.Table:
         """Tables of all catalogs, with a column for the catalog if there are several."""
-        found = self._catalogs.tables()
-        catalogs = pa.array([catalog for catalog, _ in found], pa.string())
+        tables = self._catalogs.tables()
+        catalogs = pa.array([catalog for catalog, _ in tables], pa.string())
         return pa.table(
             {
                 **({"catalog": catalogs} if self._catalogs.are_several else {}),
-                "namespace": pa.array([".".join(name[:-1]) for _, name in found], pa.string()),
-                "name": pa.array([name[-1] for _, name in found], pa.string()),
+                "namespace": pa.array([".".join(name[:-1]) for _, name in tables], pa.string()),
+                "name": pa.array([name[-1] for _, name in tables], pa.string()),
             }
         )
 

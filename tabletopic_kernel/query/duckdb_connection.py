@@ -55,10 +55,10 @@ def _extension(name: str) -> str:
     if package is None or package.origin is None:
         raise SettingsError(f"DuckDB's {name} extension is not installed: pip install {wheel}")
     folder = Path(package.origin).parent / "extensions" / f"v{duckdb.__version__}"
-    found = sorted(folder.glob("*.duckdb_extension"))
-    if not found:
+    files = sorted(folder.glob("*.duckdb_extension"))
+    if not files:
         raise SettingsError(f"DuckDB's {name} extension has the wrong version: pip install {wheel}")
-    return str(found[0]).replace("'", "''")
+    return str(files[0]).replace("'", "''")
 
 
 def folders_of(
@@ -72,27 +72,27 @@ def folders_of(
     ['s3://lake/t/', 's3://files/t/']
     """
     named = (location, *filter(None, map(properties.get, _PATHS)))
-    return [f"{one.rstrip('/')}/" for one in named if one.partition("://")[0] in schemes]
+    return [f"{place.rstrip('/')}/" for place in named if place.partition("://")[0] in schemes]
 
 
 def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], io: Mapping[str, str]) -> None:
     """Give DuckDB PyIceberg's access to a table on S3; ``io`` has the properties of the table's storage.
 
     One secret for each of the table's folders, as catalogs lend keys per table; one for each bucket and one
-    for all other places, as a table may have files that were written anywhere.
+    for all other places: a table may have files anywhere.
     """
     scopes = [*folders]
     if not scopes:
         return
     options = {"PROVIDER": "config", **duckdb_secret(io)}
     if getproxies_environment() and is_loopback(options["ENDPOINT"]):
-        # The client that DuckDB uses otherwise, curl, would ask through the environment's proxy.
+        # DuckDB's default client, curl, would use the environment's proxy.
         connection.execute("SET httpfs_client_implementation = 'httplib'; SET http_proxy = ''")
     buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in scopes)
     for scope in dict.fromkeys(("", *buckets, *scopes)):
         name = f"{_SECRET}_{zlib.crc32(scope.encode()):08x}" if scope else _SECRET
-        every = options | ({"SCOPE": scope} if scope else {})
-        options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in every.items() if value)
+        scoped = options | ({"SCOPE": scope} if scope else {})
+        options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in scoped.items() if value)
         connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE s3, {options_sql})")
 
 

@@ -1,6 +1,6 @@
-"""Google's and Azure's storage for DuckDB, through PyIceberg's client: DuckDB logs in wherever that can.
+"""Google's and Azure's storage for DuckDB, through PyIceberg's client: it supports more logins than DuckDB's.
 
-DuckDB itself supports fewer ways, and needs another extension for Azure.
+DuckDB itself would need another extension for Azure.
 """
 
 from __future__ import annotations
@@ -27,36 +27,32 @@ SCHEMES = ("gs", "gcs", *AZURE)
 
 
 class _Reader:
-    """A file with seeks and reads limited to its size: Google's client raises an error beyond its end."""
+    """A file that reads no further than its end: there, Google's client raises an error."""
 
     def __init__(self, stream: NativeFile, remembered: Callable[[], AbstractContextManager[None]]) -> None:
         self._stream, self._remembered, self._at = stream, remembered, 0
         self.size: int = stream.size()
 
     def read(self, length: int = -1) -> bytes:
-        """As a file's."""
         left = max(self.size - self._at, 0)
         wanted = left if length < 0 else min(length, left)
         with self._remembered():
-            found: bytes = self._stream.read_at(wanted, self._at) if wanted else b""
-        self._at += len(found)
-        return found
+            content: bytes = self._stream.read_at(wanted, self._at) if wanted else b""
+        self._at += len(content)
+        return content
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As a file's."""
         self._at = offset + (0, self._at, self.size)[whence]
         return self._at
 
     def tell(self) -> int:
-        """As a file's."""
         return self._at
 
     def close(self) -> None:
-        """As a file's."""
         self._stream.close()
 
     def flush(self) -> None:
-        """Do nothing, as nothing is written."""
+        """Nothing is written."""
 
 
 class TableFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -88,10 +84,10 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
         return self._by_folder[max(filter(path.startswith, self._by_folder), key=len)]
 
     def _file(self, path: str) -> PyArrowFile:
-        made = self._io(path).new_input(path)
-        if not isinstance(made, PyArrowFile):
+        file = self._io(path).new_input(path)
+        if not isinstance(file, PyArrowFile):
             raise SettingsError("[catalog] py-io-impl cannot be passed to DuckDB")
-        return made
+        return file
 
     @contextmanager
     def _remembered(self) -> Iterator[None]:

@@ -25,8 +25,8 @@ def names_in(sql: str) -> list[str]:
     >>> names_in("SELECT '$a', $b, $c FROM t -- $d" + chr(10) + "WHERE x = $b")
     ['b', 'c']
     """
-    found = (match["name"] for match in _TOKEN.finditer(sql))
-    return list(dict.fromkeys(name for name in found if name))
+    names = (match["name"] for match in _TOKEN.finditer(sql))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def respelled(sql: str, spelling: Callable[[str], str]) -> str:

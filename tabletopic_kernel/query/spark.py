@@ -43,7 +43,7 @@ class SparkLake:
             return self._run_tagged(lambda: self._run(sql, params, limit))
         except (ParseException, AnalysisException) as error:
             raise UsageError(_message(str(error))) from error
-        except (PySparkException, Py4JError) as error:  # the second: also if its JVM ends
+        except (PySparkException, Py4JError) as error:  # Py4JError: also if the JVM ends
             raise ActionNeededError(f"Spark failed: {_message(text_of(error))}") from error
 
     def _run(self, sql: str, params: Mapping[str, Any] | None, limit: int | None) -> Answer:
@@ -88,16 +88,16 @@ def _to_arrow(frame: Any) -> pa.Table:
 
 def _tables_of(frame: DataFrame, default: str) -> tuple[TableRead, ...]:
     """The Iceberg tables that a query reads and their snapshots, from its analyzed plan; none if unsure."""
-    found: dict[tuple[str, int | None], TableRead] = {}
+    tables: dict[tuple[str, int | None], TableRead] = {}
     try:
         leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-        for at in range(leaves.size()):
-            read = _table_read(leaves.apply(at), default)
+        for index in range(leaves.size()):
+            read = _table_read(leaves.apply(index), default)
             if read is not None:
-                found[read.table, read.snapshot_id] = read
+                tables[read.table, read.snapshot_id] = read
     except Py4JError:  # not Spark's public interface: it may change, and only information depends on it
         return ()
-    return tuple(found.values())
+    return tuple(tables.values())
 
 
 def _table_read(leaf: Any, default: str) -> TableRead | None:

@@ -52,10 +52,10 @@ def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[
     pieces: list[bytes] = []
     named: dict[str, None] = {}
     tokens = _tokens(sql)
-    for at, (start, word) in enumerate(tokens):
+    for index, (start, word) in enumerate(tokens):
         name = _bare(word).lower()
-        dots = [text for _, text in tokens[at + 1 : at + 5 : 2]]
-        is_inside = at > 0 and tokens[at - 1][1] == "."
+        dots = [text for _, text in tokens[index + 1 : index + 5 : 2]]
+        is_inside = index > 0 and tokens[index - 1][1] == "."
         if name not in names or is_inside or dots != [".", "."]:
             continue
         named[name] = None
@@ -71,15 +71,15 @@ def tables_in(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Name]:
     If neither the parser's tree nor its list of names is available (PIVOT, INSERT), every name in the text
     counts: a name too many only costs a catalog lookup.
     """
-    found: dict[Name, None] = {}
+    tables: dict[Name, None] = {}
     for statement in connection.extract_statements(sql):
         names = _names_in_tree(connection, statement.query)
         if names is None:
             names = _names_by_binding(connection, statement.query)
         if names is None:
             return _names_in_text(sql)
-        found.update(dict.fromkeys(names))
-    return list(found)
+        tables.update(dict.fromkeys(names))
+    return list(tables)
 
 
 def names_without_catalog(sql: str) -> list[Name]:
@@ -114,13 +114,13 @@ def names_written(sql: str) -> list[Name]:
 def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
     """The dotted names that follow one of these words."""
     tokens = [word for _, word in _tokens(sql)]
-    found = []
-    for at, word in enumerate(tokens):
+    dotted_names = []
+    for index, word in enumerate(tokens):
         if word.lower() in keywords:
-            parts = list(takewhile(lambda part: part != "", tokens[at + 1 :]))
+            parts = list(takewhile(lambda part: part != "", tokens[index + 1 :]))
             dotted = 1 + 2 * sum(1 for _ in takewhile(lambda dot: dot == ".", parts[1::2]))
-            found.append(tuple(map(_bare, parts[:dotted:2])))
-    return [name for name in found if name]
+            dotted_names.append(tuple(map(_bare, parts[:dotted:2])))
+    return [name for name in dotted_names if name]
 
 
 def _names_in_tree(connection: duckdb.DuckDBPyConnection, query: str) -> list[Name] | None:
@@ -135,8 +135,8 @@ def _names_in_tree(connection: duckdb.DuckDBPyConnection, query: str) -> list[Na
 def _tables_below(node: Any, ctes: frozenset[str]) -> Iterator[Name]:
     """The tables of a subtree, with these common table expressions in scope."""
     if isinstance(node, list):
-        for one in node:
-            yield from _tables_below(one, ctes)
+        for child in node:
+            yield from _tables_below(child, ctes)
     elif isinstance(node, dict):
         for cte in (node.get("cte_map") or {}).get("map", ()):
             yield from _tables_below(cte["value"], ctes)
@@ -185,7 +185,7 @@ def _parts(qualified: str) -> Name:
 
 
 def _names_in_text(sql: str) -> list[Name]:
-    found: dict[Name, None] = {}
+    names: dict[Name, None] = {}
     current: list[str] = []
     after_dot = False
     for _, word in _tokens(sql):
@@ -195,10 +195,10 @@ def _names_in_text(sql: str) -> list[Name]:
             current = [*current, _bare(word)] if after_dot else [_bare(word)]
             after_dot = False
             if len(current) <= MOST_PARTS:
-                found[tuple(current)] = None
+                names[tuple(current)] = None
         else:
             current, after_dot = [], False
-    return list(found)
+    return list(names)
 
 
 def _bare(identifier: str) -> str:

@@ -74,16 +74,15 @@ class LetterTable:
         return True
 
     def check_writable(self) -> None:
-        """As ``TopicTable.check_writable``, with all columns of letters: else records are not kept whole."""
+        """As ``TopicTable.check_writable``, with all columns of letters, which keep records whole."""
         if self.table is not None:
             self.table.check_writable(SCHEMA.fields)
 
     def check_same_topic(self, topic_id: str, cluster_id: str) -> None:
         """Check that the letters are this topic's (I8).
 
-        Letters of an earlier topic of that name are all that is left of its records, so they are not removed.
-        Nor can they stay among this topic's, as their offsets mean other records. A table without letters is
-        taken over, whoever owned it.
+        Letters of a deleted topic are kept, because nothing else has those records. They cannot be mixed with
+        this topic's: the offsets collide. A table without letters is taken over.
 
         Raises:
             ActionNeededError: they are another topic's.
@@ -125,10 +124,10 @@ class LetterTable:
 
 
 class DeadLetters(LetterTable):
-    """One topic's letters; the table is made for the first of them. Only for the coordinator's thread.
+    """One topic's letters; the first one creates the table. Only for the coordinator's thread.
 
-    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them, as
-    their records will be read again. So between two commits, a record is in only one of the tables (I1).
+    Letters above the table's ledger belong to a commit whose rows never came: ``settle`` removes them,
+    because their records are read again. So between two commits, a record is in only one of the tables (I1).
     """
 
     def __init__(self, catalog: Catalog, table: tuple[str, ...], topic: str) -> None:
@@ -214,7 +213,7 @@ class DeadLetters(LetterTable):
         self._ledger = after
 
     def unsettle(self) -> None:
-        """Settle before the next commit, as the table's state is unknown (I4)."""
+        """Settle before the next commit, because the table's state is unknown (I4)."""
         self._ledger = None
 
     def replace(

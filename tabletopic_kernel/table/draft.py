@@ -1,4 +1,4 @@
-"""Planning without an owner: for what only asks what would become of a topic and its records.
+"""Planning without an owner, to preview what would become of a topic and its records.
 
 Why nothing changes: a draft keeps its changes to itself and accepts no commits, and its events are collected
 instead of sent.
@@ -89,7 +89,7 @@ class TableDraft(TopicTable):
 class TopicDraft:
     """The plan of a topic's table as it is, or will be with more records; ``changes`` are those of the table.
 
-    Rejected records are left out, and each one is tried.
+    Each record is tried; rejected ones are left out.
     """
 
     def __init__(self, table: TopicTable, topic: str, settings: TopicSettings, registry: Registry) -> None:
@@ -111,7 +111,7 @@ class TopicDraft:
         self._keeper.cover(needs)
 
     def write(self, event: ControlEvent) -> None:
-        """Note the changes of columns, as the receiver of events."""
+        """Note the changes of columns."""
         if isinstance(event, SchemaEvolved):
             self.changes += event.changes
 
@@ -204,22 +204,22 @@ def newest_columns(
 
 def check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:
     """Check that the settings that determine columns match the table's, or select fewer."""
-    there = {column.name: column.field_type for column in table.schema().fields}
+    types = {column.name: column.field_type for column in table.schema().fields}
     for column in metadata_columns(settings):
-        if column.name not in there:
+        if column.name not in types:
             raise UsageError(
                 f"the table has no column {column.name}; switch it off with metadata_columns, "
                 "or choose another --table"
             )
-        if column.name == KEY and there[KEY] != column.field_type:
+        if column.name == KEY and types[KEY] != column.field_type:
             raise UsageError(
-                f"{KEY} is {there[KEY]} in the table: keep the key format, or choose another --table"
+                f"{KEY} is {types[KEY]} in the table: keep the key format, or choose another --table"
             )
     if settings.projection is not None:
         return  # the projection's outputs are the columns
-    if (VALUE in there) != (VALUE in [column.name for column in writer.fields]):
-        made = f"one column for the whole value ({VALUE})" if VALUE in there else "a column for each field"
+    if (VALUE in types) != (VALUE in [column.name for column in writer.fields]):
+        layout = f"one column for the whole value ({VALUE})" if VALUE in types else "a column for each field"
         raise UsageError(
-            f"the table has {made}, which does not match value_format {settings.value_format} with transform "
-            f"{settings.transform}; keep those that it was created with, or choose another --table"
+            f"the table has {layout}, which does not match value_format {settings.value_format} with "
+            f"transform {settings.transform}; keep those that it was created with, or choose another --table"
         )

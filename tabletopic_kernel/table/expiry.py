@@ -2,7 +2,7 @@
 
 A snapshot stays if somebody may still ask for it, by name or by time, or if the protocol reads it: the
 ledger's, and the one with the highest epoch (I5). All others expire by age. Refs stay, even those with a
-``max_ref_age_ms``: only whoever made a branch or tag should remove it.
+``max_ref_age_ms``: only its creator should remove a branch or tag.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def to_expire(metadata: TableMetadata, retention: Retention, now_ms: int) -> tup
             at_least = max(retention.at_least, _number(metadata, TableProperties.MIN_SNAPSHOTS_TO_KEEP))
             kept.update(_of_branch(by_id, ref, at_least, now_ms))
     kept.update(_of_ledger(by_id, metadata.current_snapshot_id))
-    return tuple(each for each in by_id if each not in kept)
+    return tuple(snapshot_id for snapshot_id in by_id if snapshot_id not in kept)
 
 
 def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterator[int]:
@@ -95,8 +95,8 @@ def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterat
     in_use = min(retention.time_travel_ms, _LONGEST_QUERY_MS)
     return (
         snapshot.snapshot_id
-        for at, snapshot in enumerate(young)
-        if at < limit or snapshot.timestamp_ms > now_ms - in_use
+        for index, snapshot in enumerate(young)
+        if index < limit or snapshot.timestamp_ms > now_ms - in_use
     )
 
 
@@ -141,7 +141,7 @@ def _of_ledger(by_id: _Snapshots, head: int | None) -> Iterator[int]:
         yield snapshot.snapshot_id
         if ledger_of(snapshot) is not None:
             break
-    claims = [(_epoch(snapshot), snapshot.sequence_number or 0, each) for each, snapshot in by_id.items()]
+    claims = [(_epoch(snapshot), snapshot.sequence_number or 0, key) for key, snapshot in by_id.items()]
     if claims and (newest := max(claims))[0]:
         yield newest[2]
 
@@ -161,8 +161,8 @@ def without(table: Table, ids: Collection[int]) -> Table:
 def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
     """What only the snapshots ``ids`` reach, going by this metadata.
 
-    Manifests that another snapshot has are not read. Other snapshots may still reach files in the rest: the
-    result has candidates, and their removal checks that.
+    Manifests that another snapshot has are not read. Other snapshots may reach the same files: these are
+    candidates, and their removal checks that.
 
     Raises:
         RetryableError: the storage does not respond, or a manifest list or manifest cannot be read.
@@ -204,7 +204,7 @@ class ExpiryPlan:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
-        snapshots = {str(snapshot_id): at for snapshot_id, at in self.snapshots.items()}
+        snapshots = {str(snapshot_id): time_ms for snapshot_id, time_ms in self.snapshots.items()}
         return {**asdict(self), "snapshots": snapshots}
 
 

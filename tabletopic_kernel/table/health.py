@@ -115,7 +115,7 @@ def table_health(
         manifests = head.manifests(table.io) if head else []
         head_files = Head(table)
         metadata_bytes = len(table.io.new_input(table.metadata_location))
-    data, deletes = ([entry.data_file for entry in of] for of in (head_files.data, head_files.deletes))
+    data, deletes = ([entry.data_file for entry in kind] for kind in (head_files.data, head_files.deletes))
     return TableHealth(
         topic=topic,
         table=in_sql(table.name(), catalog),
@@ -178,11 +178,11 @@ def _expiry(table: Table, settings: TopicSettings, now_ms: int) -> NextWork:
     gone = len(to_expire(table.metadata, Retention.of(settings), now_ms))
     if gone:
         return NextWork("expire", due=True, why=f"{gone:,} snapshots are older than the settings keep")
-    there = len(table.metadata.snapshots)
-    why = f"nothing to do: all {there:,} snapshots are kept"
-    if (limit := settings.snapshot_limit) is not None and there >= limit:
+    count = len(table.metadata.snapshots)
+    why = f"nothing to do: all {count:,} snapshots are kept"
+    if (limit := settings.snapshot_limit) is not None and count >= limit:
         why += f", because max_snapshots is {limit:,}; a larger limit lets time travel reach further back"
-    elif there > _MANY_SNAPSHOTS:
+    elif count > _MANY_SNAPSHOTS:
         why += "; every commit writes a list of them, so a smaller max_snapshots makes commits faster"
     return NextWork("expire", due=False, why=why)
 
@@ -192,12 +192,12 @@ def _sizes(files: Iterable[DataFile]) -> list[FileSizes]:
     counts: Counter[int] = Counter()
     weights: Counter[int] = Counter()
     for file in files:
-        at = next((n for n, most in enumerate(_BOUNDS) if file.file_size_in_bytes <= most), len(_BOUNDS))
-        counts[at] += 1
-        weights[at] += file.file_size_in_bytes
+        bar = next((n for n, most in enumerate(_BOUNDS) if file.file_size_in_bytes <= most), len(_BOUNDS))
+        counts[bar] += 1
+        weights[bar] += file.file_size_in_bytes
     if not counts:
         return []
     return [
-        FileSizes(_BOUNDS[at] if at < len(_BOUNDS) else None, counts[at], weights[at])
-        for at in range(min(counts), max(counts) + 1)
+        FileSizes(_BOUNDS[bar] if bar < len(_BOUNDS) else None, counts[bar], weights[bar])
+        for bar in range(min(counts), max(counts) + 1)
     ]

@@ -187,8 +187,8 @@ def _version(registry: Registry, subject: str, number: int) -> RegisteredSchema:
     try:
         return registry.by_version(subject, number)
     except UnknownSchemaError:
-        there = ", ".join(map(str, registry.versions(subject))) or "none"
-        raise UsageError(f"{subject} has no version {number}; existing versions: {there}") from None
+        existing = ", ".join(map(str, registry.versions(subject))) or "none"
+        raise UsageError(f"{subject} has no version {number}; existing versions: {existing}") from None
 
 
 def _columns(registered: RegisteredSchema) -> ValueColumns:

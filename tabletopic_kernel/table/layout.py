@@ -48,7 +48,7 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     updates: list[TableUpdate] = []
     wanted = {TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(settings.target_file_size_bytes)}
     wanted |= settings.table_properties
-    if changed := {key: one for key, one in wanted.items() if metadata.properties.get(key) != one}:
+    if changed := {key: value for key, value in wanted.items() if metadata.properties.get(key) != value}:
         check_inside(table.table.catalog, changed)
         updates.append(SetPropertiesUpdate(updates=changed))
     changes = []
@@ -78,7 +78,7 @@ def partition_change(table: TopicTable, settings: TopicSettings) -> str | None:
     wanted = partition_spec(settings.partition_by, schema, names_before(table))
     if same_partitions(wanted, spec):
         return None
-    before, after = (", ".join(partition_texts(one, schema)) or "nothing" for one in (spec, wanted))
+    before, after = (", ".join(partition_texts(layout, schema)) or "nothing" for layout in (spec, wanted))
     return f"partition by {after}, before by {before}"
 
 
@@ -88,15 +88,14 @@ def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
     wanted = wanted_order(table, settings)
     if wanted is None or same_order(wanted, order):
         return None
-    before, after = (", ".join(sort_texts(one, schema)) or "nothing" for one in (order, wanted))
+    before, after = (", ".join(sort_texts(layout, schema)) or "nothing" for layout in (order, wanted))
     return f"sort by {after}, before by {before}"
 
 
 def wanted_order(table: TopicTable, settings: TopicSettings) -> SortOrder | None:
     """The sort order that the settings require of a table; None if they leave it as it is.
 
-    A column that others renamed is still the same column. One that they dropped sorts nothing: a sort order
-    is a preference, and no topic stops for it.
+    A renamed column still sorts. A dropped one sorts nothing: no topic stops for a preference.
     """
     schema, former = table.table.schema(), names_before(table)
     entries: list[str] = []
@@ -120,7 +119,7 @@ def _can_be_sorted_by(entry: str, schema: Schema) -> bool:
 
 
 def names_before(table: TopicTable) -> dict[int, tuple[str, ...]]:
-    """The former names of columns, by field id, whoever renamed them."""
+    """The former names of columns, by field id."""
     names = {field_id: list(known) for field_id, known in former_names(table.table.properties).items()}
     for schema in table.table.metadata.schemas:
         for field_id in schema.field_ids:

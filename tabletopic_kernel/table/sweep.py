@@ -34,7 +34,7 @@ _CHUNK = 1_000  # files deleted per load of the table's metadata
 
 @dataclass(frozen=True)
 class Removed:
-    """How many ``files`` were removed, and their ``bytes``; ``outside``: kept, as in other folders."""
+    """How many ``files`` were removed, and their ``bytes``; ``outside``: files kept in other folders."""
 
     files: int = 0
     bytes: int = 0
@@ -42,7 +42,6 @@ class Removed:
     paths: tuple[str, ...] = ()
 
     def __add__(self, other: Removed) -> Removed:
-        """The sum of both."""
         return Removed(
             self.files + other.files,
             self.bytes + other.bytes,
@@ -97,9 +96,9 @@ def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog
     epochs have ended: the newest metadata has a ledger of ``before_epoch``, so older ones can never commit
     again, not even an attempt in flight (I5). Whatever any snapshot of that metadata reaches, on any ref or
     none, is kept, by name. That is checked again in metadata loaded right before each thousand deletions.
-    Doubt deletes nothing: a manifest that cannot be read, a table that is a different one, an epoch that has
-    committed but of whose files none is in use, a catalog that is not the only one to name these files, or
-    not the newest state of it (``clients/storage/claims.py``).
+    Doubt deletes nothing: an unreadable manifest, another table, an epoch that has committed but has no file
+    in use, a catalog that is not the only one to name these files, or not its newest state
+    (``clients/storage/claims.py``).
 
     Raises:
         RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
@@ -135,9 +134,8 @@ def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog 
     reaches is kept, as in ``sweep``, and it is loaded again right before each thousand deletions. A file that
     is staged, or of a commit in flight, was in no snapshot yet, so it is not among these: names of staged
     files are new, and nothing expires while a commit is in doubt. Only files in the table's own folders are
-    removed; ``own_files`` separates them from those that other tables may have. Doubt deletes nothing: a
-    table that is a different one, snapshots that are still or again there, ``gc.enabled`` that is false, a
-    manifest that cannot be read.
+    removed; ``own_files`` separates them from those that other tables may have. Doubt deletes nothing:
+    another table, snapshots that still exist or exist again, ``gc.enabled`` false, an unreadable manifest.
     """
 
     def newest() -> Table:
@@ -212,8 +210,7 @@ def _remove(
 def _listed(table: Table, after_epoch: int, before_epoch: int) -> tuple[dict[str, int], dict[str, int]]:
     """The files in the folders of the epochs in between: the epoch of each, and the bytes of each.
 
-    Folders next to the table's own, without a uuid, are from versions that named them so: nobody knows whose
-    such a file is, so it stays.
+    Files in folders without a uuid, which earlier versions made, may be another table's, and stay.
     """
     epochs: dict[str, int] = {}
     sizes: dict[str, int] = {}

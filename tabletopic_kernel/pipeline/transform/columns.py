@@ -62,12 +62,12 @@ CDC_STRUCT: Final = StructType(
 )
 # The fields of ``source`` that are read: the others differ from connector to connector.
 _SOURCE_TEXTS: Final = ("db", "schema", "table")
-# The content of an image until a row has been seen, which makes ``after`` an object from the start.
+# The content of an image until the first row: it makes ``after`` an object from the start.
 _PLACEHOLDER: Final = NestedField(1, VALUE, UUIDType(), required=False)
 _NO_ROW_COLUMNS: Final = frozenset((KEY, HEADER, METADATA, VALUE, CDC, REST))
 
 
-# In JSON without a schema these become no columns, and are kept with all that has none.
+# In JSON without a schema these become no columns, and stay with everything that has no column.
 _RESERVED_IN_ROWS: Final = dict.fromkeys((AFTER, BEFORE), _NO_ROW_COLUMNS)
 
 
@@ -106,7 +106,7 @@ def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> S
         case "flatten":
             return columns
         case "none":
-            inside = next((one.field_type for one in columns.fields if one.name == VALUE), None)
+            inside = next((column.field_type for column in columns.fields if column.name == VALUE), None)
             return Schema(*inside.fields) if isinstance(inside, StructType) else Schema()
         case "flatten_debezium":
             return _envelope(columns, learned)
@@ -120,16 +120,16 @@ def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transfor
     merged = merged_columns(known, needs)
     if transform != "flatten_debezium":
         return merged
-    rows = [Schema(*found) for found in (_image(known), *map(_image, (merged, merged), (AFTER, BEFORE)))]
+    rows = [Schema(*fields) for fields in (_image(known), *map(_image, (merged, merged), (AFTER, BEFORE)))]
     rest = [column for column in merged.fields if column.name == REST]
     return _envelope(Schema(*merged_columns(rows[0], rows[1:]).fields, *rest), merged)
 
 
 def _image(envelope: Schema, name: str = AFTER) -> tuple[NestedField, ...]:
     """The columns of ``after`` or ``before``."""
-    found = next((one.field_type for one in envelope.fields if one.name == name), None)
-    fields = found.fields if isinstance(found, StructType) else ()
-    return tuple(one for one in fields if (one.name, one.field_type) != (VALUE, UUIDType()))
+    image = next((field.field_type for field in envelope.fields if field.name == name), None)
+    fields = image.fields if isinstance(image, StructType) else ()
+    return tuple(field for field in fields if (field.name, field.field_type) != (VALUE, UUIDType()))
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -163,7 +163,7 @@ def row_columns(envelope: Schema) -> Schema:
     Raises:
         NotAnEnvelopeError: neither is a struct, or they contradict each other.
     """
-    images = [Schema(*found) for name in (AFTER, BEFORE) if (found := _image(envelope, name))]
+    images = [Schema(*fields) for name in (AFTER, BEFORE) if (fields := _image(envelope, name))]
     if not images:
         raise NotAnEnvelopeError("not a change event of Debezium: neither after nor before has fields")
     merged = evolve(images[0], images[-1], images[0].highest_field_id)
@@ -174,24 +174,24 @@ def row_columns(envelope: Schema) -> Schema:
 
 
 def _envelope(columns: Schema, learned: Schema) -> Schema:
-    row = [one for one in columns.fields if one.name not in _NO_ROW_COLUMNS]
-    known = {one.name: one for one in learned.fields}
+    row = [field for field in columns.fields if field.name not in _NO_ROW_COLUMNS]
+    known = {field.name: field for field in learned.fields}
     image = StructType(*(row or [_PLACEHOLDER]))
     fixed = [
         *(NestedField(1, name, image, required=False) for name in (AFTER, BEFORE)),
         NestedField(1, OP, StringType(), required=False),
         NestedField(1, TS, LongType(), required=False),
         NestedField(1, SOURCE, _source(known.get(SOURCE)), required=False),
-        *(one for one in columns.fields if one.name == REST),
+        *(field for field in columns.fields if field.name == REST),
     ]
-    names = {one.name for one in fixed}
-    return Schema(*fixed, *(one for name, one in known.items() if name not in names))
+    names = {field.name for field in fixed}
+    return Schema(*fixed, *(field for name, field in known.items() if name not in names))
 
 
 def _source(learned: NestedField | None) -> StructType:
     fields = [NestedField(1, name, StringType(), required=False) for name in _SOURCE_TEXTS]
     fields.append(NestedField(1, TS, LongType(), required=False))
-    names = {one.name for one in fields}
+    names = {field.name for field in fields}
     if learned is not None and isinstance(learned.field_type, StructType):
-        fields += [one for one in learned.field_type.fields if one.name not in names]
+        fields += [field for field in learned.field_type.fields if field.name not in names]
     return StructType(*fields)

@@ -64,7 +64,7 @@ class Unwrap:
     def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
         """See ``Step``."""
         if self._row is None:
-            refused = [Refused(at, NOT_AN_ENVELOPE, self._why) for at in range(len(batch))]
+            refused = [Refused(index, NOT_AN_ENVELOPE, self._why) for index in range(len(batch))]
             return Rows({}, np.empty(0, np.int64), refused)
         ops = batch.column(OP)
         codes = pc.fill_null(pc.index_in(ops, _OPS_ARRAY), -1).to_numpy(zero_copy_only=False)
@@ -74,8 +74,8 @@ class Unwrap:
         bad_times = _bad_times(batch)
         kept = np.flatnonzero(wants_row & has_row & ~bad_times)
         refused = [
-            Refused(at, NOT_AN_ENVELOPE, _explain(ops[at].as_py(), bool(bad_times[at])))
-            for at in np.flatnonzero((codes < 0) | (wants_row & (~has_row | bad_times))).tolist()
+            Refused(index, NOT_AN_ENVELOPE, _explain(ops[index].as_py(), bool(bad_times[index])))
+            for index in np.flatnonzero((codes < 0) | (wants_row & (~has_row | bad_times))).tolist()
         ]
         passed = {
             word: count
@@ -83,7 +83,7 @@ class Unwrap:
             if (count := int(np.count_nonzero(codes == code)))
         }
         image = self._images(batch, kept, wants_before)
-        columns = {one.name: image.field(at) for at, one in enumerate(image.type)}
+        columns = {field.name: image.field(index) for index, field in enumerate(image.type)}
         columns[CDC] = _cdc(_taken(batch, kept), _taken(offsets, kept), codes[kept])
         if REST in batch.schema.names:
             columns[REST] = _taken(batch.column(REST), kept)
@@ -125,14 +125,14 @@ def _explain(op: str | None, bad_time: bool) -> str:
 def _cdc(batch: pa.RecordBatch, offsets: pa.Array, codes: np.ndarray) -> pa.StructArray:
     db, schema, table = (_of_source(batch, name, pa.large_string()) for name in ("db", "schema", "table"))
     dot = pa.scalar(".", pa.large_string())
-    found = {
+    columns = {
         "op": _WORDS.take(pa.array(codes)),
         "ts": _time(_millis(batch, TS)),
         "offset": offsets,
         "source": pc.binary_join_element_wise(pc.coalesce(schema, db), table, dot),
         "source_ts": _time(_of_source(batch, TS, pa.int64())),
     }
-    arrays = [found[one.name].cast(one.type) for one in _CDC_TYPE]
+    arrays = [columns[field.name].cast(field.type) for field in _CDC_TYPE]
     return pa.StructArray.from_arrays(arrays, fields=list(_CDC_TYPE))
 
 
@@ -140,10 +140,10 @@ def _of_source(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     """A field of ``source``; nulls if there is none of that type."""
     if SOURCE in batch.schema.names:
         source = batch.column(SOURCE)
-        if pa.types.is_struct(source.type) and (at := source.type.get_field_index(name)) >= 0:
-            found = source.flatten()[at]
-            if _is_like(found.type, kind):
-                return found.cast(kind)
+        if pa.types.is_struct(source.type) and (index := source.type.get_field_index(name)) >= 0:
+            array = source.flatten()[index]
+            if _is_like(array.type, kind):
+                return array.cast(kind)
     return pa.nulls(len(batch), kind)
 
 
@@ -153,8 +153,8 @@ def _millis(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pa.nulls(len(batch), pa.int64())
 
 
-def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
-    return bool(found == wanted or (pa.types.is_integer(found) and pa.types.is_integer(wanted)))
+def _is_like(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    return bool(kind == wanted or (pa.types.is_integer(kind) and pa.types.is_integer(wanted)))
 
 
 def _bad_times(batch: pa.RecordBatch) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Spark's Python daemon with everything a task needs preloaded: forked workers start at once.
 
-Spark ends workers that are idle for a minute, and loading takes each 2 s on an idle machine: a quiet topic
-would pay that with every batch.
+Spark ends workers that are idle for a minute, and each needs 2 s to load: a quiet topic would pay that with
+every batch.
 
 On a cluster, it exits at once if its versions are not the host's (``clients/spark/versions.py``).
 """
@@ -22,29 +22,28 @@ def read_archives_once() -> None:
     """Re-read the index of an archive on Python's path only if the archive has changed.
 
     A worker begins each task with ``importlib.invalidate_caches``, and Spark is on the path as archives:
-    Python before 3.13 then reads all names in each again, once for every package that it loaded from it. That
-    costs more than a small batch itself.
+    Python before 3.13 then reads all names in each again, once for every package loaded from it. That costs
+    more than a small batch.
     """
-    read = zipimporter.invalidate_caches
-    known = {
-        one.archive: _state(one) for one in sys.path_importer_cache.values() if isinstance(one, zipimporter)
-    }
+    read_index = zipimporter.invalidate_caches
+    importers = sys.path_importer_cache.values()
+    known = {zipped.archive: _state(zipped) for zipped in importers if isinstance(zipped, zipimporter)}
 
     def read_if_changed(importer: zipimporter) -> None:
-        now = _state(importer)
-        if now is None or known.get(importer.archive) != now:
-            known[importer.archive] = now
-            read(importer)
+        state = _state(importer)
+        if state is None or known.get(importer.archive) != state:
+            known[importer.archive] = state
+            read_index(importer)
 
     zipimporter.invalidate_caches = read_if_changed  # type: ignore[method-assign, assignment]
 
 
 def _state(importer: zipimporter) -> tuple[int, int] | None:
     try:
-        found = os.stat(importer.archive)
+        status = os.stat(importer.archive)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def load() -> None:

@@ -1,4 +1,4 @@
-"""Refused records: how many are too many, and what a topic says of them.
+"""Refused records: how many are too many, and what a topic says about them.
 
 A wrong setting must not pour a whole topic into dead letters.
 """
@@ -56,11 +56,11 @@ class RefusedShare:
 def explain_refused(topic: str, result: StageResult) -> str:
     """The first refused record, and how many more there are."""
     first = min(result.samples, key=lambda bad: (bad.partition, bad.offset))
-    more = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
+    others = f" (and {result.refused_count - 1} more in this batch)" if result.refused_count > 1 else ""
     schema = f", schema id {first.schema_id}" if first.schema_id is not None else ""
     return (
         f"{topic} partition {first.partition} offset {first.offset}{schema}: "
-        f"{first.reason}: {first.message}{more}"
+        f"{first.reason}: {first.message}{others}"
     )
 
 
@@ -79,18 +79,18 @@ def explain_no_table(topic: str, result: StageResult) -> str:
     """Why these records did not create a table, and what would."""
     passed = sum(result.passed_over.values())
     without = result.records - result.refused_count - passed
-    found = [f"{without:,} without a field (no value, or an empty object)"] if without else []
+    parts = [f"{without:,} without a field (no value, or an empty object)"] if without else []
     if passed:
-        found.append(f"{passed:,} that were skipped ({', '.join(sorted(result.passed_over))})")
+        parts.append(f"{passed:,} that were skipped ({', '.join(sorted(result.passed_over))})")
     if result.refused_count:
         why = f": {explain_refused(topic, result)}" if result.samples else ""
-        found.append(f"{result.refused_count:,} that cannot be rows{why}")
-    if not found:
+        parts.append(f"{result.refused_count:,} that cannot be rows{why}")
+    if not parts:
         return (
             f"{topic} has no table yet, since its offsets so far hold no records, only those of aborted "
             "transactions or removed by log compaction; the first record with a field creates the table"
         )
     return (
         f"{topic} has no table yet, since its first {result.records:,} records define no columns: "
-        f"{'; '.join(found)}. They wait; the first record with a field creates the table"
+        f"{'; '.join(parts)}. They wait; the first record with a field creates the table"
     )

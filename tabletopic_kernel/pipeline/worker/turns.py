@@ -22,8 +22,8 @@ _LEAST_RECORDS = 10_000
 def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, crowded: bool) -> int:
     """The size limit of the next batch, after one of ``records`` took ``seconds`` under ``limit``.
 
-    It stays if a change would be of little use, as that costs another query; also if a small batch took long,
-    as that is not its records' fault.
+    It stays if a change, which costs another query, would be of little use, and if a small batch took long:
+    its records are not the reason.
 
     >>> records_for_a_turn(1_000_000, 50.0, 1_000_000, 1_000_000, crowded=True)
     100000
@@ -38,8 +38,8 @@ def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, c
     """
     if not crowded:
         return most if records >= limit // 2 else limit  # below that, there is nothing to catch up
-    good = max(_LEAST_RECORDS, int(records * _TURN_S / max(seconds, 0.001)))
-    return min(good, most) if good < min(limit // 2, records) else limit
+    in_time = max(_LEAST_RECORDS, int(records * _TURN_S / max(seconds, 0.001)))
+    return min(in_time, most) if in_time < min(limit // 2, records) else limit
 
 
 @dataclass(eq=False)
@@ -84,9 +84,9 @@ class Turns:
 
         Args:
             who: who waits.
-            since_s: when the batch began to wait, by ``clock``: so it is not last when it comes back.
+            since_s: when the batch began to wait, by ``clock``: a batch that comes back is not last.
             at_once: how many turns may be held at a time, at least one.
-            given_up: whether the turn is no longer wanted; whoever makes it true then calls ``give_up``.
+            given_up: whether the turn is no longer wanted; call ``give_up`` after that becomes true.
         """
         place = Place(who, since_s)
         with self._lock:

@@ -1,6 +1,6 @@
 """The worker of one table topic: a streaming query that stages batches.
 
-Longer than other modules, as a batch decides when its query ends, and how the next one begins.
+It is one module because a batch decides when its query ends, and how the next one begins.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _START_S, _START_LOOK_S = 15.0, 0.1
 _NOTHING_TO_READ = "Waiting for data to arrive"  # Spark's word, when it has looked
 # After the first of these, Spark searches for an interrupt; this many characters are enough.
 _PY4J_ERROR = "py4j.protocol.Py4JJavaError: An error occurred while calling"
-_OTHER_WORDS, _LOOKED_AT = "Py4JJavaError: an error occurred while calling", 500
+_REWORDED_ERROR, _SEARCHED = "Py4JJavaError: an error occurred while calling", 500
 
 
 class _EndedError(Exception):
@@ -73,18 +73,18 @@ class _EndedError(Exception):
 
 
 class _RedactedError(Exception):
-    """The current error for Spark and its log: the trace, without secrets.
+    """The current error for Spark and its log: the trace, without secrets, which servers' errors may quote.
 
-    The causes of our errors quote servers. After Py4J's words for an error, Spark searches for an interrupt,
-    with a regular expression that overflows its stack after some thousand characters: so these words are
-    there only while the query is being stopped, before few characters.
+    After Py4J's words for an error, Spark searches for an interrupt, with a regular expression that overflows
+    its stack after some thousand characters: these words stay only while the query is being stopped, and
+    few characters after them.
     """
 
     def __init__(self, *, stops: bool) -> None:
         text = redact(traceback.format_exc())
         before, name, after = text.partition(_PY4J_ERROR)
         super().__init__(
-            f"{before}{name}{after[:_LOOKED_AT]}" if stops else text.replace(_PY4J_ERROR, _OTHER_WORDS)
+            f"{before}{name}{after[:_SEARCHED]}" if stops else text.replace(_PY4J_ERROR, _REWORDED_ERROR)
         )
 
 
@@ -124,8 +124,8 @@ class Worker:
         self._batch_lock = threading.Lock()  # held while a batch runs
         self._reads = threading.Event()  # the first batch has begun
         self._next = threading.Event()  # this query ends, and another one continues
-        self._overflows = False  # Spark's source has met a timestamp that it cannot hold
-        self._reads_at_once = False  # that one was requested, and has not staged its first batch yet
+        self._overflows = False  # a record's timestamp is beyond what Spark's source can hold
+        self._reads_at_once = False  # the next query was requested, and its first batch has not begun
         self._query_lock = threading.Lock()  # keeps `stop` from missing a query that is just starting
         self._error: Exception | None = None
         self._query: StreamingQuery | None = None
@@ -138,8 +138,8 @@ class Worker:
     def _start_in_turn(self) -> bool:
         """Start the first query; False: it is no longer wanted.
 
-        Only a few start at a time: if all of a host's did, they would share the cores, and none would read
-        before the last one has begun.
+        Only a few start at a time: if all queries of a host did, they would share the cores, and none would
+        read before the last one has begun.
         """
         starts = self._starts
         with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
@@ -175,14 +175,14 @@ class Worker:
             )
         except Exception as error:  # Py4J wraps whatever the JVM throws
             self._clean()
-            what = f"Spark did not start the query of {self._spec.topic}"
-            raise error_of_trouble(what, error) from error
+            failure = f"Spark did not start the query of {self._spec.topic}"
+            raise error_of_trouble(failure, error) from error
 
     def read_up_to(self, ends: Offsets) -> None:
         """Read up to ``ends`` now, not when the batch is due; returns at once.
 
-        Spark delays a batch until its interval is over, and cannot be asked for one; but it never delays the
-        first batch of a query. So this query ends after the current batch, and another one continues.
+        Spark delays each batch until its interval is over, except the first batch of a query. So this query
+        ends after the current batch, and another one continues.
         """
         name = f"read {self._spec.topic}"
         threading.Thread(target=self._end_query, args=(ends,), name=name, daemon=True).start()
@@ -198,7 +198,7 @@ class Worker:
         self._stop_query()
 
     def _begin_another(self) -> None:
-        """Begin another query; under the batch lock, as whoever stops this one now starts the next."""
+        """Replace the running query. The caller holds the batch lock, and then stops the query."""
         self._reads_at_once = True
         self._next.set()
 
@@ -265,7 +265,7 @@ class Worker:
         self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
 
     def _await_end(self) -> None:
-        """Wait for the query's end; on a cluster, see meanwhile whether it has executors."""
+        """Wait for the query's end; on a cluster, check meanwhile whether it has executors."""
         query, executors = self._query, self._executors
         assert query is not None
         if executors is None:
@@ -275,7 +275,7 @@ class Worker:
             executors.look(has_work=self._batch_lock.locked())
 
     def _failed(self, error: Exception) -> RetryableError:
-        """The error for users that explains a query's error."""
+        """The error that explains a query's error to users."""
         return error_of_trouble(f"the query of {self._spec.topic} ended", error)
 
     def _goes_on(self) -> bool:
@@ -315,8 +315,8 @@ class Worker:
         offsets = next_offsets(self._position, Limits(end))
         if offsets is None:
             return
-        if (asked := self._plan.to_ask_again) is not None:
-            self._plan = self._listener.plan_for(asked, recheck=True)
+        if (to_recheck := self._plan.to_ask_again) is not None:
+            self._plan = self._listener.plan_for(to_recheck, recheck=True)
         result = self._run(frame, offsets)
         while needs := result.needs:
             self._discard(result)
@@ -326,7 +326,7 @@ class Worker:
             self._plan = self._listener.plan_for(needs)
             result = self._run(frame, offsets)
         self._check(result)
-        self._tell_failed(result)
+        self._log_failed(result)
         self._adapt(frame, result)
         self._position.update(end)
         self._limit_turns(offsets.records)
@@ -344,7 +344,7 @@ class Worker:
             )
         )
 
-    def _tell_failed(self, result: StageResult) -> None:
+    def _log_failed(self, result: StageResult) -> None:
         """Log records that became dead letters because of a bug in this program."""
         if count := sum(result.failed.values()):
             traces = "\n".join(result.traces.values())
@@ -354,7 +354,7 @@ class Worker:
         """Check that the batch may be committed; deletes its files if not."""
         if result.all_fail_alike and self._spec.settings.max_refused_share < 1:
             self._discard(result)
-            self._tell_failed(result)
+            self._log_failed(result)
             raise BadRecordError(explain_alike(self._spec.topic, result))
         if result.refused_count and self._spec.settings.errors == "stop":
             self._discard(result)
@@ -365,7 +365,7 @@ class Worker:
         self._check_table(result)
 
     def _check_table(self, result: StageResult) -> None:
-        """Let rejected records wait while there is no table: a row determines its first columns."""
+        """Let rejected records wait while there is no table: the first row determines its columns."""
         if self._plan.table is not None:
             return
         self._discard(result)
@@ -435,7 +435,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold a turn; a batch that needs another one waits no longer than necessary."""
+        """Hold a turn; a batch that needs another turn keeps its waiting time."""
         # One more than the cores: while a batch is planned, the others use them.
         with self._turns.taken(self, self._since, self._cores + 1, lambda: self.stopping) as its_turn:
             if not its_turn or self.stopping:
@@ -446,11 +446,11 @@ class Worker:
 
     def _limit_turns(self, records: int) -> None:
         """Adapt the size of the next batches to the number of waiting ones; a query keeps its first limit."""
-        most = records_for_a_turn(
+        limit = records_for_a_turn(
             records, self._turn_s, self._max_records, self._spec.max_records, crowded=self._turns.is_crowded
         )
-        if most != self._max_records:
-            self._max_records = most
+        if limit != self._max_records:
+            self._max_records = limit
             self._begin_another()
             threading.Thread(
                 target=self._end_after_batch, name=f"read {self._spec.topic}", daemon=True
@@ -464,7 +464,7 @@ class Worker:
     def _adapt(self, frame: DataFrame, result: StageResult) -> None:
         """Adapt the Arrow transfer's batch size to the length of the records.
 
-        Whatever their length, Spark's byte limit bounds each batch (ADR 0011).
+        Spark's byte limit bounds each batch in any case (ADR 0011).
         """
         if not result.records:
             return

@@ -1,7 +1,7 @@
-"""What one snapshot does to a table, as a value: functions make it, ``TopicTable.commit`` carries it out.
+"""What one snapshot does to a table, as a value; ``TopicTable.commit`` carries it out.
 
-A change was made of a table that has since moved on. So it says itself what must still hold, and the commit
-asks it right before the request, of freshly loaded metadata whose head the request asserts (I3).
+The table may move on after a change was planned. So the commit calls its ``still_true`` right before the
+request, on freshly loaded metadata whose head the request asserts (I3).
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ def _always(_: Table, change: TableChange) -> TableChange:
 class TableChange(SnapshotChange):
     """Everything that one snapshot does (I2).
 
-    Args:
-        still_true: checks the freshly loaded table, and returns the change as it applies there. Raises
-            OutdatedError or StartOverError if the change cannot be made any more, HeadMovedError if it has to
-            be planned again.
+    ``still_true`` checks the freshly loaded table and returns the change as it applies there. It raises
+    OutdatedError or StartOverError if the change cannot be made any more, HeadMovedError to plan again.
     """
 
     still_true: Callable[[Table, TableChange], TableChange] = _always
@@ -51,13 +49,12 @@ def rewritten(ledger: Ledger, read: Sequence[FileScanTask], files: Iterable[Data
 
 
 def _has_columns(table: Table, change: TableChange) -> TableChange:
-    """Check that the table has each column of the new files.
+    """Check that the table still has each column of the new files.
 
-    Of a column that others have dropped meanwhile, nobody could read the values any more, not even if one of
-    that name comes back.
+    Nobody can read the values of a dropped column, even if another column gets its name.
     """
-    there = table.metadata.schema().field_ids
-    if any(not there >= (file.column_sizes or {}).keys() for file in change.add):
+    field_ids = table.metadata.schema().field_ids
+    if any(not field_ids >= (file.column_sizes or {}).keys() for file in change.add):
         raise StartOverError(f"another program has dropped a column of {'.'.join(table.name())}")
     return change
 
@@ -67,8 +64,8 @@ def _check_as_read(table: Table, read: Sequence[FileScanTask]) -> None:
     if not read:
         return
     with reachable("the storage", lent=lends_keys(table)):
-        now = {task.file.file_path: _deletes_of(task) for task in table.scan().plan_files()}
-    if any(now.get(task.file.file_path) != _deletes_of(task) for task in read):
+        deletes = {task.file.file_path: _deletes_of(task) for task in table.scan().plan_files()}
+    if any(deletes.get(task.file.file_path) != _deletes_of(task) for task in read):
         raise HeadMovedError(
             f"another program has just rewritten or deleted rows of {'.'.join(table.name())}; try again"
         )

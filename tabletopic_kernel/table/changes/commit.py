@@ -4,7 +4,7 @@ Why a commit is safe: it first looks for its own id in the newest metadata, so a
 commit (I4). Then it compares epoch and ledger with those it was planned on (I3, I5). The request asserts the
 head and the tag of that metadata, so the catalog refuses it if anything came in between, even a rollback
 after a claim. A failure before the request was sent is retried; after that, the outcome is unknown until the
-history shows whether the commit is there. A refusal counts only after a look at the table, as a proxy may
+history shows whether the commit is there. A refusal counts only after a look at the table: a proxy may
 have sent the request twice.
 """
 
@@ -55,9 +55,9 @@ VERSION = 2  # PyIceberg reads version 3 but cannot write it
 def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> None:
     """See ``TopicTable.commit``."""
     # Only in this order do the checks and the request make one safe commit.
-    left = table.table.metadata_location
+    known_location = table.table.metadata_location
     table.reload()
-    table.foreign_changes += table.table.metadata_location != left
+    table.foreign_changes += table.table.metadata_location != known_location
     if table.has_commit(change.ledger.commit_id):
         return
     check_version(table)
@@ -109,20 +109,18 @@ def _send(table: LedgerTable, transaction: QuickTransaction, producer: SnapshotP
             clean_up(producer)
             table.foreign_changes += 1
             raise HeadMovedError(str(error)) from error
-    except Exception as error:  # whatever it is, the catalog may have taken the commit
+    except Exception as error:  # the catalog may have taken the commit nevertheless
         raise OutcomeUnknownError(_unconfirmed(error)) from error
 
 
 def _storage_trouble(table: LedgerTable, error: Exception) -> Trouble | None:
-    """What kept metadata from being written; None if it was a bug of ours.
+    """Why metadata could not be written; None for a bug of ours.
 
-    A manifest that stays empty because another one cannot be read hides that error behind its own.
+    If PyIceberg cannot read an old manifest, the error of the empty new one hides that error.
     """
     lent = lends_keys(table.table)
-    sorted_errors = (
-        sort_error(raised, STORAGE, lent=lent) for raised in (error, error.__context__) if raised
-    )
-    return next(filter(None, sorted_errors), None)
+    troubles = (sort_error(raised, STORAGE, lent=lent) for raised in (error, error.__context__) if raised)
+    return next(filter(None, troubles), None)
 
 
 def _check_partitions(table: LedgerTable, files: Sequence[DataFile]) -> None:
@@ -153,12 +151,12 @@ def check_version(table: LedgerTable) -> None:
     """Raise ActionNeededError if the table has a newer format version than this program writes."""
     if (version := table.table.metadata.format_version) <= VERSION:
         return
-    way = "enable the topic with another --table, which is filled from `start`"
+    remedy = "enable the topic with another --table, which is filled from `start`"
     if DEAD_LETTERS_OF_PROPERTY in table.table.properties:
-        way = "rename that table, then resume the topic to begin a new one"
+        remedy = "rename that table, then resume the topic to begin a new one"
     raise ActionNeededError(
         f"another program has upgraded {table.identifier} to format version {version}, which this program "
-        f"reads but cannot write, and Iceberg has no way back: {way}"
+        f"reads but cannot write, and Iceberg has no way back: {remedy}"
     )
 
 
@@ -175,11 +173,7 @@ def _check_readable(table: LedgerTable, files: Sequence[DataFile]) -> None:
 
 
 def _is_refused(table: LedgerTable, snapshot_id: int) -> bool:
-    """Whether the snapshot of a refused commit is really not in the table (I4).
-
-    Raises:
-        OutcomeUnknownError: the catalog does not say so.
-    """
+    """Whether a refused commit is really not in the table (I4); OutcomeUnknownError if that is unknown."""
     try:
         table.reload()
     except TableTopicError as error:
@@ -207,6 +201,6 @@ def _without_retries(table: LedgerTable) -> None:
 
 def _unconfirmed(error: Exception) -> str:
     """The message for a commit that failed after it was sent."""
-    sorted_error = sort_error(error, CATALOG)
-    why = sorted_error or f"{type(error).__name__}: {plain(error)}"
+    trouble = sort_error(error, CATALOG)
+    why = trouble or f"{type(error).__name__}: {plain(error)}"
     return f"the catalog did not confirm the commit; looking it up in the table's history: {why}"

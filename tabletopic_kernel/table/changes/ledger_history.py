@@ -1,4 +1,4 @@
-"""A loaded table with the history of its ledger: which is the newest, who owns it, was it rolled back."""
+"""A loaded table with the history of its ledger: the newest one, its owner, rollbacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LedgerTable:
         self.table = table
         self._loaded = table.metadata  # while it is held, the catalog's own load does not parse it again
         self._marks: dict[int, _Mark] = {}
-        self._marked: TableMetadata | None = None  # the metadata with these snapshots; it never changes
+        self._marked: TableMetadata | None = None  # the metadata with these snapshots; immutable
         self.foreign_changes = 0  # found by commits; the owner reads its own changes again
 
     @property
@@ -139,9 +139,10 @@ class LedgerTable:
         """Check that the rows of the ledger that the tag kept were not rolled back (I8).
 
         After others have expired the ledger's ancestors, a rollback to one of their snapshots leaves a head
-        without a ledger; the tag's ledger is newer, and its rows are no longer in the table. Newer than the
-        oldest remaining ancestor, not than the head: somebody may have appended to the table since. If the
-        snapshot that it was rolled back to has expired too, only rows tell (``lineage``).
+        without a ledger; the tag's ledger is newer, and its rows are no longer in the table. The
+        oldest remaining ancestor is older than the tag's snapshot then; the head may not be, as somebody may
+        have appended. If the snapshot that the table was rolled back to has expired too, only rows can tell
+        (``lineage``).
         """
         metadata = self.table.metadata
         newest, oldest = self.ledger_snapshot(), None
@@ -168,7 +169,7 @@ class LedgerTable:
 def newest_epoch(metadata: TableMetadata) -> int:
     """The highest epoch in any snapshot, 0 if there is none: all lower ones are over (I5).
 
-    In any, not only in the head's ancestors: a rollback removes the newest owner's claim from these, and that
+    Not only the head's ancestors count: a rollback removes the newest owner's claim from these, and that
     owner's files, or its predecessor's, may be gone by then. Expiry keeps the snapshot that the tag names.
     """
     return max((_mark(snapshot)[1] for snapshot in metadata.snapshots), default=0)

@@ -32,19 +32,19 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
     """Whether the newest rows of ``kept`` are rows of the head; False also if that is unknown.
 
     A file that both have from the same commit has its rows in both. Others are read, two numbers per row:
-    rewritten rows keep their ``_kafka_metadata``. Rows that the owner or another program compacted are older
-    than their file: that they are there says nothing about the newest ones, which older commits added. So the
-    commits of the kept snapshot are checked from the newest on, until one that added new rows is complete.
+    rewritten rows keep their ``_kafka_metadata``. Compacted rows are older than their file, so finding them
+    proves nothing. So the commits of the kept snapshot are checked, newest first, until all rows of a commit
+    that added new ones are found.
     """
     head = table.metadata.current_snapshot()
     assert head is not None
     with reachable("the storage", lent=lends_keys(table)):
-        there = {(number, file.file_path): file for number, file in _files(table, head)}
-        before = sorted(_files(table, kept), key=lambda one: -one[0])
-        known = {(number, file.file_path) for number, file in before}
-        new = [file for key, file in there.items() if key not in known]
-        for number, group in groupby(before, key=lambda one: one[0]):
-            missing = [file for _, file in group if (number, file.file_path) not in there]
+        head_files = {(number, file.file_path): file for number, file in _files(table, head)}
+        kept_files = sorted(_files(table, kept), key=lambda entry: -entry[0])
+        kept_keys = {(number, file.file_path) for number, file in kept_files}
+        new_files = [file for key, file in head_files.items() if key not in kept_keys]
+        for number, group in groupby(kept_files, key=lambda entry: entry[0]):
+            missing = [file for _, file in group if (number, file.file_path) not in head_files]
             if not missing:
                 return True
             column = _numbers(table)
@@ -52,7 +52,7 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
                 return False
             wanted = {place for places in _places(table, missing, column) for place in places}
             is_new = bool(wanted) and any(_is_new(table, file) for file in missing)
-            for places in _places(table, new, column) if wanted else ():
+            for places in _places(table, new_files, column) if wanted else ():
                 wanted -= places
                 if not wanted:
                     break
@@ -60,7 +60,6 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
                 return False
             if is_new:
                 return True
-            # Another program's rows, or older ones in a new file, prove nothing.
     return True
 
 

@@ -86,7 +86,7 @@ def schema_updates(
     """The updates that make ``schema`` current (None: columns stay) and note properties."""
     updates: tuple[TableUpdate, ...] = ()
     if schema is not None:
-        kept = [one for one in table.table.schema().identifier_field_ids if is_identifier(schema, one)]
+        kept = [key for key in table.table.schema().identifier_field_ids if is_identifier(schema, key)]
         new = schema.model_copy(update={"schema_id": next_schema_id(table), "identifier_field_ids": kept})
         add = AddSchemaUpdate.model_validate({"action": "add-schema", "schema": new})
         updates = (add, SetCurrentSchemaUpdate(schema_id=-1))
@@ -120,7 +120,7 @@ def expire(
     failure: Exception | None = None
     try:
         send(table.table, removal_of(planned_on.metadata, ids), same_refs(planned_on.metadata, ids))
-    except Exception as error:  # whatever it is, the catalog may have done it
+    except Exception as error:  # the catalog may have done it nevertheless
         failure = error
     table.reload()
     if any(snapshot.snapshot_id in ids for snapshot in table.table.metadata.snapshots):
@@ -135,8 +135,8 @@ def _not_expired(table: LedgerTable, failure: Exception | None) -> TableTopicErr
         return locked or HeadMovedError(str(failure))
     if failure is None:
         return RetryableError(f"the catalog reported success but expired no snapshot of {table.identifier}")
-    if (sorted_error := sort_error(failure, CATALOG)) is not None:
-        return sorted_error.error()
+    if (trouble := sort_error(failure, CATALOG)) is not None:
+        return trouble.error()
     return ActionNeededError(
         f"the catalog does not expire snapshots of {table.identifier} ({type(failure).__name__}: "
         f"{plain(failure)}); set maintenance to off, and let the catalog do it"

@@ -2,8 +2,8 @@
 
 Readers agree on a position delete file that names a data file exactly as the manifest does, is in the same
 partition, and is not older. If a delete may refer to the file in any other way (another spelling of its
-location, another partition, outside the bounds in the manifest), some readers apply it and others do not:
-such a data file is doubtful, and left alone.
+location, another partition, outside the bounds in the manifest), only some readers apply it: such a data file
+is doubtful, and left alone.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class DeleteFile:
 
     def is_exact(self, data: ManifestEntry) -> bool:
         """Whether all readers agree that it deletes rows of ``data``, which it names."""
-        file, of = self.entry.data_file, data.data_file
+        file, data_file = self.entry.data_file, data.data_file
         lower, upper = bounds_of(self.entry)
-        path = of.file_path.encode()
+        path = data_file.file_path.encode()
         within = (lower is None or lower <= path) and (upper is None or path <= upper)
         # Readers take equal bounds for the only file that is meant.
-        named_alone = lower is None or lower != upper or set(self.positions or ()) == {of.file_path}
-        return same_partition(file, of) and within and named_alone
+        named_alone = lower is None or lower != upper or set(self.positions or ()) == {data_file.file_path}
+        return same_partition(file, data_file) and within and named_alone
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """What deletes rows of a data file. ``rows`` is an upper bound, as a position may occur twice."""
+    """What deletes rows of a data file. ``rows`` is an upper bound: a position may occur twice."""
 
     files: tuple[DeleteFile, ...] = ()
     rows: int = 0
@@ -86,7 +86,7 @@ class DeletedRows:
     def __init__(self, io: FileIO, head: Head, deletes: Sequence[ManifestEntry]) -> None:
         """``deletes``: delete files of the head to look at; nothing is read yet."""
         self._io, self._head = io, head
-        self._by_name: dict[str, list[ManifestEntry]] = {}  # those that say which one file they are of
+        self._by_name: dict[str, list[ManifestEntry]] = {}  # deletes of a single data file, by its name
         self._others: list[ManifestEntry] = []
         paths = sorted(head.paths)
         for entry in deletes:
@@ -96,7 +96,7 @@ class DeletedRows:
                 self._by_name.setdefault(name, []).append(entry)
         self._read: dict[str, DeleteFile] = {}
         self._naming: dict[str, list[DeleteFile]] = {}
-        self._unknown: set[str] = set()  # names of locations that no data file is at
+        self._unknown: set[str] = set()  # names of files at locations that the head lacks
 
     def may_apply(self, data: ManifestEntry) -> list[ManifestEntry]:
         """Delete files that may delete rows of a data file, however locations are spelled."""
@@ -119,9 +119,9 @@ class DeletedRows:
             file = entry.data_file
             if file.file_path in self._read:
                 continue
-            made = self._read[file.file_path] = DeleteFile(entry, self._positions(file))
-            for path in made.positions or ():
-                self._naming.setdefault(path, []).append(made)
+            delete_file = self._read[file.file_path] = DeleteFile(entry, self._positions(file))
+            for path in delete_file.positions or ():
+                self._naming.setdefault(path, []).append(delete_file)
                 if path not in self._head.paths:
                     self._unknown.add(name_of(path))
 
@@ -139,15 +139,15 @@ class DeletedRows:
     def of(self, data: ManifestEntry) -> Deleted:
         """What deletes rows of a data file; all that ``may_apply`` to it must have been read."""
         file = data.data_file
-        found = [one for one in self._naming.get(file.file_path, ()) if not _is_older(one.entry, data)]
+        naming = self._naming.get(file.file_path, ())
+        files = [delete for delete in naming if not _is_older(delete.entry, data)]
         unread = any(
             self._read[entry.data_file.file_path].positions is None for entry in self.may_apply(data)
         )
-        doubtful = (
-            unread or name_of(file.file_path) in self._unknown or any(not one.is_exact(data) for one in found)
-        )
-        rows = sum((one.positions or Counter())[file.file_path] for one in found)
-        return Deleted(tuple(found), min(rows, file.record_count), doubtful)
+        is_known = name_of(file.file_path) not in self._unknown
+        doubtful = unread or not is_known or not all(delete.is_exact(data) for delete in files)
+        rows = sum((delete.positions or Counter())[file.file_path] for delete in files)
+        return Deleted(tuple(files), min(rows, file.record_count), doubtful)
 
 
 def name_of(location: str) -> str:
@@ -155,9 +155,9 @@ def name_of(location: str) -> str:
     return location.rpartition("/")[2]
 
 
-def same_partition(one: DataFile, other: DataFile) -> bool:
+def same_partition(file: DataFile, other: DataFile) -> bool:
     """Whether both are in the same partition of the same spec."""
-    return bool(one.spec_id == other.spec_id and one.partition == other.partition)
+    return bool(file.spec_id == other.spec_id and file.partition == other.partition)
 
 
 def bounds_of(entry: ManifestEntry) -> tuple[bytes | None, bytes | None]:
@@ -176,8 +176,8 @@ def _only_name(entry: ManifestEntry, paths: Sequence[str]) -> str | None:
     if lower is None or lower != upper:
         return None
     text = lower.decode("utf-8", "replace")
-    at = bisect_left(paths, text)
-    if at < len(paths) and paths[at].startswith(text) and paths[at] != text:
+    index = bisect_left(paths, text)
+    if index < len(paths) and paths[index].startswith(text) and paths[index] != text:
         return None
     return name_of(text) or None
 

@@ -36,12 +36,12 @@ class Group:
 
     @property
     def deleted_rows(self) -> int:
-        """Deleted rows of the files: an upper bound, as a position may be in two delete files."""
+        """Deleted rows of the files: an upper bound, because a position may be in two delete files."""
         return sum(deleted.rows for deleted in self.deletes.values())
 
     def to_read(self) -> tuple[SmallFile, ...]:
         """The files in the form in which a task reads them."""
-        deletes = {path: tuple(one.location for one in of.files) for path, of in self.deletes.items()}
+        deletes = {path: tuple(file.location for file in rows.files) for path, rows in self.deletes.items()}
         return tuple(
             SmallFile(file.file_path, file.record_count, deletes.get(file.file_path, ()))
             for file in self.files
@@ -49,7 +49,7 @@ class Group:
 
     def replaced(self, moved: Sequence[MovedRows], known: frozenset[str]) -> Replaced:
         """What a commit must know of the files whose rows ``moved``; ``known``: the plan's delete files."""
-        gone = {one.path for one in moved}
+        gone = {rows.path for rows in moved}
         applied = {
             delete.location: frozenset(delete.positions or ())
             for path in gone & self.deletes.keys()

@@ -30,7 +30,7 @@ from tabletopic_kernel.pipeline.arrange import sort_order
 from tabletopic_kernel.table.compaction.deleted_rows import Deleted, DeletedRows, Head
 from tabletopic_kernel.table.compaction.group import Group
 
-MIN_FILES = 32  # so many small files of one partition and tier are due
+MIN_FILES = 32  # this many small files of one partition and tier are due
 MAX_DELETE_FILES = 8  # per partition; with more, all of its files with deleted rows are due
 DELETED_SHARE = 0.2  # of a file's rows; with more, it is due by itself
 _TIER = 8  # the ratio of file sizes between a tier and the tier below
@@ -78,21 +78,19 @@ class CompactionPlan:
 
 def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:
     """A condition on the columns of a table; None for none. Raises as ``read_condition``."""
-    how = (
+    hint = (
         "Write conditions on the columns of the table, for example event_time >= '2026-01-01T00:00:00+00:00'"
     )
-    return read_condition(where, schema, how)
+    return read_condition(where, schema, hint)
 
 
 def plan_compaction(
     table: Table, *, where: BooleanExpression | None = None, due_only: bool = True
 ) -> CompactionPlan:
-    """Groups of small files of the table's head.
+    """Groups of small files of the head of a table that was just loaded.
 
-    Args:
-        table: just loaded.
-        where: only files that may have such rows.
-        due_only: only what is due; else all small files of partitions with at least two of them.
+    ``where``: only files that may have such rows. ``due_only``: only files that are due; else all small ones
+    of partitions with at least two of them.
     """
     with reachable("the storage", lent=lends_keys(table)):
         head = Head(table)
@@ -104,11 +102,11 @@ def plan_compaction(
             wanted = {task.file.file_path for task in table.scan(row_filter=where).plan_files()}
         chooser = _Chooser(table, head, wanted)
     chosen, left = chooser.candidates()
-    most = min(_target_bytes(table), _GROUP_BYTES)
+    max_bytes = min(_target_bytes(table), _GROUP_BYTES)
     groups: list[Group] = []
     for (partition, _), files in sorted(chosen.items(), key=lambda item: item[0]):
         picked = chooser.pick(files, due_only=due_only)
-        together = (_group(partition, packed) for packed in _packed(picked, most))
+        together = (_group(partition, packed) for packed in _packed(picked, max_bytes))
         groups += [group for group in together if len(group.files) > 1 or group.deleted_rows]
     return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
 
@@ -142,6 +140,10 @@ class _Candidate:
     deleted: Deleted
 
     @property
+    def bytes(self) -> int:
+        return self.file.file_size_in_bytes
+
+    @property
     def is_heavy(self) -> bool:
         """Whether it is due just because readers skip so many of its rows."""
         return self.deleted.rows > DELETED_SHARE * self.file.record_count
@@ -153,8 +155,6 @@ class _Candidate:
 
 
 class _Chooser:
-    """Looks at each file of a head."""
-
     def __init__(self, table: Table, head: Head, wanted: set[str] | None) -> None:
         self._table, self._head, self._target = table, head, _target_bytes(table)
         data = [
@@ -165,9 +165,9 @@ class _Chooser:
         self._deleted = DeletedRows(table.io, head, head.deletes)
         applying = {id(entry): self._deleted.may_apply(entry) for entry in data} if head.deletes else {}
         self._data = [entry for entry in data if self._is_small(entry.data_file) or applying.get(id(entry))]
-        self._why = [self._why_not(entry.data_file) for entry in self._data]
-        for entry, why in zip(self._data, self._why, strict=True):
-            if why is None:
+        self._obstacles = [self._obstacle(entry.data_file) for entry in self._data]
+        for entry, obstacle in zip(self._data, self._obstacles, strict=True):
+            if obstacle is None:
                 self._deleted.read(applying.get(id(entry), ()))
 
     def _is_small(self, file: DataFile) -> bool:
@@ -178,15 +178,15 @@ class _Chooser:
         chosen: dict[_Partition, list[_Candidate]] = {}
         left: dict[str, int] = {}
         spec, schema = self._table.spec(), self._table.schema()
-        for entry, why_not in zip(self._data, self._why, strict=True):
+        for entry, obstacle in zip(self._data, self._obstacles, strict=True):
             file = entry.data_file
-            candidate = _Candidate(file, self._deleted.of(entry) if why_not is None else Deleted())
+            candidate = _Candidate(file, self._deleted.of(entry) if obstacle is None else Deleted())
             reasons = (
-                (why_not is not None, why_not or ""),
+                (obstacle is not None, obstacle or ""),
                 (candidate.deleted.doubtful, "with deletes that not all readers apply"),
             )
-            if why := next((why for is_so, why in reasons if is_so), None):
-                left = added(left, {why: 1})
+            if reason := next((reason for applies, reason in reasons if applies), None):
+                left = added(left, {reason: 1})
                 continue
             if not self._is_small(file) and not candidate.deleted.rows:
                 continue
@@ -196,10 +196,10 @@ class _Chooser:
             chosen.setdefault((partition, nulls), []).append(candidate)
         return chosen, left
 
-    def _why_not(self, file: DataFile) -> str | None:
+    def _obstacle(self, file: DataFile) -> str | None:
         metadata = self._table.metadata
         own = metadata.sort_order_by_id(file.sort_order_id) if file.sort_order_id else None
-        # Except if a column of that order was dropped: nobody wants that order any more.
+        # An order with a dropped column is not kept.
         keeps_order = (
             sort_order(metadata).is_unsorted
             and file.sort_order_id
@@ -213,56 +213,55 @@ class _Chooser:
             # NaN equals nothing, so it is unknown which deletes belong to its partition.
             (any(isinstance(v, float) and math.isnan(v) for v in _values(file)), "in a partition of NaN"),
         )
-        return next((why for is_so, why in reasons if is_so), None)
+        return next((reason for applies, reason in reasons if applies), None)
 
     def pick(self, files: Sequence[_Candidate], *, due_only: bool) -> list[_Candidate]:
         """The files of a partition to rewrite."""
-        small = [one for one in files if self._is_small(one.file)]
-        # For a file above the target size, only its own delete files count: it is a lot to write.
-        large = [one for one in files if one.file.file_size_in_bytes > self._target]
-        others = [one for one in files if one.file.file_size_in_bytes <= self._target]
-        deletes = {delete.location for one in others for delete in one.deleted.files}
-        heavy = [
-            one for one in others if one.is_heavy or (len(deletes) > MAX_DELETE_FILES and one.deleted.rows)
-        ]
+        small = [candidate for candidate in files if self._is_small(candidate.file)]
+        # A file above the target size is a lot to write: only its own delete files count.
+        large = [candidate for candidate in files if candidate.bytes > self._target]
+        others = [candidate for candidate in files if candidate.bytes <= self._target]
+        deletes = {delete.location for candidate in others for delete in candidate.deleted.files}
+        many = len(deletes) > MAX_DELETE_FILES
+        heavy = [candidate for candidate in others if candidate.is_heavy or (many and candidate.deleted.rows)]
         if due_only:
             # Small files join them if that at most doubles the work.
-            size = sum(one.file.file_size_in_bytes for one in heavy)
-            with_them = [one for one in small if one.file.file_size_in_bytes <= size]
-            if sum(one.file.file_size_in_bytes for one in with_them) > size:
+            size = sum(candidate.bytes for candidate in heavy)
+            with_them = [candidate for candidate in small if candidate.bytes <= size]
+            if sum(candidate.bytes for candidate in with_them) > size:
                 with_them = []
             small = _due(small, self._target) or with_them
-        heavy += [one for one in large if one.is_heavy or one.has_many_deletes]
-        picked = {id(one) for one in (*small, *heavy)}
-        return [one for one in files if id(one) in picked]
+        heavy += [candidate for candidate in large if candidate.is_heavy or candidate.has_many_deletes]
+        picked = {id(candidate) for candidate in (*small, *heavy)}
+        return [candidate for candidate in files if id(candidate) in picked]
 
 
 def _values(file: DataFile) -> list[Any]:
     """The values of the file's partition."""
-    return [file.partition[at] for at in range(len(file.partition))]
+    return [file.partition[index] for index in range(len(file.partition))]
 
 
 def _due(files: Sequence[_Candidate], target: int) -> list[_Candidate]:
     """Files of the highest tier that has enough of them, and of all tiers below."""
-    tiers = [int(math.log(target / max(1, one.file.file_size_in_bytes), _TIER)) for one in files]
+    tiers = [int(math.log(target / max(1, candidate.bytes), _TIER)) for candidate in files]
     full = [tier for tier in set(tiers) if tiers.count(tier) >= MIN_FILES]
-    return [one for one, tier in zip(files, tiers, strict=True) if full and tier >= min(full)]
+    return [candidate for candidate, tier in zip(files, tiers, strict=True) if full and tier >= min(full)]
 
 
-def _packed(files: Iterable[_Candidate], most: int) -> Iterator[list[_Candidate]]:
-    """Groups of consecutive files, each of up to ``most`` bytes."""
+def _packed(files: Iterable[_Candidate], max_bytes: int) -> Iterator[list[_Candidate]]:
+    """Groups of consecutive files, each of up to ``max_bytes``."""
     group: list[_Candidate] = []
     size = 0
-    for one in files:
-        if group and size + one.file.file_size_in_bytes > most:
+    for candidate in files:
+        if group and size + candidate.bytes > max_bytes:
             yield group
             group, size = [], 0
-        group.append(one)
-        size += one.file.file_size_in_bytes
+        group.append(candidate)
+        size += candidate.bytes
     if group:
         yield group
 
 
 def _group(partition: str, files: Sequence[_Candidate]) -> Group:
-    deletes = {one.file.file_path: one.deleted for one in files if one.deleted.files}
-    return Group(partition, tuple(one.file for one in files), deletes)
+    deletes = {candidate.file.file_path: candidate.deleted for candidate in files if candidate.deleted.files}
+    return Group(partition, tuple(candidate.file for candidate in files), deletes)

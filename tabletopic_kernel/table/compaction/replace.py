@@ -43,11 +43,7 @@ def compacted(ledger: Ledger, files: Iterable[DataFile], replaced: Replaced) -> 
 
 
 def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChange:
-    """The change with what becomes of deletes, if its files may replace others in the head of ``table``.
-
-    Raises:
-        OutdatedError: what was read is no longer what the table has.
-    """
+    """The change with translated deletes; OutdatedError if its files cannot replace others in the head."""
     name = ".".join(table.name())
     if any(file.spec_id != table.metadata.default_spec_id for file in replaced.files):
         raise OutdatedError(f"the partitions of {name} were changed during the compaction")
@@ -59,14 +55,14 @@ def _on_head(replaced: Replaced, table: Table, change: TableChange) -> TableChan
         )
     if head.has_twice:
         raise OutdatedError(f"another program has added files of {name} again during the compaction")
-    if (why := refusal(table, head)) is not None:
-        raise OutdatedError(f"another program has changed {name} during the compaction: {why}")
+    if (reason := refusal(table, head)) is not None:
+        raise OutdatedError(f"another program has changed {name} during the compaction: {reason}")
     with reachable("the storage", lent=lends_keys(table)):
         try:
-            found, positions = _late(table, head, replaced)
+            late, positions = _late(table, head, replaced)
         except FileNotFoundError as error:
             raise OutdatedError(f"a delete file of {name} is gone: {error}") from error
-    named = dict(replaced.applied) | {one.location: frozenset(one.positions or ()) for one in found}
+    named = dict(replaced.applied) | {file.location: frozenset(file.positions or ()) for file in late}
     removed = (*replaced.files, *_removable(head, replaced, named))
     return dataclass_replace(change, delete_rows=positions, remove=removed)
 
@@ -84,13 +80,13 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
     ]
     if not new and not some_gone:
         return (), {}
-    going = {file.file_path for file in replaced.files}
-    data = [entry for entry in head.data if entry.data_file.file_path in going]
+    replaced_paths = {file.file_path for file in replaced.files}
+    data = [entry for entry in head.data if entry.data_file.file_path in replaced_paths]
     deleted_rows = DeletedRows(table.io, head, new)
     for entry in data:
         deleted_rows.read(deleted_rows.may_apply(entry))
-    moved = {one.path: one for one in replaced.moved}
-    found: dict[str, DeleteFile] = {}
+    moved = {rows.path: rows for rows in replaced.moved}
+    by_location: dict[str, DeleteFile] = {}
     applies: dict[str, set[str]] = {}
     masks: dict[str, Mask] = {}
     for entry in data:
@@ -99,13 +95,13 @@ def _late(table: Table, head: Head, replaced: Replaced) -> tuple[Sequence[Delete
             raise OutdatedError(f"another program has deleted rows of {name} during the compaction")
         if deleted.files or (some_gone and path in moved):
             masks[path] = np.zeros(moved[path].rows, np.bool_)
-        for one in deleted.files:
-            found[one.location] = one
-            applies.setdefault(one.location, set()).add(path)
+        for delete_file in deleted.files:
+            by_location[delete_file.location] = delete_file
+            applies.setdefault(delete_file.location, set()).add(path)
     mark_deleted(table.io, applies, masks)
     if some_gone and any((moved[path].mask & ~mask).any() for path, mask in masks.items()):
         raise OutdatedError(f"another program has undone deletes of {name} during the compaction")
-    return tuple(found.values()), _translated(moved, masks)
+    return tuple(by_location.values()), _translated(moved, masks)
 
 
 def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> dict[str, Positions]:
@@ -117,7 +113,7 @@ def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> 
             raise OutdatedError(f"rows of {path} were deleted while it was sorted")
         for product, positions in translated.items():
             products.setdefault(product, []).append(positions)
-    return {product: np.unique(np.concatenate(found)) for product, found in products.items()}
+    return {product: np.unique(np.concatenate(parts)) for product, parts in products.items()}
 
 
 def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]]) -> tuple[DataFile, ...]:

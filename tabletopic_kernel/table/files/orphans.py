@@ -32,19 +32,19 @@ def orphan_candidates(table: Table, now_ms: int) -> UnreachableFiles:
     - Manifests, manifest lists, statistics and old metadata, if all metadata in that folder has this table's
       uuid, and its newest is there too. Another table in the folder would have its own there.
     - Data files, if that holds, both folders are below the table's location, and no metadata is among the
-      data. Not in folders of epochs: this table's are for the sweep, and others are not its own.
-    - Written, by the storage's own timestamps, three days before the newest file there: so a host whose clock
-      is ahead takes nothing for old. A commit refers to its files within three days, or never.
+      data. Not in folders of epochs: the sweep removes this table's, and others are not its own.
+    - Written, by the storage's own timestamps, three days before the newest file there: so a host's
+      fast clock makes no file old. A commit refers to its files within three days, or never.
 
     They include files that something refers to: their removal checks that.
     """
     metadata, root = table.metadata, metadata_root(table.metadata)
     nothing = UnreachableFiles(frozenset())
-    there = list_infos(table, root, recursive=True)
-    if keeps_versions(table.catalog.properties) or not is_collected(metadata) or not _is_alone(table, there):
+    infos = list_infos(table, root, recursive=True)
+    if keeps_versions(table.catalog.properties) or not is_collected(metadata) or not _is_alone(table, infos):
         return nothing
-    now_ms = min(now_ms, max(info.mtime_ns or 0 for info in there.values()) // 1_000_000)
-    old = {path: info.size or 0 for path, info in there.items() if _is_old(info, now_ms)}
+    now_ms = min(now_ms, max(info.mtime_ns or 0 for info in infos.values()) // 1_000_000)
+    old = {path: info.size or 0 for path, info in infos.items() if _is_old(info, now_ms)}
     named = {path: size for path, size in old.items() if path.endswith(_METADATA)}
     folder, location = data_root(metadata), normal_location(metadata.location)
     is_below = normal_location(folder).startswith(f"{location}/")
@@ -61,9 +61,9 @@ def orphan_candidates(table: Table, now_ms: int) -> UnreachableFiles:
     return UnreachableFiles(frozenset(), data, named)
 
 
-def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
+def _is_alone(table: Table, infos: Mapping[str, pafs.FileInfo]) -> bool:
     """Whether all metadata in a table's folder is its own, including its newest."""
-    versions = {path for path in there if _IS_METADATA.search(path)}
+    versions = {path for path in infos if _IS_METADATA.search(path)}
     if file_name(table.metadata_location) not in map(file_name, versions):
         return False
     uuid = table.metadata.table_uuid
@@ -71,7 +71,7 @@ def _is_alone(table: Table, there: Mapping[str, pafs.FileInfo]) -> bool:
         try:
             return all(read_metadata(table.io.new_input(path)).table_uuid == uuid for path in versions)
         except (FileNotFoundError, ValueError, ValidationError):
-            return False  # removed meanwhile, or damaged: nobody knows whose it was
+            return False  # removed meanwhile, or damaged: its table is unknown
 
 
 def _is_old(info: pafs.FileInfo, now_ms: int) -> bool:

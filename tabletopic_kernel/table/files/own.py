@@ -1,4 +1,4 @@
-"""The files of a table, as its metadata names them, and which of them are certainly its own."""
+"""The files that a table's metadata names, and which of them are certainly the table's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the files that a table's metadata reaches: what is left of the candidates, nobody needs."""
+"""Keeps the files that a table's metadata reaches: nobody needs the remaining candidates."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class Candidates:
                 self._used.add(epoch)
 
     def keep_doubtful(self, name: str) -> None:
-        """Drop all candidates of an epoch that has committed files but none in use: they may be spelled or
-        located differently from the listed ones, so these may be in use, too.
+        """Drop all candidates of an epoch that has committed files but none in use.
 
-        This includes epochs whose files others have all rewritten or deleted: then some needless files stay.
+        The table may spell locations differently, so these may be in use, too. Needless files stay if others
+        have rewritten or deleted all files of the epoch.
         """
         for epoch in sorted({*self.epochs.values()} & self._committed - self._used):
-            kept = [path for path, of in self.epochs.items() if of == epoch]
-            for path in kept:
+            paths = [path for path, owner_epoch in self.epochs.items() if owner_epoch == epoch]
+            for path in paths:
                 del self.epochs[path]
             _LOG.warning(
                 "%s: epoch %d has committed, but the table refers to none of its %d files there, so none "
@@ -100,6 +100,6 @@ class Candidates:
                 "removed them from the table. First: %s",
                 name,
                 epoch,
-                len(kept),
-                min(kept),
+                len(paths),
+                min(paths),
             )

@@ -2,7 +2,7 @@
 
 A projection reads the ``batch``: the columns of all schemas so far, evolved by the same rules as a table's,
 except for aliases: a statement names columns, so they keep their names. So it is one statement over one set
-of columns, whatever a record's schema. The table keeps them as a property, as a new host must know them (I6).
+of columns, whatever a record's schema. A property of the table has them, because a new host needs them (I6).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tabletopic_kernel.table.schemas.covered import (
 from tabletopic_kernel.table.schemas.registered import key_subject, key_writer, value_writer
 from tabletopic_kernel.table.topic_table import TopicTable
 
-# Why the records of a schema are refused.
+# The reason of dead letters, by the error that their schema raised.
 REASONS: dict[type[TableTopicError], str] = {
     BadSchemaError: BAD_SCHEMA,
     NotAnEnvelopeError: NOT_AN_ENVELOPE,
@@ -66,7 +66,7 @@ class Columns(Protocol):
 class ValueColumns:
     """Columns as from ``value_columns``; ``aliases`` of their fields by dotted path.
 
-    ``by_value``: JSON numbers, each of which fits a column or not by itself.
+    ``by_value``: each JSON number fits a column, or does not, by itself.
     """
 
     schema: Schema
@@ -81,7 +81,7 @@ class ValueColumns:
         beside = settings.on_incompatible == "new_column"
         by_value = self.by_value and settings.on_incompatible == "dead_letter"
         metadata = table.table.metadata
-        sources = {one.name: one.source_id for spec in metadata.partition_specs for one in spec.fields}
+        sources = {part.name: part.source_id for spec in metadata.partition_specs for part in spec.fields}
         if settings.projection is None:
             return evolve(
                 metadata.schema(),
@@ -146,10 +146,7 @@ class KeyColumn:
 def _columns_when_covered(table: TopicTable, schema_id: SchemaKey) -> Callable[[str], int | None] | None:
     """The columns of a covered schema's fields by path, from the version of the table that first had them."""
     covered = table.registered_schemas().get(schema_id)
-    schemas = (
-        one for one in table.table.metadata.schemas if covered and one.schema_id == covered.table_schema_id
-    )
-    schema = next(schemas, None)
+    schema = table.table.metadata.schema_by_id(covered.table_schema_id) if covered else None
     return known_by(schema, dict(covered.renames)) if covered and schema else None
 
 
@@ -221,9 +218,8 @@ ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
 class Side(Generic[ColumnsT_co]):
     """What differs between the schemas of values and those of keys.
 
-    ``damage``: what a refused schema does, as the beginning of the message of a stop; ``noted_in``: the
-    table's property with the schemas that it covers. ``columns`` raises an error of ``REASONS`` if
-    there can be none.
+    ``damage``: the beginning of the message when a refused schema stops the topic; ``noted_in``: the table's
+    property with the covered schemas. ``columns`` raises an error of ``REASONS`` if there can be none.
     """
 
     damage: str

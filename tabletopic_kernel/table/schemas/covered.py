@@ -38,9 +38,9 @@ def covered_schemas(
 ) -> dict[SchemaKey, CoveredSchema]:
     """The schemas that the table's columns cover, by id."""
     by_id: dict[SchemaKey, CoveredSchema] = {}
-    for text, (subject, version, table_schema_id, *more) in json.loads(properties.get(name, "{}")).items():
+    for text, (subject, version, table_schema_id, *rest) in json.loads(properties.get(name, "{}")).items():
         key = int(text) if text.isdecimal() else text
-        renames = tuple(more[0].items()) if more else ()
+        renames = tuple(rest[0].items()) if rest else ()
         by_id[key] = CoveredSchema(key, subject, version, table_schema_id, renames)
     return by_id
 

@@ -142,7 +142,7 @@ class EvolvingTable:
                 table.reload()
                 continue
             if change.changes:
-                self._report_changes([str(one) for one in change.changes], registered, table_schema_id)
+                self._report_changes([*map(str, change.changes)], registered, table_schema_id)
             return change
         raise RetryableError(f"the schema of {table.identifier} keeps changing")
 

@@ -31,8 +31,8 @@ WITHOUT_SCHEMA: Final = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
 _CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # Confluent's schema context, in front of a subject
 _EXAMPLES: Final = 5  # subjects in a message
 # One Protobuf file may have thousands of messages, each with two subjects that may have it.
-_ASKED: Final = 20  # subjects to ask without checking which exist
-_MOST_SUBJECTS: Final = 200  # of the existing ones
+_FEW_SUBJECTS: Final = 20  # looked up without checking which exist
+_MOST_SUBJECTS: Final = 200  # existing ones that are looked up
 # Registries' ids are signed 32-bit integers; a larger one is not worth a request.
 _MAX_ID: Final = 2**31 - 1
 # More than this are requested by several threads: a request is a few milliseconds of waiting.
@@ -53,7 +53,7 @@ def value_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSch
 
 
 def key_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSchema:
-    """The schema of a topic's keys, which always name theirs."""
+    """The schema of a topic's keys, which always name their schema."""
     return WriterSchema(schema.text, schema.references, schema.kind, nanos=settings.value_nanos)
 
 
@@ -88,7 +88,7 @@ def look_up(
         try:
             yield from zip(ordered, pool.map(ask, ordered), strict=True)
         finally:
-            pool.shutdown(cancel_futures=True)  # after an error, nobody waits for the rest
+            pool.shutdown(cancel_futures=True)  # after an error, the rest is not needed
 
 
 def why_foreign(
@@ -103,10 +103,10 @@ def why_foreign(
     if settings.subjects == "any" or schema.subjects is None:
         return None
     first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
-    if _has_one(registry, schema, sorted(first)):
+    if _is_in_any(registry, schema, sorted(first)):
         return None
     names = record_names(schema)
-    if _has_one(registry, schema, [f"{topic}-{name}" for name in names] + names):
+    if _is_in_any(registry, schema, [f"{topic}-{name}" for name in names] + names):
         return None
     held = ", ".join(sorted(schema.subjects)[:_EXAMPLES]) or "no subject known to the registry"
     remedy = 'subjects = "any"' if of_keys else 'value_subject, or subjects = "any"'
@@ -138,14 +138,14 @@ def record_names(schema: RegisteredSchema) -> list[str]:
     return []
 
 
-def _has_one(registry: Registry, schema: RegisteredSchema, subjects: Sequence[str]) -> bool:
+def _is_in_any(registry: Registry, schema: RegisteredSchema, subjects: Sequence[str]) -> bool:
     known = {_CONTEXT.sub("", subject) for subject in schema.subjects or ()}
     if known.intersection(subjects) or (known and isinstance(schema.id, int)):
         return bool(known.intersection(subjects))
-    # Neither a GUID nor an id whose versions were deleted leads to subjects, so these are asked directly.
-    if len(subjects) > _ASKED:
-        there = {_CONTEXT.sub("", subject) for subject in registry.subjects()}
-        subjects = [subject for subject in subjects if subject in there][:_MOST_SUBJECTS]
+    # Neither a GUID nor an id whose versions were deleted leads to subjects, so each subject is looked up.
+    if len(subjects) > _FEW_SUBJECTS:
+        existing = {_CONTEXT.sub("", subject) for subject in registry.subjects()}
+        subjects = [subject for subject in subjects if subject in existing][:_MOST_SUBJECTS]
     return any(registry.has(subject, schema) for subject in subjects)
 
 
@@ -171,7 +171,7 @@ def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
         UsageError: the file cannot be read, or its type is not known.
     """
     file = Path(path).expanduser()
-    chosen = next((one for one in get_args(SchemaType) if one == (kind or "").upper()), None)
+    chosen = next((name for name in get_args(SchemaType) if name == (kind or "").upper()), None)
     if kind is not None and chosen is None:
         raise UsageError(f"{kind!r} is not a schema type; write avro, protobuf or json")
     chosen = chosen or _BY_SUFFIX.get(file.suffix.lower())

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _ADOPTED: Final = 8
 # Looked up again with the next batch, then after a second, and so on up to this; garbage names many ids.
 _LONGEST_MS: Final = 60_000
-# How many of these are remembered between batches; the oldest beyond are looked up when a record names them.
+# These are remembered between batches; older ones are looked up when a record names them.
 _MOST: Final = 10_000
 # Errors that keep a schema from being taken over; it is looked up again when a record needs it.
 _CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *REASONS)
@@ -37,7 +37,7 @@ _CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError
 
 @dataclass(frozen=True)
 class Candidate:
-    """The table does not cover it, as no record was decoded with it yet."""
+    """The table does not cover it yet, because no record was decoded with it."""
 
     registered: RegisteredSchema
     writer: WriterSchema
@@ -62,7 +62,7 @@ class Refused:
 
 
 class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
-    """The state of each schema by id; one without is unknown."""
+    """The state of each schema by id; a schema without a state is unknown."""
 
     def plan(self, noted: Collection[SchemaKey]) -> SchemaPlan:
         """What tasks need; ``noted``: the schemas that the table covers, as its properties say."""
@@ -93,7 +93,7 @@ class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
         return frozenset(key for key in named if key not in self or waiting.get(key, 0) <= now_ms)
 
     def forget_unknown(self) -> None:
-        """Make those unknown that the registry may have by now."""
+        """Make schemas unknown that the registry may have by now."""
         for schema_id in self._waiting():
             del self[schema_id]
 
@@ -178,7 +178,7 @@ class NamedSchemas:
             self._refuse_columns(change, registered)
             return
         self._remember(registered.id, writer, columns, change)
-        if any(one.kind == "rename" for one in change.changes):
+        if any(column_change.kind == "rename" for column_change in change.changes):
             self._follow_renames()
 
     def _try(self, registered: RegisteredSchema) -> None:
@@ -219,9 +219,9 @@ class NamedSchemas:
     def _refuse_columns(self, change: Evolution, registered: RegisteredSchema) -> None:
         self._table.report_refused(change.refused, registered)
         reasons = "; ".join(f"{column} {why}" for column, why in change.refused.items())
-        which = f"version {registered.version} of {registered.subject} (id {registered.id})"
-        which = f"the key's schema {registered.id}" if self._side.of_keys else which
-        message = f"{which} cannot be fitted to the table without loss: {reasons}"
+        schema = f"version {registered.version} of {registered.subject} (id {registered.id})"
+        schema = f"the key's schema {registered.id}" if self._side.of_keys else schema
+        message = f"{schema} cannot be fitted to the table without loss: {reasons}"
         if "stop" in (self._settings.on_incompatible, self._settings.errors):
             raise ActionNeededError(
                 f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "

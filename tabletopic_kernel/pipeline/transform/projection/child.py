@@ -2,8 +2,7 @@
 
 A host has other topics, and a statement's planning computes whatever does not depend on the records. So hosts
 and commands plan projections here, and run them here when they need rows (a replay). Workers, which Spark
-restarts when they exit, run them in-process, as a round trip to another process costs more than the
-statement.
+restarts when they exit, run them in-process: a round trip to another process costs more than the statement.
 
 The process gets pickled requests on standard input, one after another, and responds on standard output.
 """
@@ -71,8 +70,8 @@ class ChildProjection:
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> Rows:
         """See ``SqlProjection.rows``."""
-        found: Rows = self._ask((dict(columns), count), "run")
-        return found
+        rows: Rows = self._ask((dict(columns), count), "run")
+        return rows
 
     def _ask(self, request: object, done: str) -> Any:
         process = self._process
@@ -81,7 +80,7 @@ class ChildProjection:
         try:
             pickle.dump(request, process.stdin, protocol=5)
             process.stdin.flush()
-            usable, found = pickle.load(process.stdout)
+            usable, answer = pickle.load(process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             code = process.wait()
             if code in _KILLED:
@@ -91,10 +90,10 @@ class ChildProjection:
                 ) from error
             raise ProjectionError(f"it ended DuckDB (exit code {code}) as it was {done}") from error
         if usable is None:
-            raise RetryableError(f"the projection could not be {done}: {found}")
+            raise RetryableError(f"the projection could not be {done}: {answer}")
         if not usable:
-            raise ProjectionError(found)
-        return found
+            raise ProjectionError(answer)
+        return answer
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -122,16 +121,16 @@ def main() -> None:
         try:
             if projection is None:
                 projection = SqlProjection(*request)
-                found: tuple[bool | None, object] = True, projection.iceberg_schema
+                answer: tuple[bool | None, object] = True, projection.iceberg_schema
             else:
-                found = True, projection.rows(*request)
+                answer = True, projection.rows(*request)
         except ProjectionError as error:
-            found = False, error.why
+            answer = False, error.why
         except Exception as error:
             if not is_trouble(error):
                 raise
-            found = None, last_line(error)
-        pickle.dump(found, answers, protocol=5)
+            answer = None, last_line(error)
+        pickle.dump(answer, answers, protocol=5)
         answers.flush()
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from tabletopic_kernel.model.errors import ProjectionError
 
 T = TypeVar("T")
-# In addition to the process's own: twice DuckDB's memory_limit, as a result briefly exists twice.
+# In addition to the process's own: twice DuckDB's memory_limit, because a result briefly exists twice.
 _MEMORY_BYTES: Final = 1024**3
 _OF_MEMORY: Final = "it takes more than 512 MB of memory"
 GROUP_S: Final = 30.0  # for the largest group of records
@@ -33,7 +33,7 @@ _GROUP_RECORDS: Final = 65_536
 # An interrupt takes effect when a function has finished a vector of values.
 _GRACE_S: Final = 15.0
 _LOOK_S: Final = 0.5
-_HANDED_OVER_S: Final = 5.0  # by then, the result has reached whoever waits for it
+_HANDED_OVER_S: Final = 5.0  # by then, the caller has the error
 _THREAD: Final = ThreadPoolExecutor(1, "projection")
 
 
@@ -47,7 +47,7 @@ def run(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T], records: in
     Raises:
         LimitError: it took too much.
         ProjectionError: it took too much, and cannot be stopped; this process will end.
-        duckdb.Error: whatever DuckDB raises.
+        duckdb.Error: as DuckDB raises it.
     """
     limit_s = max(RECORD_S, GROUP_S * records / _GROUP_RECORDS)
     try:

@@ -1,7 +1,7 @@
 """A SQL projection over decoded rows: one SELECT, run by DuckDB on each Arrow batch.
 
-``statement.py`` checks what it may say. A hidden column numbers the rows, and its number ties each output row
-to its record, whatever DuckDB does in between.
+``statement.py`` checks it. A hidden column numbers the rows and ties each output row to its record, whatever
+DuckDB does in between.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class SqlProjection:
             is_together = ROW in str(error) and "GROUP BY" in str(error)
             raise ProjectionError(together if is_together else _message(error)) from error
         # A * includes the hidden column, too; the last one counts.
-        self._outputs = [at for at, name in enumerate(names[:-1]) if name != ROW]
-        chosen = [names[at] for at in self._outputs], [types[at] for at in self._outputs]
+        self._outputs = [index for index, name in enumerate(names[:-1]) if name != ROW]
+        chosen = [names[index] for index in self._outputs], [types[index] for index in self._outputs]
         self.iceberg_schema = columns_of(*chosen)
         self._try()
 
@@ -93,17 +93,17 @@ class SqlProjection:
 
     def select(self, table: pa.Table) -> pa.Table:
         """The projection of a numbered batch, with the same numbers; raises duckdb.Error."""
-        found = _run(self._statement.query, table)
-        return found.select([*self._outputs, found.num_columns - 1])
+        result = _run(self._statement.query, table)
+        return result.select([*self._outputs, result.num_columns - 1])
 
     def failing(self, table: pa.Table) -> dict[int, str]:
         """Failing rows, with the failing output; empty if it is unknown."""
         try:
-            found = _run(self._statement.probe, table)
+            rows = _run(self._statement.probe, table)
         except (*_OF_VALUES, LimitError, duckdb.BinderException):  # the last: an output uses another one
             return {}
-        found = found.filter(pc.is_valid(found["failed"]))
-        return dict(zip(found[ROW].to_pylist(), found["failed"].to_pylist(), strict=True))
+        rows = rows.filter(pc.is_valid(rows["failed"]))
+        return dict(zip(rows[ROW].to_pylist(), rows["failed"].to_pylist(), strict=True))
 
 
 class _Run:
@@ -117,7 +117,6 @@ class _Run:
         self._began = self._wasted = 0.0  # seconds
 
     def take(self, table: pa.Table) -> None:
-        """Project the rows of a numbered batch."""
         self._results += narrowed(self._select, table, self._without_failing)
 
     def _select(self, table: pa.Table) -> pa.Table:
@@ -140,10 +139,10 @@ class _Run:
             return [table.slice(half.start, len(half)) for half in halves(range(len(table)))]
         fails = pc.is_in(table[ROW], pa.array(list(failing), pa.int64()))
         bad = table.filter(fails)
-        for at, row in enumerate(bad[ROW].to_pylist()):
+        for index, row in enumerate(bad[ROW].to_pylist()):
             message = "fails on this record"
-            if at < _MESSAGES:
-                message = self._message(bad.slice(at, 1)) or message
+            if index < _MESSAGES:
+                message = self._message(bad.slice(index, 1)) or message
             self._refuse(row, PROJECTION_FAILED, f"{failing[row]}: {message}")
         rest = table.filter(pc.invert(fails))
         return [rest] if len(rest) else ()
@@ -155,25 +154,23 @@ class _Run:
             return _first_line(error)
         return None
 
-    def _within_calendar(self, found: pa.Table) -> pa.Table:
-        far = np.zeros(len(found), np.bool_)
-        for column in found.columns:
+    def _within_calendar(self, result: pa.Table) -> pa.Table:
+        far = np.zeros(len(result), np.bool_)
+        for column in result.columns:
             far |= beyond_calendar(column)
         if not far.any():
-            return found
-        for row in found[ROW].filter(pa.array(far)).to_pylist():
+            return result
+        for row in result[ROW].filter(pa.array(far)).to_pylist():
             self._refuse(row, DOES_NOT_FIT, _NO_TIME)
-        return found.filter(pa.array(~far))
+        return result.filter(pa.array(~far))
 
     def refuse(self, refused: Iterable[Refused]) -> None:
-        """Note rows that are refused."""
-        self._refused |= {one.index: one for one in refused}
+        self._refused |= {row.index: row for row in refused}
 
     def _refuse(self, row: int, reason: str, message: str) -> None:
         self._refused[row] = Refused(row, reason, message)
 
     def rows(self) -> Rows:
-        """The result, in the order of the rows."""
         refused = [self._refused[row] for row in sorted(self._refused)]
         if not self._results:
             filtered = self._count - len(refused)

@@ -118,8 +118,8 @@ def statement(text: str) -> Statement:
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, text: str) -> _Node:
-    found = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
-    tree: _Node = json.loads(found[0]) if found else {}
+    row = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+    tree: _Node = json.loads(row[0]) if row else {}
     if tree.get("error", True):
         wrong = tree.get("error_type") != "parser"
         raise ProjectionError(_ONLY if wrong else f"{tree.get('error_message')}")
@@ -136,16 +136,16 @@ def _check_clauses(node: _Node, whole: _Node) -> None:
     plain = source["type"] == "BASE_TABLE" and not (source["schema_name"] or source["catalog_name"])
     if not plain or source["table_name"].lower() != TABLE or source["sample"] or source["column_name_alias"]:
         raise ProjectionError(f"{_ONLY}: it reads from {TABLE} alone, without joins or functions")
-    found = [_CLAUSES.get(one["type"], one["type"]) for one in node["modifiers"]]
+    clauses = [_CLAUSES.get(modifier["type"], modifier["type"]) for modifier in node["modifiers"]]
     if node["cte_map"]["map"]:
-        found.append("WITH")
+        clauses.append("WITH")
     if node["group_expressions"] or node["group_sets"] or node["aggregate_handling"] != "STANDARD_HANDLING":
-        found.append("GROUP BY")
-    found += [name.upper() for name in ("having", "qualify", "sample") if node[name] is not None]
+        clauses.append("GROUP BY")
+    clauses += [name.upper() for name in ("having", "qualify", "sample") if node[name] is not None]
     if whole["named_param_map"]:
-        found.append("a parameter")
-    if found:
-        raise ProjectionError(f"{_ONLY}; it has {', '.join(found)}, but each record must become one row")
+        clauses.append("a parameter")
+    if clauses:
+        raise ProjectionError(f"{_ONLY}; it has {', '.join(clauses)}, but each record must become one row")
 
 
 def _check_output(output: _Node, alias: str) -> None:
@@ -195,22 +195,22 @@ def _check_function(name: str, arguments: int) -> None:
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, frozenset[str]]:
     """Properties of functions, by name: ``aggregate``, and ``varies`` between calls."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     macros: list[tuple[str, str]] = []
     query = "SELECT lower(function_name), function_type, stability, macro_definition FROM duckdb_functions()"
     for name, kind, stability, macro in connect().execute(query).fetchall():
-        kinds = found.setdefault(name, set())
+        kinds = by_name.setdefault(name, set())
         kinds.add("varies" if kind == "scalar" and stability != "CONSISTENT" else kind)
         if macro:
             macros.append((name, macro))
-    varying = _CLOCKS | {name for name, kinds in found.items() if "varies" in kinds}
+    varying = _CLOCKS | {name for name, kinds in by_name.items() if "varies" in kinds}
     for name, macro in macros:
         if varying.intersection(re.findall(r"\w+", macro.lower())):
-            found[name].add("varies")
+            by_name[name].add("varies")
     # A name that is both, like a list function's, counts as scalar here: if it is not, DuckDB says so.
     return {
         name: frozenset(kinds - {"aggregate"} if "scalar" in kinds else kinds)
-        for name, kinds in found.items()
+        for name, kinds in by_name.items()
     }
 
 
@@ -228,7 +228,7 @@ def _nodes(tree: Any) -> Iterator[_Node]:
 
 def _replaced(star: _Node) -> list[tuple[str, _Node]]:
     """``* REPLACE (expression AS column)``: the expressions by column."""
-    return [(one["key"], one["value"]) for one in star["replace_list"]]
+    return [(entry["key"], entry["value"]) for entry in star["replace_list"]]
 
 
 def _may_fail(outputs: list[_Node]) -> Iterator[tuple[str, _Node]]:
@@ -249,9 +249,9 @@ def _text(connection: duckdb.DuckDBPyConnection, tree: _Node, expression: _Node)
 
 
 def _sql(connection: duckdb.DuckDBPyConnection, tree: _Node) -> str:
-    found = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchone()
-    assert found is not None
-    return str(found[0])
+    row = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def _probe(where: str | None, outputs: dict[str, str], alias: str) -> str:

@@ -83,8 +83,8 @@ def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
 def _type(kind: Any, path: str, ids: Iterator[int]) -> IcebergType:
     match kind.id:
         case "decimal":
-            found = dict(kind.children)
-            return DecimalType(found["precision"], found["scale"])
+            parts = dict(kind.children)
+            return DecimalType(parts["precision"], parts["scale"])
         case "struct":
             return StructType(
                 *(
@@ -95,8 +95,8 @@ def _type(kind: Any, path: str, ids: Iterator[int]) -> IcebergType:
         case "list" | "array":
             return ListType(next(ids), _type(dict(kind.children)["child"], path, ids), element_required=False)
         case "map":
-            found = dict(kind.children)
-            key, value = (_type(found[part], f"{path}.{part}", ids) for part in ("key", "value"))
+            parts = dict(kind.children)
+            key, value = (_type(parts[part], f"{path}.{part}", ids) for part in ("key", "value"))
             return MapType(next(ids), key, next(ids), value, value_required=False)
     if kind.id in _TYPES:
         return _TYPES[kind.id]
