@@ -1,6 +1,6 @@
-"""The queries and checks of the demo: what DuckDB, the table's metadata and the broker say, beside the truth.
+"""The queries and checks of the demo: DuckDB, the table's metadata and the broker, compared with the truth.
 
-The truth is the generator's, which counted the events as it made them.
+The truth is the generator's count of the events that it made.
 """
 
 from __future__ import annotations
@@ -89,19 +89,19 @@ class Partition:
 
 def answers(ask: Ask, table: str, tallies: Tallies) -> list[Answer]:
     """Ask every question of the data set."""
-    answered = []
+    results = []
     for question in QUESTIONS:
         began = perf_counter()
         rows = ask(question.on(table))
         seconds = round(perf_counter() - began, 3)
         expected = question.expected(tallies)
-        answered.append(Answer(question.name, question.title, question.columns, rows, expected, seconds))
-    return answered
+        results.append(Answer(question.name, question.title, question.columns, rows, expected, seconds))
+    return results
 
 
 def partitions(ask: Ask, table: str, ends: Offsets, ledger: Offsets) -> list[Partition]:
-    """What DuckDB counts in each partition, beside the topic's end offsets and the table's ledger."""
-    counted = {
+    """DuckDB's counts in each partition, beside the topic's end offsets and the table's ledger."""
+    counts = {
         number: (rows, distinct)
         for number, rows, distinct in ask(
             f"""\
@@ -111,13 +111,13 @@ GROUP BY number"""
         )
     }
     return [
-        Partition(number, ends.get(number, 0), ledger.get(number), *counted.get(number, (0, 0)))
-        for number in sorted({*ends, *ledger, *counted})
+        Partition(number, ends.get(number, 0), ledger.get(number), *counts.get(number, (0, 0)))
+        for number in sorted({*ends, *ledger, *counts})
     ]
 
 
 def files(table: Table) -> int:
-    """Data files of the table, including those before compaction: all that any of its snapshots reads."""
+    """The number of data files that any snapshot of the table reads, so also of those before compaction."""
     io = table.io
     manifests = manifests_of(io, table.metadata.snapshots).values()
     return len({path for _, paths in live_files(io, manifests) for path in paths})
@@ -190,13 +190,14 @@ class SchemaStep:
 
 
 def commits(ask: Ask, table: str, metadata: TableMetadata) -> list[Commit]:
-    """Every snapshot with a ledger, oldest first; the timestamps of its rows are found by the offsets."""
-    owned = [one for one in reversed(snapshots(metadata)) if one.epoch is not None and one.next_offsets]
-    befores: list[Mapping[int, int]] = [{}, *(one.next_offsets or {} for one in owned)]
+    """Every snapshot with a ledger, oldest first; the offsets lead to the timestamps of its rows."""
+    history = reversed(snapshots(metadata))
+    owned = [snapshot for snapshot in history if snapshot.epoch is not None and snapshot.next_offsets]
+    starts: list[Mapping[int, int]] = [{}, *(snapshot.next_offsets or {} for snapshot in owned)]
     ranges = [
-        f"({one.snapshot_id}, {partition}, {before.get(partition, 0)}, {end})"
-        for before, one in zip(befores, owned, strict=False)
-        for partition, end in (one.next_offsets or {}).items()
+        f"({snapshot.snapshot_id}, {partition}, {start.get(partition, 0)}, {end})"
+        for start, snapshot in zip(starts, owned, strict=False)
+        for partition, end in (snapshot.next_offsets or {}).items()
     ]
     query = f"""\
 WITH read AS (FROM (VALUES {", ".join(ranges)}) AS ranges (snapshot, partition, start_offset, end_offset))
@@ -208,16 +209,16 @@ GROUP BY snapshot"""
     times = {row[0]: row[1:] for row in ask(query)} if ranges else {}
     return [
         Commit(
-            one.snapshot_id,
-            one.at_ms,
-            one.epoch or 0,
-            one.added_rows,
-            one.added_files,
-            one.added_bytes,
-            one.next_offsets or {},
-            *times.get(one.snapshot_id, ()),
+            snapshot.snapshot_id,
+            snapshot.at_ms,
+            snapshot.epoch or 0,
+            snapshot.added_rows,
+            snapshot.added_files,
+            snapshot.added_bytes,
+            snapshot.next_offsets or {},
+            *times.get(snapshot.snapshot_id, ()),
         )
-        for one in owned
+        for snapshot in owned
     ]
 
 
@@ -226,21 +227,21 @@ def schemas(
     registered_schemas: Mapping[SchemaKey, CoveredSchema],
     events: Iterable[ControlEvent],
 ) -> list[SchemaStep]:
-    """Every schema of the table, oldest first. Causes are the table's own note, changes the events'."""
+    """Every schema of the table, oldest first; causes are from the table, changes from the events."""
     changes = {
         event.table_schema_id: tuple(event.changes) for event in events if isinstance(event, SchemaEvolved)
     }
     causes: dict[int, list[str]] = {}
-    for one in sorted(registered_schemas.values(), key=lambda one: one.id):
-        causes.setdefault(one.table_schema_id, []).append(
-            f"{one.subject} version {one.version} (id {one.id})"
+    for schema in sorted(registered_schemas.values(), key=lambda schema: schema.id):
+        causes.setdefault(schema.table_schema_id, []).append(
+            f"{schema.subject} version {schema.version} (id {schema.id})"
         )
     return [
         SchemaStep(
-            schema.schema_id,
-            len(schema.column_names),
-            changes.get(schema.schema_id, ()),
-            tuple(causes.get(schema.schema_id, ())),
+            table_schema.schema_id,
+            len(table_schema.column_names),
+            changes.get(table_schema.schema_id, ()),
+            tuple(causes.get(table_schema.schema_id, ())),
         )
-        for schema in metadata.schemas
+        for table_schema in metadata.schemas
     ]

@@ -75,7 +75,7 @@ _MOST_ROWS = 5
 
 
 def commit_table(commits: Sequence[Commit]) -> Grid:
-    """A row per snapshot; a new epoch is marked, as it means that a host took over the table."""
+    """A row per snapshot; a new epoch is marked: a host took over the table."""
     columns = ("time", "snapshot", "epoch", "rows", "files", "size", "ledger", "sent → table")
     rows: list[list[str | Cell]] = []
     epoch = None
@@ -164,8 +164,8 @@ def _figure(value: Any) -> str:
 
 def summary(outcome: Outcome) -> Grid:
     """The figures of the whole demo, one a line."""
-    agree, story = sum(compared.ok for compared in outcome.comparisons), outcome.story
-    verdict = f"{'✓' if outcome.ok else '✗'} {agree} of {len(outcome.comparisons)} comparisons agree"
+    matches, story = sum(compared.ok for compared in outcome.comparisons), outcome.story
+    verdict = f"{'✓' if outcome.ok else '✗'} {matches} of {len(outcome.comparisons)} comparisons agree"
     pairs: dict[str, str | Cell] = {"result": Cell(verdict, "good" if outcome.ok else "bad")}
     if story.takeover_s is not None and story.killed_s is not None:
         took_s, whole_s = story.takeover_s - story.killed_s, (story.caught_up_s or 0.0) - story.killed_s
@@ -175,7 +175,7 @@ def summary(outcome: Outcome) -> Grid:
     )
     commits = sum(commit.files > 0 for commit in outcome.commits)
     pairs["table"] = f"{number(rows)} rows by {commits} commits, {files} files, {size(stored)}"
-    scenes = ", ".join(f"{name.replace('_', ' ')} {took:.0f} s" for name, took in outcome.seconds.items())
+    scenes = ", ".join(f"{name.replace('_', ' ')} {time_s:.0f} s" for name, time_s in outcome.seconds.items())
     pairs["time"] = f"{sum(outcome.seconds.values()):.0f} s: {scenes}"
     pairs["memory"] = (
         f"{size(outcome.peak_memory_bytes)} at peak, all processes together "
@@ -188,7 +188,7 @@ def summary(outcome: Outcome) -> Grid:
 
 def next_steps(kept: Path | None) -> Grid:
     """What to do next, as commands to copy; ``kept`` is the folder where topic and table stay."""
-    here = shlex.join(["tabletopic", "--state-dir", str(kept)])
+    command = shlex.join(["tabletopic", "--state-dir", str(kept)])
     return facts(
         "Next",
         {
@@ -198,8 +198,8 @@ def next_steps(kept: Path | None) -> Grid:
         }
         if kept is None
         else {
-            f"{here} up --detach": "start the servers again",
-            f'{here} query "SELECT count(*) FROM clicks"': "query the table",
-            f"{here} down": "stop them; then remove the folder",
+            f"{command} up --detach": "start the servers again",
+            f'{command} query "SELECT count(*) FROM clicks"': "query the table",
+            f"{command} down": "stop them; then remove the folder",
         },
     )

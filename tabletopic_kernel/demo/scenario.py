@@ -53,10 +53,10 @@ def run(
 ) -> int:
     """Run the demo with its own servers, and stop everything it started.
 
-    Without ``state_dir``, in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on
+    Without ``state_dir`` it uses a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on
     stdout, and text for people on stderr. Returns the exit code: 1 if a comparison failed, 128 + signal
     number if interrupted. Raises UsageError (too few events, a folder in use), StackError (a server or the
-    host did not start), or what the parts raise; by then everything is stopped, and the logs are kept.
+    host did not start), or what the parts raise, after everything is stopped; the logs are kept.
     """
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)
@@ -152,7 +152,7 @@ class Demo:
         return scene
 
     def _prove(self, workbench: Workbench, tallies: Tallies) -> None:
-        """Scenes 4 to 7: what the table contains, and whether it is correct."""
+        """Scenes 4 to 7: the content of the table, and the proof that it is correct."""
         screen, outcome = self._screen, self.outcome
         identifier = table_identifier(TOPIC, workbench.desired_topic(TOPIC).settings)
         table = TopicTable.load(workbench.catalog, identifier, TOPIC)

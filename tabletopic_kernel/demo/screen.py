@@ -18,7 +18,7 @@ from tabletopic_kernel.render.grid import Cell, Grid
 
 _WIDTH = 100
 _LINE_EVERY_S = 4.0
-_MARKS = {"✓": "green", "✗": "red", "!": "yellow"}  # others are news
+_MARKS = {"✓": "green", "✗": "red", "!": "yellow"}  # other marks are news
 _CELLS = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 
 
@@ -35,7 +35,7 @@ class Screen:
         self._began = self._last_line = time.monotonic()
 
     def section(self, title: str, text: str = "") -> None:
-        """Print a heading, and what will appear below it and why."""
+        """Print a heading, and a paragraph about what follows."""
         self.console.print()
         self.console.print(Rule(f"[bold]{title}[/]", align="left", style="dim"))
         self.text(text)
@@ -46,11 +46,11 @@ class Screen:
             self.console.print(line, style="dim", markup=False)
 
     def step(self, mark: str, text: str, seconds: float | None = None) -> None:
-        """One line that says what happened; ``mark`` is ✓, ✗, !, or · for news."""
+        """Print what happened as one line; ``mark`` is ✓, ✗, !, or · for news."""
         self._line(f"  {_marked(mark)} ", text if seconds is None else f"{text} ({seconds:.1f} s)")
 
     def begin(self) -> None:
-        """From now on ``moment`` counts the seconds."""
+        """Start the clock of ``moment``."""
         self._began = time.monotonic()
         self._last_line = 0.0
 
@@ -59,7 +59,7 @@ class Screen:
         self._line(f"  [dim]{time.monotonic() - self._began:5.1f} s[/]  {_marked(mark)} ", text)
 
     def progress(self, text: str) -> None:
-        """Like ``moment``, unless there was such a line recently."""
+        """Like ``moment``, but at most every four seconds."""
         if time.monotonic() - self._last_line >= _LINE_EVERY_S:
             self._last_line = time.monotonic()
             self.moment("·", text)
@@ -75,12 +75,12 @@ class Screen:
             )
         for row in grid.rows:
             table.add_row(*map(_text, row))
-        with self.console.capture() as made:
+        with self.console.capture() as output:
             self.console.print(*([Text(grid.title, style="bold")] if grid.title else []), table, sep="\n")
             for note in grid.notes:
                 self.console.print(note, style="dim", markup=False)
-        # Not through the console: it would fill each line with blanks, and people copy them from logs.
-        self.stream.write("\n" + "".join(f"{line.rstrip()}\n" for line in made.get().splitlines()))
+        # Not through the console, which pads lines with blanks: people copy them from logs.
+        self.stream.write("\n" + "".join(f"{line.rstrip()}\n" for line in output.get().splitlines()))
         self.stream.flush()
 
     def _line(self, head: str, text: str) -> None:

@@ -17,8 +17,7 @@ _SEND_S = 36.0
 _SEND_AT_LEAST_S = 10.0
 _USUAL_EVENTS = 100_000
 _FEWEST_EVENTS = 1_000
-# How long a wait may take before it is reported as a failure. A machine that is busy with other things may
-# take ten times longer than usual.
+# How long a wait may take before it fails: a busy machine may take ten times longer than usual.
 OWNED_LIMIT_S = 300.0
 CAUGHT_UP_LIMIT_S = 300.0
 
@@ -35,7 +34,7 @@ class Script:
 
     @property
     def hold_at(self) -> int:
-        """The rest waits for the first commit: otherwise a slow machine would send everything before it."""
+        """Later events wait for the first commit: otherwise a slow machine would send them all before it."""
         return self.events // 10
 
     @property

@@ -67,7 +67,7 @@ class DemoServers:
             )
         self.tree = ProcessTree()
         self.hosts: list[HostProcess] = []
-        self.killed: list[str] = []  # what did not end by itself
+        self.killed: list[str] = []  # processes that did not end by themselves
         self._keeper = watcher.start_keeper(self.folder, remove=not self.is_kept)
         self._is_closed = False
 
@@ -129,19 +129,19 @@ class Monitor:
         self._thread.join()
 
     def news(self) -> list[ControlEvent]:
-        """Events that nobody has fetched yet, oldest first."""
+        """New events since the last call, oldest first."""
         events = []
         while not self._events.empty():
             events.append(self._events.get())
         return events
 
     def _read(self) -> None:
-        def goes_on() -> bool:
+        def is_open() -> bool:
             return not self._over.is_set()
 
-        while goes_on():
+        while is_open():
             with contextlib.suppress(TableTopicError):
-                for event in self._workbench.events(self._topic, self._since_ms, goes_on):
+                for event in self._workbench.events(self._topic, self._since_ms, is_open):
                     self._since_ms = event.at_ms + 1
                     self._events.put(event)
             self._over.wait(_REOPEN_S)

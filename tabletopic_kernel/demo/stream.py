@@ -36,7 +36,7 @@ _LOOK_EVERY_S = 0.1
 
 
 class StreamScene:
-    """Sends the events, and causes the trouble meanwhile; what the table has, it knows from events alone."""
+    """Sends the events, and causes the trouble; it knows the table's state from control events alone."""
 
     def __init__(
         self, script: Script, start_host: Callable[[], HostProcess], monitor: Monitor, screen: Screen
@@ -54,8 +54,7 @@ class StreamScene:
     def wait_until_owned(self) -> int:
         """Wait until a host owns the table; returns its epoch.
 
-        Raises StackError (the host ended), ActionNeededError (it cannot run the topic) or RetryableError (not
-        in time).
+        Raises StackError (the host ended), ActionNeededError (the topic failed) or RetryableError (too late).
         """
         self._wait(
             lambda: self._owned > 0,
@@ -89,7 +88,7 @@ class StreamScene:
         return tallies
 
     def _hold(self) -> bool:
-        """Called before each event: after the first ones, wait for the first commit; Spark starts slowly."""
+        """Wait for the first commit after the first events: Spark starts slowly. Called before each event."""
         if self._sent >= self._script.hold_at and not self._commits:
             self._screen.moment(
                 "·", "Spark is starting; the events wait in Kafka, the rest follow after the first commit"
@@ -112,7 +111,7 @@ class StreamScene:
             time.sleep(_LOOK_EVERY_S)
 
     def _advance(self, sent: int) -> None:
-        """Execute what is due; called several times a second."""
+        """Do what is due: take events, kill and restart the host, print progress."""
         if self._sent < self._script.switch_at <= sent:
             self._screen.moment("·", "from here on the events have schema version 2")
         self._sent = sent
@@ -139,13 +138,13 @@ class StreamScene:
         self._screen.moment("✗", f"kill -9: {self.host} is gone after {self._sent:,} events, without warning")
 
     def _take(self, event: ControlEvent) -> None:
-        story, at, say = self.story, round(event.at_ms / 1000 - self._began_s, 2), self._screen.moment
+        story, event_s, say = self.story, round(event.at_ms / 1000 - self._began_s, 2), self._screen.moment
         match event:
             case Committed():
                 self._commits += 1
                 self._in_table = sum(event.progress.next_offsets.values())
                 if story.first_commit_s is None:
-                    story.first_commit_s = at
+                    story.first_commit_s = event_s
                     say("✓", f"first commit: {event.rows:,} rows, ready to query")
             case SchemaEvolved():
                 cause = event.cause and f" (because of {event.cause.subject} version {event.cause.version})"
@@ -154,11 +153,11 @@ class StreamScene:
             case Enabled():
                 self._owned, self._in_table = event.epoch, sum(event.next_offsets.values())
                 if story.killed_s is not None and not self.host.ending and story.takeover_s is None:
-                    story.takeover_s, story.takeover_epoch = at, event.epoch
+                    story.takeover_s, story.takeover_epoch = event_s, event.epoch
                     say(
                         "✓",
-                        f"{self.host} took over with epoch {event.epoch}, {at - story.killed_s:.1f} s after "
-                        f"the kill; the table's ledger contains {self._in_table:,} records",
+                        f"{self.host} took over with epoch {event.epoch}, {event_s - story.killed_s:.1f} s "
+                        f"after the kill; the table's ledger contains {self._in_table:,} records",
                     )
             case Failed() if not event.waits:
                 raise ActionNeededError(f"the topic stopped: {event.reason}")

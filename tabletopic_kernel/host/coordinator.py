@@ -5,10 +5,10 @@ The thread is a loop of ``step()``. A step takes one event, decides under the lo
 
 Why this is safe: one thread makes every change of the table, so this process never has two commits under way.
 Other threads only put events into the inbox, and ask questions that this thread answers between commits
-(``Ownership.ask``). A batch counts as staged once this thread has taken
-it from there, and stays staged until its commit is known to be in the table: a commit whose outcome is
-unknown is kept with its id, and retried as the same commit (I4). An unexpected exception ends this topic
-alone; the next owner sweeps what it staged (I8, I10).
+(``Ownership.ask``). A batch counts as staged once this thread has taken it from the inbox, and stays staged
+until its commit is known to be in the table: a commit whose outcome is unknown is kept with its id, and
+retried as the same commit (I4). An unexpected exception ends this topic alone; the next owner sweeps what it
+staged (I8, I10).
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ _LOG = logging.getLogger(__name__)
 class Coordinator:
     """One table topic on this host. Public methods may be called from any thread.
 
-    Under ``_lock``: state and goal. What the owner holds belongs to the thread that runs
-    ``step``.
+    ``_lock`` guards state and goal. The owner's state belongs to the thread that runs ``step``.
     """
 
     def __init__(
@@ -117,11 +116,11 @@ class Coordinator:
         """Commit staged files, stop, end the thread; returns whether it ended in time."""
         self._ending = True
         self.order(Event.STOP)
-        # At once: each batch that began before this thread gets the order would be one more to wait for.
+        # At once: otherwise this thread also waits for batches that begin before it takes the order.
         if (worker := self._actions.worker) is not None:
             worker.wind_down()
         self._thread.join(timeout_s)
-        self._maintenance.end()  # also of a thread that does not end
+        self._maintenance.end()  # even if the thread does not end
         return not self._thread.is_alive()
 
     @property
@@ -132,12 +131,12 @@ class Coordinator:
 
     @property
     def owner(self) -> Owner | None:
-        """The owner of the table, as this host last was."""
+        """This host's last ownership of the table; None before the first."""
         return self._actions.owner
 
     @property
     def staged(self) -> tuple[StagedBatch, ...]:
-        """What waits for the next commit."""
+        """The batches that wait for the next commit."""
         return self._actions.staged.now()
 
     @property
@@ -152,7 +151,7 @@ class Coordinator:
         return self._report.progress(self.state, self.staged, waits_s, cluster_waits)
 
     def notice(self, text: str | None) -> None:
-        """Report this instead of an error while there is none; None: nothing."""
+        """Report this text while there is no error; None removes it."""
         self._report.notice = text
 
     # -- the loop
@@ -175,7 +174,7 @@ class Coordinator:
         except queue.Empty:
             item = None
         if item is not None:
-            if item[0] is Event.COMMIT_DUE:  # by request: what is due by time is no item
+            if item[0] is Event.COMMIT_DUE:  # requested: commits due by time are not in the inbox
                 self._actions.read_up_to_now()
             self._fire(*item)
         if (due := self._due()) is not None:
@@ -193,10 +192,10 @@ class Coordinator:
     def has_work(self) -> bool:
         """Whether a step would do anything now."""
         ownership = self._free
-        asked = ownership is not None and (
+        owner_has_work = ownership is not None and (
             ownership.has_questions or (not self._ending and self._maintenance.has_work(ownership))
         )
-        return asked or not self._inbox.empty() or self._due() is not None or self._can_sweep()
+        return owner_has_work or not self._inbox.empty() or self._due() is not None or self._can_sweep()
 
     @property
     def _free(self) -> Ownership | None:
@@ -217,7 +216,7 @@ class Coordinator:
         return None if due is Event.COMMIT_DUE and self._ending else due
 
     def _can_sweep(self) -> bool:
-        """Whether to sweep now: not before the first commit, if one comes, as that would be delayed."""
+        """Whether to sweep now; a sweep must not delay the first commit, if any comes soon."""
         return not self._ending and self._schedule.is_time_to_sweep(self.state)
 
     def _sweep_if_due(self) -> None:
@@ -259,7 +258,7 @@ class Coordinator:
         return CLOSED_EVENT[goal]
 
     def _stage(self, batch: StagedBatch, at_once: bool) -> None:
-        """Stage what a job of maintenance has made, as part of an answer."""
+        """Stage the batch of a maintenance job, as part of an answer."""
         if at_once:
             self._schedule.ask_commit()
         self._fire(Event.STAGE, batch)

@@ -1,7 +1,7 @@
 """A host: a member of the hosts' group that runs the table topics of its settings partitions.
 
 Kafka's rebalancing provides failover and scale-out; the epoch in the table fences the previous owner (I5).
-Longer than other modules, as joining, losing and leaving the group act on the same consumer in one thread.
+Joining, losing and leaving the group act on the same consumer in one thread, so they are one module.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Host:
         self._lost_s: float | None = None  # when its partitions were lost, until it has some again
         self.error: Exception | None = None
         self.waits_for: str | None = None  # why it is not in the group
-        self._met = ConnectionErrors()  # of the group's consumer
-        self._denied: str | None = None  # a permission that it lacks for the group
+        self._connection_errors = ConnectionErrors()  # of the group's consumer
+        self._denied: str | None = None  # why the broker denies it the group
         self._thread = threading.Thread(target=self._run, name="host", daemon=True)
 
     def __repr__(self) -> str:
@@ -94,9 +94,9 @@ class Host:
             raise self.error
         return not self._thread.is_alive()
 
-    def listen(self, hear: Callable[[events.ControlEvent], None]) -> None:
-        """Call ``hear`` with every event of this host as it is written, in the writing thread."""
-        self._services.control.listen(hear)
+    def listen(self, on_event: Callable[[events.ControlEvent], None]) -> None:
+        """Call ``on_event`` with each event of this host, in the thread that writes it."""
+        self._services.control.listen(on_event)
 
     def wait_until_joined(self, timeout_s: float) -> bool:
         """Whether the group has assigned partitions to this host in time."""
@@ -104,7 +104,7 @@ class Host:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started and has ended, on request or by an error."""
+        """Whether it has run and ended, on request or by an error."""
         return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
@@ -143,8 +143,8 @@ class Host:
 
     def _run(self) -> None:
         try:
-            while self._find_topics():
-                if self._take_part():
+            while self._ensure_topics():
+                if self._run_in_group():
                     self._rest()
         except Exception as error:
             _LOG.exception("host %s", self.id)
@@ -154,17 +154,16 @@ class Host:
 
     def _rest(self) -> None:
         """Pause after a refused login: no client of this host logs in for a minute."""
-        error = explain_silence(self._services.broker.properties, self._met, "no response")
+        error = self._silence()
         self._services.broker.rest(error)
         self._services.control.rest(error)
         self._stop.wait(REFUSED_S)
 
-    def _take_part(self) -> bool:
-        """Be a member of the group until stopped, or excluded for good.
+    def _silence(self) -> RetryableError:
+        return explain_silence(self._services.broker.properties, self._connection_errors, "no response")
 
-        Returns:
-            Whether the broker refuses the login; otherwise it may retry at once.
-        """
+    def _run_in_group(self) -> bool:
+        """Be a member of the group until stopped or shut out; returns whether the login is refused."""
         consumer = make_consumer(
             self._services.broker.properties,
             group_id=GROUP,
@@ -176,9 +175,9 @@ class Host:
             fetch_wait_max_ms=_FETCH_WAIT_MS,
             partition_assignment_strategy="cooperative-sticky",
             enable_partition_eof="true",
-            error_cb=self._met,
+            error_cb=self._connection_errors,
         )
-        self._met.forget()
+        self._connection_errors.forget()
         self._lost_s = None
         try:
             consumer.subscribe(
@@ -189,14 +188,11 @@ class Host:
         finally:
             self._topics.close(self._topics.of_partitions(None))
             consumer.close()
-            for kept in (self._held, self._catching_up):
-                kept.clear()
+            self._held.clear()
+            self._catching_up.clear()
 
-    def _find_topics(self) -> bool:
-        """Ensure that the shared topics exist; False if stopped before.
-
-        Waits for a broker that is down, here as later (I9).
-        """
+    def _ensure_topics(self) -> bool:
+        """Ensure that the shared topics exist; waits for the broker (I9). False if stopped meanwhile."""
         attempt = 0
         while not self._stop.is_set():
             self._last_poll = time.monotonic()
@@ -221,7 +217,7 @@ class Host:
             self._topics.open_again()
             if message is not None:
                 self._take(message)
-            self._tell_refusal()
+            self._update_waits_for()
             now = time.monotonic()
             self._beat(everyone=now >= next_beat)
             if now >= next_beat:
@@ -229,24 +225,23 @@ class Host:
 
     def _is_shut_out(self) -> bool:
         """Whether the login is refused, and no earlier connection keeps its partitions."""
-        lately = self._met.refused(_REFUSED_LATELY_S) is not None
-        return lately and (not self._held or self._met.is_hopeless(_REFUSED_LATELY_S))
+        is_refused = self._connection_errors.refused(_REFUSED_LATELY_S) is not None
+        return is_refused and (not self._held or self._connection_errors.is_hopeless(_REFUSED_LATELY_S))
 
     def _is_left_out(self, consumer: Consumer) -> bool:
-        """Whether its partitions were lost and its consumer did not rejoin: a new one will."""
+        """Whether the consumer lost its partitions and did not rejoin; then a new consumer is needed."""
         if self._lost_s is None or time.monotonic() - self._lost_s < _REJOIN_S:
             return False
         return not consumer.memberid()
 
-    def _tell_refusal(self) -> None:
-        """Report that the broker refuses this host's consumer, or refuses it the group."""
-        if self._met.refused(_REFUSED_LATELY_S) is not None:
-            self.waits_for = str(explain_silence(self._services.broker.properties, self._met, "no response"))
+    def _update_waits_for(self) -> None:
+        if self._connection_errors.refused(_REFUSED_LATELY_S) is not None:
+            self.waits_for = str(self._silence())
         else:
             self.waits_for = self._denied
 
     def _beat(self, *, everyone: bool) -> None:
-        """Write heartbeats: of host and topics periodically, of a topic at once when its state changed."""
+        """Write heartbeats: of host and topics periodically, of a topic also when its state has changed."""
         if everyone:
             self._reporter.beat(sorted(self.coordinators()))
         for record in self.progress():
@@ -269,7 +264,7 @@ class Host:
         self._joined.set()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._let_go(partitions)
+        self._release({partition.partition for partition in partitions})
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -279,17 +274,16 @@ class Host:
         self._on_revoke(consumer, partitions)
         self._lost_s = time.monotonic()
 
-    def _let_go(self, partitions: list[TopicPartition]) -> None:
-        gone = {partition.partition for partition in partitions}
-        self._held -= gone
-        for partition in gone:
+    def _release(self, partitions: set[int]) -> None:
+        self._held -= partitions
+        for partition in partitions:
             self._catching_up.pop(partition, None)
-        self._topics.close(self._topics.of_partitions(gone))
+        self._topics.close(self._topics.of_partitions(partitions))
 
     def _holds(self, topic: str) -> bool:
-        """Whether this host still has the topic; no if it has not polled for a while."""
-        alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
-        return self._topics.partition_of(topic) in self._held and alive
+        """Whether this host still has the topic; False if the loop stalled."""
+        is_alive = time.monotonic() - self._last_poll < _SESSION_MS / 1000
+        return self._topics.partition_of(topic) in self._held and is_alive
 
     # -- desired state
 
@@ -306,11 +300,11 @@ class Host:
             return
         change = parse_desired(message)
         if change is None or partition is None:
-            skipped = (
+            position = (
                 f"{SETTINGS_TOPIC}, partition {partition}, offset {message.offset()}, key {message.key()!r}"
             )
-            why = message.error() or "it names no topic"
-            _LOG.warning("host %s: skipping a message: %s: %s", self.id, skipped, why)
+            reason = message.error() or "it names no topic"
+            _LOG.warning("host %s: skipping a message: %s: %s", self.id, position, reason)
             return
         if change.refused is not None:
             _LOG.warning("host %s: %s: %s", self.id, change.topic, change.refused)
@@ -320,11 +314,12 @@ class Host:
             self._topics.apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
-        """Apply a new partition's desired state once it is read to the end: a topic's newest message counts.
+        """Apply the newest message of each topic in a partition that is read to its end.
 
-        Earlier ones may have requests that the last owner did not carry out.
+        Earlier messages may have requests that the last owner did not carry out.
         """
         for changes in self._catching_up.pop(partition, {}).values():
-            requests = [one for change in changes if change.desired for one in change.desired.requests]
+            states = filter(None, (change.desired for change in changes))
+            requests = [request for desired in states for request in desired.requests]
             newest = reduce(lambda before, change: change.after(before), changes)
             self._topics.apply(newest, partition, requests)

@@ -37,9 +37,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PendingCommit:
-    """A planned commit; kept until its outcome is known, so that a retry is the same commit.
+    """A planned commit, kept until its outcome is known, so that a retry is the same commit.
 
-    ``sent``: the catalog was asked to make it, whatever the answer. ``unsure``: no answer came.
+    ``sent``: the catalog was asked to commit it, whatever the answer. ``unsure``: its outcome is unknown.
     ``dead_letters_sent``: its letters are in their table.
     """
 
@@ -51,7 +51,7 @@ class PendingCommit:
 
     @property
     def after(self) -> Ledger:
-        """The table's ledger after it."""
+        """The table's ledger after the commit."""
         return self.change.ledger
 
     @property
@@ -81,7 +81,7 @@ class Owner:
         self.swept_epoch = ledger.swept_epoch
         self.pending: PendingCommit | None = None
         self._left_open = False  # this owner gave up a commit that may still arrive
-        self._claimed: set[str] = set()  # tables whose files are claimed, or not this catalog's to claim
+        self._claimed: set[str] = set()  # ids of tables whose files were claimed, or whose claim was refused
         # Records that were deleted before this ownership began, and that the settings allow to skip (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
 
@@ -92,17 +92,19 @@ class Owner:
 
     def took_from(self, before: Owner) -> bool:
         """Whether it owns another epoch, table or start than ``before``."""
-        tables = [str(one.table.table.metadata.table_uuid) if one.table else None for one in (self, before)]
-        return tables[0] != tables[1] or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
+        table, table_before = (
+            owner.table.table.metadata.table_uuid if owner.table else None for owner in (self, before)
+        )
+        return table != table_before or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
 
     def still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
         """Whether the table is as this owner left it: then no new epoch is needed after an outage."""
-        unsure = self._left_open or (self.pending is not None and self.pending.unsure)
-        same = ledger.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
-        return same and not unsure
+        is_unsure = self._left_open or (self.pending is not None and self.pending.unsure)
+        is_unchanged = ledger.commit_id == self.ledger.commit_id and newest_epoch == self.ledger.epoch
+        return is_unchanged and not is_unsure
 
     def plan(self) -> StagePlan:
-        """The plan that tasks work by."""
+        """The plan for tasks."""
         return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
@@ -119,7 +121,7 @@ class Owner:
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
-        """The pending commit, or else one of ``batches``; None if there are none.
+        """The pending commit, else a new commit of ``batches``; None without batches.
 
         A compaction is a commit of its own, with unchanged offsets.
         """
@@ -135,15 +137,15 @@ class Owner:
         return self.pending
 
     def _next_ledger(self, batches: Sequence[StagedBatch]) -> Ledger:
-        """The ledger after a commit of these batches; without any, of files alone."""
+        """The ledger after a commit of these batches; without batches, offsets stay."""
         after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
         if not batches:
             return after
-        offsets, refused, passed = batches[0].offsets, batches[0].refused, batches[0].passed_over
+        offsets, refused, passed_over = batches[0].offsets, batches[0].refused, batches[0].passed_over
         for batch in batches[1:]:
             offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
-            passed = added(passed, batch.passed_over)
-        after = after.advanced(offsets, after.commit_id, refused, passed)
+            passed_over = added(passed_over, batch.passed_over)
+        after = after.advanced(offsets, after.commit_id, refused, passed_over)
         replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
         return replace(after, replay_id=replays[-1]) if replays else after
 
@@ -166,7 +168,7 @@ class Owner:
             if not pending.change.keeps_rows:
                 raise
             raise OutdatedError(str(error)) from error
-        except (HeadMovedError, OutcomeUnknownError):  # all others are raised before anything is sent
+        except (HeadMovedError, OutcomeUnknownError):  # others are raised before anything is sent
             self.pending = replace(pending, sent=True)
             raise
 
@@ -209,10 +211,7 @@ class Owner:
         return pending
 
     def settle_letters(self) -> None:
-        """Remove replayed dead letters; if that fails, it is repeated before letters are next used.
-
-        A commit of more letters and the next round of a replay use them.
-        """
+        """Remove replayed dead letters; if that fails, again before the next commit or replay of letters."""
         reach(Step.REPLAYED)
         try:
             self.require_settled_letters()
@@ -235,8 +234,8 @@ class Owner:
         """Commit a compaction of the dead letters; returns the number of delete files that it removed.
 
         Raises:
-            OutdatedError: it is not committed. Its files are deleted, unless a request may still name them:
-                then the next owner's sweep has the proof.
+            OutdatedError: it is not committed. Its files are deleted, unless a request that may still arrive
+                names them: then the next owner's sweep decides.
         """
         try:
             self.dead_letters.commit_compaction(batch.files, batch.replaced, self.ledger)
@@ -250,43 +249,39 @@ class Owner:
     def drop(self, batches: Sequence[StagedBatch]) -> None:
         """Delete the files of batches that will not be committed.
 
-        Anything that the catalog was ever asked to commit stays, even if it refused: a request may have been
-        sent twice on the way, and only the second one answered. Letters committed ahead of their rows stay,
-        too. The next owner's sweep has the proof for both.
+        Files that a request to the catalog named stay, even if it refused: the request may have been sent
+        twice on the way, and only the second answered. Letters committed ahead of their rows stay, too. The
+        next owner's sweep decides on both.
         """
         pending, self.pending = self.pending, None
         self._left_open = self._left_open or bool(pending and pending.unsure)
-        tried = set(map(id, pending.batches)) if pending else set()
-        sent = bool(pending and pending.sent)
-        dead_letters_sent = sent or bool(pending and pending.dead_letters_sent)
-        files = [f for batch in batches if not (sent and id(batch) in tried) for f in batch.files]
-        dead_letters = [
-            f
-            for batch in batches
-            if not (dead_letters_sent and id(batch) in tried)
-            for f in batch.dead_letters
-        ]
-        self.discard(files, dead_letters)
+        planned = set(map(id, pending.batches)) if pending else set()
+        sent = planned if pending and pending.sent else set()
+        letters_sent = planned if pending and (pending.sent or pending.dead_letters_sent) else set()
+        self.discard(
+            [file for batch in batches if id(batch) not in sent for file in batch.files],
+            [file for batch in batches if id(batch) not in letters_sent for file in batch.dead_letters],
+        )
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that never were part of a commit; raises as ``remove_unsent``; see there why."""
+        """Delete files that never were part of a commit; why and what it raises: see ``remove_unsent``."""
         reach(Step.DISCARD)
-        for table, chosen in ((self.table, files), (self.dead_letters.table, dead_letters)):
-            if table is not None and chosen:
-                remove_unsent(table.table, [file.file_path for file in chosen])
+        for table, discarded in ((self.table, files), (self.dead_letters.table, dead_letters)):
+            if table is not None and discarded:
+                remove_unsent(table.table, [file.file_path for file in discarded])
 
     def claim_files_once(self) -> None:
         """Claim the tables' files before a copy of the catalog can; a refused claim only stops deletions."""
-        tables = [one.table for one in (self.table, self.dead_letters.table) if one is not None]
-        for owned in tables:
-            if str(owned.metadata.table_uuid) in self._claimed:
+        for owned in (self.table, self.dead_letters.table):
+            if owned is None or str(owned.table.metadata.table_uuid) in self._claimed:
                 continue
-            self._claimed.add(str(owned.metadata.table_uuid))
+            table = owned.table
+            self._claimed.add(str(table.metadata.table_uuid))
             try:
-                claim_files(owned, partial(load_same, owned, owned.catalog))
+                claim_files(table, partial(load_same, table, table.catalog))
             except TableTopicError as error:
                 _LOG.warning("%s: no file will be removed: %s", self.ledger.topic, error)
-            except Exception:  # a storage that permits no other files, for example: rows need no claim
+            except Exception:  # such as a storage that permits no other files: rows need no claim
                 _LOG.exception("%s: no file will be removed", self.ledger.topic)
 
     @property

@@ -48,7 +48,7 @@ class Reporter:
             table=table_name(topic, settings),
             commit_interval_ms=settings.commit_interval_ms,
         )
-        self._rates: deque[tuple[float, int]] = deque()  # (when, rows) of the last commits
+        self._rates: deque[tuple[float, int]] = deque()  # (time, rows) of the last commits
         self._foreign = _ForeignChanges()
 
     def progress(
@@ -60,11 +60,8 @@ class Reporter:
     ) -> events.Progress:
         """The current progress record.
 
-        Args:
-            state: the coordinator's.
-            staged: batches that wait for a commit.
-            waits_s: how long the worker has been waiting for a turn.
-            cluster_waits: why its batch waits for a cluster's executors.
+        ``waits_s``: how long the worker has been waiting for a turn. ``cluster_waits``: why its batch waits
+        for a cluster's executors.
         """
         now = time.monotonic()
         with self._lock:
@@ -82,11 +79,11 @@ class Reporter:
                 }
             )
 
-    def sync(self, owner: Owner, **more: object) -> None:
-        """Update the record from the owner's state."""
+    def sync(self, owner: Owner, **fields: object) -> None:
+        """Update the record from the owner's state, and with ``fields``."""
         ledger, dead_letters = owner.ledger, owner.dead_letters
         update: dict[str, object] = {
-            **more,
+            **fields,
             "epoch": ledger.epoch,
             "topic_id": ledger.topic_id,
             "next_offsets": dict(ledger.next_offsets),
@@ -108,7 +105,7 @@ class Reporter:
         self.write(events.Enabled(**self.stamp(), epoch=ledger.epoch, next_offsets=offsets))
 
     def staged(self, batch: StagedBatch) -> None:
-        """Count a batch that the worker staged."""
+        """Report a batch that the worker staged."""
         self.write(
             events.FilesStaged(
                 **self.stamp(),
@@ -182,7 +179,7 @@ class Reporter:
         self._update({"error": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
-        """Note that the topic changed its state."""
+        """Report a change of the topic's state."""
         if event is Event.RESUME and before in (State.PAUSED, State.FAILED, State.WAITING):
             self.write(events.Resumed(**self.stamp()))
         if after is not before and after is State.PAUSED:
@@ -195,7 +192,7 @@ class Reporter:
         self._services.control.write(event)
 
     def with_section(self, error: str) -> str:
-        """The error, with the settings section of the topic\'s catalog."""
+        """The error, with the settings section of the topic's catalog."""
         return of_section(error, self._catalog)
 
     def _name(self, dead_letters: DeadLetters) -> str:
@@ -224,7 +221,7 @@ class _ForeignChanges:
         self._seen = 0
 
     def of(self, table: TopicTable) -> int:
-        """The count, given the current owner's table; the last owner may have found some at its end."""
+        """The count with the current owner's table; the last owner may have counted more before its end."""
         if self._table is not None:
             self._total += self._table.foreign_changes - self._seen
         if table is not self._table:
@@ -234,9 +231,9 @@ class _ForeignChanges:
 
 
 class HostReporter:
-    """A host's reports about itself: topics, start time, version and memory.
+    """A host's reports about itself: topics, start time, version and memory. For one thread.
 
-    For one thread. Memory is measured only now and then, as that reads the whole process list.
+    Memory is measured only every ten seconds, because that reads the whole process list.
     """
 
     def __init__(self, services: Services) -> None:

@@ -45,15 +45,15 @@ def check_same_topic(topic: str, before_id: str, now_id: str, *, same_cluster: b
     """
     if same_cluster and is_same_topic(before_id, now_id):
         return
-    what = "was re-created" if same_cluster else "is on another cluster"
+    change = "was re-created" if same_cluster else "is on another cluster"
     raise ActionNeededError(
-        f"the topic {topic} {what} since the table was filled (topic id {before_id}, now "
+        f"the topic {topic} {change} since the table was filled (topic id {before_id}, now "
         f"{now_id}); its offsets refer to other records. Enable it with another --table"
     )
 
 
 def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
-    """Check that the topic still has what was read (I8); ``end`` was asked after the ledger was read.
+    """Check that the topic still has what was read (I8); read ``end`` after the ledger.
 
     Raises:
         ActionNeededError: it has fewer records, or fewer partitions.
@@ -72,20 +72,17 @@ def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
 def check_no_gap(topic: str, next_offsets: Offsets, first: Offsets) -> None:
     """Check that the topic still has what was not read yet (I8).
 
-    Args:
-        topic: its name.
-        next_offsets: of the ledger, by partition.
-        first: the first offset that the topic still has, by partition; of all partitions, or some.
+    ``next_offsets`` are the ledger's; ``first`` has the first offset of all partitions, or of some.
 
     Raises:
         GapError: records between the ledger and the topic's first offset were deleted.
     """
     # A partition that is not in the ledger was added since, and began at 0.
-    starts = {p: (next_offsets.get(p, 0), offset) for p, offset in first.items()}
-    gaps = {p: (at, offset) for p, (at, offset) in starts.items() if offset > at}
+    starts = {p: (next_offsets.get(p, 0), first_offset) for p, first_offset in first.items()}
+    gaps = {p: (start, end) for p, (start, end) in starts.items() if end > start}
     if gaps:
         ranges = ", ".join(
-            f"partition {p}: {offset - at} records from offset {at}" for p, (at, offset) in gaps.items()
+            f"partition {p}: {end - start} records from offset {start}" for p, (start, end) in gaps.items()
         )
         raise GapError(
             gaps,

@@ -18,9 +18,9 @@ _REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
 # A worker that has run this long without a new error is healthy, even if it had nothing to commit.
 _CALM_MS = 30_000
-# So many commits in a row are made again at once after another writer was first; then the catalog rests.
+# After this many consecutive conflicts, commits back off.
 _AT_ONCE = 10
-# While stopping, an unconfirmed commit is tried this often: a stop must end.
+# While stopping, an unconfirmed commit is tried at most this often: a stop must end.
 _LAST_TRIES = 3
 # A new owner with nothing to commit sweeps after this time.
 _SWEEP_AFTER_MS = 4_000
@@ -61,7 +61,7 @@ class Schedule:
         return Event.COMMIT_DUE if due else None
 
     def wait_s(self, state: State, settings: TopicSettings) -> float:
-        """How long to wait for an event: until one is due by time, or a second."""
+        """How long to wait for an event: until the next is due by time, at most a second."""
         if state in (State.WAITING, State.SETTLING):
             at_ms = self._retry_at_ms
         elif state is State.STAGED:
@@ -106,14 +106,14 @@ class Schedule:
         self._attempt += 1
 
     def overtaken(self) -> bool:
-        """Note that another writer was first, by the catalog; returns whether that is so again and again."""
+        """Count a conflict; True for every tenth in a row."""
         self._overtaken += 1
         return self._overtaken % _AT_ONCE == 0
 
     def absent(self) -> None:
         """Note that the catalog responds again, and a commit is not in the table.
 
-        From here on, what counts is how often that happened, no longer how long the catalog was down.
+        From here on the wait grows with the number of such commits, not with the length of the outage.
         """
         self._attempt = self._absent
         self._absent += 1

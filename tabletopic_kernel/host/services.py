@@ -31,7 +31,7 @@ def in_a_thread(name: str, work: Callable[[], None]) -> None:
         try:
             threading.Thread(target=work, name=name, daemon=True).start()
             return
-        except RuntimeError as error:  # all are in use; those of a batch or a compaction end soon
+        except RuntimeError as error:  # the limit is reached; threads of a batch or a compaction end soon
             _LOG.warning("%s waits: %s", name, error)
             time.sleep(_THREAD_S)
 
@@ -46,8 +46,8 @@ class Services:
 
     ``other_catalog`` and ``other_spark`` are the same for a catalog of ``[catalogs.<name>]``; see ``of``.
 
-    ``now_ms`` is for dates: of events, of snapshots. ``elapsed_ms`` is for durations, as the machine's clock
-    may be set. ``spawn`` runs work that a coordinator does not wait for; a simulation decides when.
+    ``now_ms`` is for dates: of events, of snapshots. ``elapsed_ms`` is for durations, because the machine's
+    clock may be set. ``spawn`` runs work that a coordinator does not wait for; a simulation decides when.
     """
 
     catalog: Callable[[], Catalog]

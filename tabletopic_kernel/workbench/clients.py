@@ -1,7 +1,7 @@
 """The current servers and their clients: broker, registry, catalog, Spark, DuckDB, created on first use.
 
-Servers come from the settings, or from the embedded stack if the settings name none. Longer than other
-modules, as each client is a few lines that differ.
+Servers come from the settings, or from the embedded stack if the settings name none. Each client is a few
+lines that differ, around one cache.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Away:
+class MissingServers:
     """Servers of the embedded stack that exited unexpectedly, and those that are not ready yet."""
 
     ended: tuple[str, ...]
@@ -44,7 +44,7 @@ class Away:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all of them."""
+        """The names of all missing servers."""
         return (*self.ended, *self.starting)
 
     def __str__(self) -> str:
@@ -63,12 +63,7 @@ class Away:
         return ""
 
     def check(self, name: str) -> None:
-        """Raise if ``name`` is one of them.
-
-        Raises:
-            StackError: it has ended.
-            RetryableError: it is starting.
-        """
+        """Raise StackError if the server ``name`` has ended, RetryableError if it is starting."""
         if name in self.ended:
             raise StackError(str(self))
         if name in self.starting:
@@ -79,8 +74,8 @@ class Away:
 class Servers:
     """The current servers: properties of librdkafka, the registry client and PyIceberg.
 
-    ``local`` names those of the embedded stack. ``catalogs`` has those besides ``catalog``, by name. Every
-    catalog has a property ``name``.
+    ``local`` names the servers of the embedded stack. ``catalogs`` has the catalogs besides ``catalog``, by
+    name. Every catalog has a property ``name``.
     """
 
     kafka: dict[str, str]
@@ -111,7 +106,7 @@ class Servers:
             "machine that runs hosts or commands, and restart the hosts"
         )
 
-    def away(self) -> Away:
+    def away(self) -> MissingServers:
         """The embedded stack's servers that are not running; sends no requests, takes milliseconds.
 
         Raises:
@@ -120,11 +115,11 @@ class Servers:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil
 
         stack = LocalStack(self.state_dir, servers=self.local).known() if self.local else None
-        if stack is None:  # stopped, and these addresses may be another stack's
-            return Away((), (), self.state_dir)
+        if stack is None:  # stopped; its addresses may be another stack's now
+            return MissingServers((), (), self.state_dir)
         ended = tuple(name for name in stack.ended if name in self.local)
         starting = tuple(name for name in stack.starting if name in self.local)
-        return Away(ended, starting, self.state_dir)
+        return MissingServers(ended, starting, self.state_dir)
 
     def __repr__(self) -> str:
         sections = {
@@ -199,24 +194,24 @@ class Clients:
     def __init__(self, settings: Settings, servers: Servers) -> None:
         self.settings = settings
         self.servers = servers
-        self._lock = threading.Lock()  # guards _making
-        self._making: dict[str, threading.RLock] = {}
-        self._made: dict[str, Any] = {}
-        self._own = threading.local()
+        self._lock = threading.Lock()  # guards _client_locks
+        self._client_locks: dict[str, threading.RLock] = {}
+        self._clients: dict[str, Any] = {}
+        self._of_thread = threading.local()
         self._probing = threading.Lock()
         # By catalog:
-        self._probed: dict[str | None, SparkSession] = {}  # their executors share the storage
-        self._probes: dict[str | None, int] = {}  # finished ones
+        self._probed: dict[str | None, SparkSession] = {}  # sessions whose executors share the storage
+        self._probes: dict[str | None, int] = {}  # the number of finished probes
         self._probe_errors: dict[str | None, TableTopicError] = {}  # of the newest probe
-        self._lacks: StackError | None = None  # why the session lacks jars
+        self._jars_error: StackError | None = None  # why the session lacks jars
 
     @property
     def broker(self) -> Broker:
         """The broker's client, for queries that fail fast.
 
         Raises:
-            StackError: the embedded broker has ended: waiting for a response would report less, later.
-            RetryableError: the embedded broker is just starting.
+            StackError: the embedded broker has ended.
+            RetryableError: the embedded broker is starting.
         """
         self.servers.away().check("kafka")
         return self.patient_broker
@@ -247,20 +242,20 @@ class Clients:
 
     @property
     def catalog(self) -> Catalog:
-        """The default catalog, opened by PyIceberg: one per thread, as catalog objects are not shared."""
+        """The default catalog, opened by PyIceberg once per thread: threads share no catalog object."""
         return self.catalog_of(None)
 
     def catalog_of(self, name: str | None) -> Catalog:
         """Like ``catalog``, for the catalog in a topic's settings. Raises like ``open_catalog``."""
-        if not hasattr(self._own, "catalogs"):
-            self._own.catalogs = {}
-        opened: dict[str | None, Catalog] = self._own.catalogs
+        if not hasattr(self._of_thread, "catalogs"):
+            self._of_thread.catalogs = {}
+        opened: dict[str | None, Catalog] = self._of_thread.catalogs
         if name not in opened:
             opened[name] = self.open_catalog(name)
         return opened[name]
 
     def open_catalog(self, name: str | None = None) -> Catalog:
-        """A new catalog object, as they are not shared between threads; None for the default one.
+        """A new catalog object, for one thread alone; None for the default catalog.
 
         Raises:
             SettingsError: there is no such catalog, or its properties are wrong.
@@ -278,12 +273,12 @@ class Clients:
             StackError: jars that a catalog needs could not be downloaded.
         """
         session = self._session(report)
-        if self._lacks is not None:
-            raise self._lacks
+        if self._jars_error is not None:
+            raise self._jars_error
         return session
 
     def _session(self, report: Report | None) -> SparkSession:
-        """Like ``spark``; jars that only queries need may be missing, as table topics do not need them."""
+        """Like ``spark``, but jars of catalogs may be missing: only queries need them."""
         from tabletopic_kernel.clients.catalog.engine_properties import spark_extras  # noqa: PLC0415
         from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
@@ -293,34 +288,32 @@ class Clients:
         def start() -> SparkSession:
             need_limits()
             jars = jvm.spark_jars(report or silent)
-            self._lacks = None
+            self._jars_error = None
             try:
-                extras = [extra for one in self.servers.all_catalogs for extra in spark_extras(one)]
+                extras = [extra for catalog in self.servers.all_catalogs for extra in spark_extras(catalog)]
                 jars += jvm.spark_extras(tuple(dict.fromkeys(extras)), report or silent)
             except StackError as error:
-                self._lacks = error
+                self._jars_error = error
             archive = jvm.spark_archive()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
             place = SparkPlace(home, tuple(map(str, jars)), logs_folder(self.servers.state_dir))
             return start_spark(self.settings.spark, place, *self.servers.all_catalogs)
 
-        made = self._made.get("spark")
-        if made is not None and not is_alive(made):  # calls the JVM, so not under the lock
+        session = self._clients.get("spark")
+        if session is not None and not is_alive(session):  # calls the JVM, so not under the lock
             with self._lock:
-                is_ours = self._made.get("spark") is made
-                if is_ours:
-                    del self._made["spark"]
-            if is_ours:
-                forget(made)
+                is_first = self._clients.get("spark") is session
+                if is_first:
+                    del self._clients["spark"]
+            if is_first:
+                forget(session)
         return self._once("spark", start)
 
     def host_spark(self, report: Report | None = None, catalog: str | None = None) -> SparkSession:
-        """Like ``spark``, for table topics: executors of a cluster have proved that they can run them.
-
-        They run this program, and share the storage of the catalog.
+        """Like ``spark``, for table topics: probes that a cluster's executors can run them.
 
         Raises:
-            ActionNeededError: they do not.
+            ActionNeededError: the executors do not run this program, or do not share the catalog's storage.
             RetryableError: the cluster runs nothing.
         """
         session = self._session(report)
@@ -340,7 +333,7 @@ class Clients:
             if self._probed.get(name) is session:
                 return
             if self._probes.get(name, 0) != before and (error := self._probe_errors.get(name)) is not None:
-                # Another thread's probe that has just ended: topics do not wait one after the other.
+                # Another thread's probe has just ended: topics do not wait for probes in turn.
                 raise type(error)(*error.args) from error
             try:
                 with in_section(name):
@@ -363,12 +356,12 @@ class Clients:
         others = {name: partial(self.open_catalog, name) for name in self.servers.catalogs}
         return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others))
 
-    def _once(self, name: str, make: Callable[[], T]) -> T:
-        # A lock each: while Spark starts, the others are available.
+    def _once(self, name: str, create: Callable[[], T]) -> T:
+        # One lock per client: while Spark starts, the others are available.
         with self._lock:
-            making = self._making.setdefault(name, threading.RLock())
-        with making:
-            if name not in self._made:
-                self._made[name] = make()
-            made: T = self._made[name]
-            return made
+            client_lock = self._client_locks.setdefault(name, threading.RLock())
+        with client_lock:
+            if name not in self._clients:
+                self._clients[name] = create()
+            client: T = self._clients[name]
+            return client

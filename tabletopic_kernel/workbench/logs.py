@@ -46,11 +46,11 @@ def log_json_to(stream: TextIO) -> logging.Handler:
 class _JsonLines(logging.Formatter):
     """``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``; ``topic``, ``event``, ``trace`` if known.
 
-    A record's topic is the one given, or that of the coordinator that logs.
+    A record's topic is its own ``topic``, else the topic of the coordinator that logs.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        found: dict[str, str] = {
+        fields: dict[str, str] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -58,8 +58,9 @@ class _JsonLines(logging.Formatter):
         }
         of_thread = str(record.threadName).removeprefix(COORDINATOR_THREAD)
         topic = getattr(record, "topic", of_thread if of_thread != record.threadName else "")
-        more = {"topic": topic, "event": getattr(record, "event", ""), "trace": record.exc_text}
-        return json.dumps(found | {name: text for name, text in more.items() if text}, ensure_ascii=False)
+        optional = {"topic": topic, "event": getattr(record, "event", ""), "trace": record.exc_text}
+        fields |= {name: text for name, text in optional.items() if text}
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def without_secrets(record: logging.LogRecord) -> bool:
@@ -79,14 +80,12 @@ def without_secrets(record: logging.LogRecord) -> bool:
 def read_logs(state_dir: Path, lines: int, topic: str | None = None) -> list[str]:
     """The last lines of all hosts' logs, oldest first; with ``topic`` only records that name it."""
     records = sorted(
-        (record for name in _FILES for record in _records(state_dir / "logs" / name)),
-        key=lambda record: record[0][:23],  # the time; what follows keeps its order
+        (record for file in _FILES for record in _records(state_dir / "logs" / file)),
+        key=lambda record: record[0][:23],  # the time; records of the same time keep their order
     )
-    named = None if topic is None else re.compile(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])")
-    chosen = [
-        line for record in records if named is None or any(map(named.search, record)) for line in record
-    ]
-    return chosen[-lines:]
+    name = None if topic is None else re.compile(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])")
+    named = [line for record in records if name is None or any(map(name.search, record)) for line in record]
+    return named[-lines:]
 
 
 def _records(file: Path) -> Iterator[list[str]]:
@@ -105,8 +104,8 @@ def _records(file: Path) -> Iterator[list[str]]:
 
 def _tail(file: Path) -> Iterable[str]:
     try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, file.stat().st_size - _READ_BYTES))
-            return opened.read().decode(errors="replace").splitlines()
+        with file.open("rb") as log:
+            log.seek(max(0, file.stat().st_size - _READ_BYTES))
+            return log.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []

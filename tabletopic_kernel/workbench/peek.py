@@ -1,4 +1,4 @@
-"""The newest records of a topic, decoded by the pipeline; and settings that the newest one suggests."""
+"""The newest records of a topic, decoded by the pipeline; and settings that the newest record suggests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tabletopic_kernel.pipeline.sinks import Memory, Rejections, StagedRows
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, KafkaRanges, Limits
 from tabletopic_kernel.table.draft import Draft, ValuesDraft, try_records
 
-# Records read per partition: a delete of Debezium's is followed by a record without a value.
+# Records read per partition: Debezium sends a record without a value after each delete.
 _RECORDS: Final = 3
 _LONGEST: Final = 300  # characters of an error
 
@@ -31,8 +31,8 @@ _LONGEST: Final = 300  # characters of an error
 class PeekedRecord:
     """A record in Kafka. ``value`` has its fields; if it cannot become a row, ``error`` says why.
 
-    Both are None for a record without a value. ``raw`` is the value's bytes, ``key`` the key's; ``key_value``
-    is the key decoded by its schema, if keys name one.
+    Both are None for a record without a value. ``raw`` and ``key`` are the bytes of value and key;
+    ``key_value`` is the key decoded by its schema, if keys name a schema.
     """
 
     partition: int
@@ -78,13 +78,14 @@ def decoded(
             offset=record["offset"],
             timestamp_ms=-1 if record["timestamp"] is None else record["timestamp"] // 1000,
             key=record["key"],
-            schema_id=values.ids.get(at),
-            value=values.rows.get(at),
-            error=values.errors.get(at) or (f"key: {keys.errors[at]}" if at in keys.errors else None),
+            schema_id=values.ids.get(position),
+            value=values.rows.get(position),
+            error=values.errors.get(position)
+            or (f"key: {keys.errors[position]}" if position in keys.errors else None),
             raw=record["value"],
-            key_value=_alone(keys.rows.get(at)),
+            key_value=_unwrapped(keys.rows.get(position)),
         )
-        for at, record in enumerate(_plain(records))
+        for position, record in enumerate(_as_dicts(records))
     ]
 
 
@@ -100,20 +101,20 @@ class _Decoded:
 def _read(records: pa.RecordBatch, draft: Draft) -> _Decoded:
     """Decode the records that have a value."""
     present = records.column("value").is_valid()
-    positions = [at for at, is_present in enumerate(present.to_pylist()) if is_present]
+    positions = [position for position, is_present in enumerate(present.to_pylist()) if is_present]
     memory = try_records(draft, [records.filter(present)], Memory)
     result = _Decoded()
     parts: list[StagedRows | Rejections] = [*memory.staged, *memory.refused]
     for part in parts:
         if part.schema_id is not None and part.schema_id != WHOLE_TOPIC:
-            result.ids |= dict.fromkeys((positions[at] for at in part.positions.tolist()), part.schema_id)
+            result.ids |= dict.fromkeys((positions[n] for n in part.positions.tolist()), part.schema_id)
     for staged in memory.staged:
         rows = staged.rows.to_pylist(maps_as_pydicts="lossy")
-        result.rows.update(zip((positions[at] for at in staged.positions.tolist()), rows, strict=True))
+        result.rows.update(zip((positions[n] for n in staged.positions.tolist()), rows, strict=True))
     for refused in memory.refused:
-        for index, at in enumerate(refused.positions.tolist()):
+        for index, n in enumerate(refused.positions.tolist()):
             reason, message = refused.reason(index), refused.message(index)
-            result.errors[positions[at]] = f"{reason}: {message}" if reason else message
+            result.errors[positions[n]] = f"{reason}: {message}" if reason else message
     return result
 
 
@@ -128,16 +129,16 @@ def _keys_as_values(records: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=SOURCE_SCHEMA)
 
 
-def _plain(records: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The records, with their timestamps as numbers: a producer may send any."""
-    at = records.schema.get_field_index("timestamp")
-    numbers = pc.cast(records.column(at), pa.int64())
-    rows: list[dict[str, Any]] = records.set_column(at, "timestamp", numbers).to_pylist()
+def _as_dicts(records: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records, with timestamps as numbers: a producer may send any, even outside Python's dates."""
+    column = records.schema.get_field_index("timestamp")
+    numbers = pc.cast(records.column(column), pa.int64())
+    rows: list[dict[str, Any]] = records.set_column(column, "timestamp", numbers).to_pylist()
     return rows
 
 
-def _alone(key: dict[str, Any] | None) -> Any:
-    """A key that is not a record is the value itself."""
+def _unwrapped(key: dict[str, Any] | None) -> Any:
+    """The key's record, or its value if its schema is not a record."""
     return key[VALUE] if key is not None and list(key) == [VALUE] else key
 
 
@@ -148,8 +149,8 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
         A message for the user, if it would not: the reason, and the setting that may be wrong.
 
     Raises:
-        UsageError: its message in the Protobuf file is not the table's, which is the first of the file, and
-        may well be one that the records' message only uses.
+        UsageError: its Protobuf message is not the first in the file, which the table would have. The first
+            may only be a part of the records' message.
         RetryableError: broker or registry do not respond.
     """
     records = peek(topic, settings, broker, registry, _RECORDS)
@@ -165,25 +166,25 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
     remedy = _remedy(newest, settings)
     if newest.error is None and remedy is None:
         return []
-    where = f"the newest record (partition {newest.partition}, offset {newest.offset})"
-    why = f"{where} cannot become a row: {newest.error[:_LONGEST]}" if newest.error else where
-    return [f"{why}; {remedy}" if remedy else why]
+    name = f"the newest record (partition {newest.partition}, offset {newest.offset})"
+    problem = f"{name} cannot become a row: {newest.error[:_LONGEST]}" if newest.error else name
+    return [f"{problem}; {remedy}" if remedy else problem]
 
 
 def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:
-    """The setting that fits the value's form better; None if there is none."""
+    """Advice on the setting that fits the value better; None if there is none."""
     raw = record.raw or b""
     begins_with_id = len(raw) > wire.PREFIX_BYTES and raw[0] == wire.MAGIC
     if settings.value_format == "by_schema_id":
         is_bare = record.error is not None and record.error.startswith(NO_SCHEMA_ID)
-        return f"its value is {_looks(raw)}" if is_bare else None
+        return f"its value is {_form(raw)}" if is_bare else None
     if begins_with_id and (record.error is not None or settings.value_format == "string"):
         number = int.from_bytes(raw[1 : wire.PREFIX_BYTES], "big")
         return f"its value seems to begin with schema id {number}: if so, set value_format = by_schema_id"
     return None
 
 
-def _looks(raw: bytes) -> str:
+def _form(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError:

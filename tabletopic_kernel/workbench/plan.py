@@ -112,9 +112,9 @@ def plan_enable(
         UsageError: there is no such topic.
         RetryableError: broker, registry or catalog do not respond.
     """
-    # Longer than other functions, as each objection, whichever server raises it, is a reason in the plan.
+    # Longer than other functions: an objection of any server becomes a reason in the plan.
     facts = broker.facts(topic)
-    if facts.internal:  # including a newer Kafka's, with a name unknown here
+    if facts.internal:  # including internal topics of newer Kafkas, with names unknown here
         raise UsageError(not_a_table_topic(topic, "Kafka's own"))
     plan = Plan(
         topic=topic,
@@ -214,60 +214,61 @@ def _plan_old(
     if columns is None:
         return  # new records are checked as they arrive
     check_columns(table.table, columns.schema, settings)
-    fitted = columns.evolution(table, settings)
-    if fitted.refused:
-        plan.incompatible = fitted.refused
+    evolution = columns.evolution(table, settings)
+    if evolution.refused:
+        plan.incompatible = evolution.refused
         _note_incompatible(plan, origin, settings)
         return
-    changed = _by_column(fitted.changes)
-    plan.columns = [_column(field, changed.get(field.name, "kept")) for field in fitted.schema.fields]
-    plan.changes = [str(change) for change in fitted.changes]
+    changes = _by_column(evolution.changes)
+    plan.columns = [_column(field, changes.get(field.name, "kept")) for field in evolution.schema.fields]
+    plan.changes = [str(change) for change in evolution.changes]
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
-    plan.notes += [f"{origin}: {column} {why}" for column, why in fitted.partly.items()]
-    plan.partition_by = partition_texts(spec, fitted.schema)
-    plan.sort_by = sort_texts(order, fitted.schema)
+    plan.notes += [f"{origin}: {column} {reason}" for column, reason in evolution.partly.items()]
+    plan.partition_by = partition_texts(spec, evolution.schema)
+    plan.sort_by = sort_texts(order, evolution.schema)
 
 
 def _note_incompatible(plan: Plan, origin: str, settings: TopicSettings) -> None:
-    reasons = "; ".join(f"{column} {why}" for column, why in plan.incompatible.items())
+    reasons = "; ".join(f"{column} {reason}" for column, reason in plan.incompatible.items())
     if "stop" in (settings.on_incompatible, settings.errors):
         raise UsageError(
             f"{origin} does not fit the table {plan.table}: {reasons}; its records stop the topic"
         )
-    become = {"dead_letter": "its records become dead letters", "skip": "its records are skipped"}
-    plan.notes.append(f"{origin} does not fit the table, {become[settings.errors]}: {reasons}")
+    effects = {"dead_letter": "its records become dead letters", "skip": "its records are skipped"}
+    plan.notes.append(f"{origin} does not fit the table, {effects[settings.errors]}: {reasons}")
 
 
 def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: TopicSettings) -> None:
-    """What keys that name their schema change in an existing table."""
+    """Plan the columns of keys that name their schema, in an existing table."""
     if key is None:
         return
     schema, last = table.schema(), table.metadata.last_column_id
-    outcome = evolve_key(schema, key, last, new_columns=settings.on_incompatible == "new_column")
-    if KEY in outcome.refused:
-        raise UsageError(f"{KEY} {outcome.refused[KEY]}: keep the key format, or choose another --table")
-    reasons = "; ".join(f"{column} {why}" for column, why in outcome.refused.items())
-    if outcome.refused and "stop" in (settings.on_incompatible, settings.errors):
+    evolution = evolve_key(schema, key, last, new_columns=settings.on_incompatible == "new_column")
+    if KEY in evolution.refused:
+        raise UsageError(f"{KEY} {evolution.refused[KEY]}: keep the key format, or choose another --table")
+    reasons = "; ".join(f"{column} {reason}" for column, reason in evolution.refused.items())
+    if evolution.refused and "stop" in (settings.on_incompatible, settings.errors):
         raise UsageError(f"the newest schema of the keys does not fit the table: {reasons}")
-    if outcome.refused:
+    if evolution.refused:
         plan.notes.append(
             f"the newest schema of the keys does not fit the table; records with it are refused: {reasons}"
         )
         return
-    changed = _by_column(outcome.changes)
-    new = [_column(field, changed[field.name]) for field in outcome.schema.fields if field.name in changed]
-    names = {column.name for column in new}
-    plan.columns = [column for column in plan.columns if column.name not in names] + new
-    plan.notes += [f"the newest schema of the keys: {change}" for change in outcome.changes]
+    changes = _by_column(evolution.changes)
+    plan.columns = [column for column in plan.columns if column.name not in changes]
+    plan.columns += [
+        _column(field, changes[field.name]) for field in evolution.schema.fields if field.name in changes
+    ]
+    plan.notes += [f"the newest schema of the keys: {change}" for change in evolution.changes]
 
 
 def _note_ledger(plan: Plan, table: TopicTable, facts: TopicFacts) -> None:
     ledger = table.ledger
     if ledger is None:
         return
-    read = sum(ledger.next_offsets.values()) - sum(facts.first.get(p, 0) for p in ledger.next_offsets)
+    records = sum(ledger.next_offsets.values()) - sum(facts.first.get(p, 0) for p in ledger.next_offsets)
     plan.notes.append(
-        f"the table exists and resumes at its ledger, whatever `start` says ({max(0, read):,} of the "
+        f"the table exists and resumes at its ledger, whatever `start` says ({max(0, records):,} of the "
         "topic's records are already read)"
     )
     try:

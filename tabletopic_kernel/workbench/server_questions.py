@@ -1,7 +1,7 @@
 """The questions of ``tabletopic init``: the ways to reach a server, and the properties that each needs.
 
-Longer than other modules, as it is a table. A way is data. The properties are librdkafka's, the registry
-client's and PyIceberg's, under their own names; docs/your-servers.md has a table generated from this one.
+The ways are data in one table; a table in docs/your-servers.md is generated from it. The properties are
+librdkafka's, the registry client's and PyIceberg's, under their own names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Answers = dict[str, str]
 
 @dataclass(frozen=True)
 class Question:
-    """A property that the user knows; ``also`` has others that derive from it, with ``{}`` for the answer."""
+    """A property that the user knows; ``also``: properties that derive from it, ``{}`` is the answer."""
 
     key: str
     text: str
@@ -37,7 +37,7 @@ class Way:
     text: str
     fixed: Mapping[str, str] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
-    then: tuple[Way, ...] = ()  # one of these follows the questions
+    then: tuple[Way, ...] = ()  # a choice among these follows the questions
     then_text: str = ""
 
 
@@ -289,7 +289,7 @@ def further_catalog(name: str) -> Server:
 def answer_way(
     way: Way, ask: Callable[[Question], str], choose: Callable[[str, tuple[Way, ...]], Way]
 ) -> Answers:
-    """The properties of a way: fixed ones, and the answers of ``ask``; empty answers are left out."""
+    """The properties of a way: fixed properties, and the answers of ``ask`` that are not empty."""
     answers = dict(way.fixed)
     for question in way.questions:
         if answer := ask(question).strip():

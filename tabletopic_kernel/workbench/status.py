@@ -56,16 +56,15 @@ def statuses(
     """The status of all enabled topics, by name.
 
     ``catalog`` is called only for topics that no host reports: their tables are read instead. An error
-    there is the topic's alone, unless all topics are in one catalog, which refuses or does not respond.
+    there is the topic's alone. It is raised if all topics have it, and are in one catalog.
     """
     reported = recent_reports(broker)
     newest, unread = _read(desired_topics, reported, catalog)
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
-    # Why a topic's lag is unknown.
-    why = unread | {
-        topic: trouble
+    reasons = unread | {  # why a topic's lag is unknown
+        topic: reason
         for topic, (progress, _, _) in newest.items()
-        if topic not in unread and (trouble := _trouble(progress, ends.get(topic)))
+        if topic not in unread and (reason := _why_unknown(progress, ends.get(topic)))
     }
     behind = {
         topic: {
@@ -74,20 +73,22 @@ def statuses(
             if progress.next_offsets.get(p, 0) < end
         }
         for topic, (progress, _, _) in newest.items()
-        if topic not in why
+        if topic not in reasons
     }
-    # A host reports by itself that records are gone; without a ledger, none are missed.
+    # A host reports gaps by itself; without a ledger there is no gap.
     idle = [topic for topic, (progress, _, host) in newest.items() if host is None and progress.next_offsets]
-    why |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
+    reasons |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
     oldest = oldest_timestamps(broker.properties, behind)
-    why |= {topic: one.refused for topic, one in desired_topics.items() if one.refused}
+    reasons |= {topic: desired.refused for topic, desired in desired_topics.items() if desired.refused}
     return [
-        _status(progress, state, host, ends.get(topic), why.get(topic), behind.get(topic), oldest.get(topic))
+        _status(
+            progress, state, host, ends.get(topic), reasons.get(topic), behind.get(topic), oldest.get(topic)
+        )
         for topic, (progress, state, host) in newest.items()
     ]
 
 
-_Newest = tuple[Progress, str, str | None]  # with the state, and the host
+_Newest = tuple[Progress, str, str | None]  # progress, state, host
 
 
 def _read(
@@ -95,22 +96,22 @@ def _read(
     reported: Mapping[str, HostReport],
     catalog: Callable[[str | None], Catalog],
 ) -> tuple[dict[str, _Newest], dict[str, str]]:
-    """The newest progress by topic, and why that of a table could not be read; raises as ``statuses``."""
+    """The newest progress by topic, and the errors of tables that cannot be read; raises as ``statuses``."""
     newest: dict[str, _Newest] = {}
     unread: dict[str, str] = {}
-    away: dict[str | None, list[TableTopicError]] = {}
+    errors_by_catalog: dict[str | None, list[TableTopicError]] = {}
     for topic, desired in sorted(desired_topics.items()):
-        errors = away.setdefault(desired.settings.catalog, [])
+        errors = errors_by_catalog.setdefault(desired.settings.catalog, [])
         try:
             if len(errors) > 1 and str(errors[-1]) == str(errors[-2]):  # the catalog's, not the tables'
                 raise errors[-1]
             newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
-        except Exception as error:  # of this topic; the others have rows of their own
+        except Exception as error:  # must not hide the status of other topics
             newest[topic] = _unread_progress(desired, reported.get(topic))
             unread[topic] = _words(topic, error)
             if isinstance(error, RetryableError | SettingsError):
                 errors.append(error)
-    if len(away) == 1 and len(errors) == len(desired_topics) and len({*unread.values()}) == 1:
+    if len(errors_by_catalog) == 1 and len(errors) == len(desired_topics) and len({*unread.values()}) == 1:
         raise errors[0]
     return newest, unread
 
@@ -122,13 +123,13 @@ def _words(topic: str, error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error}; the log has the trace"
 
 
-def _trouble(progress: Progress, found: TopicEnds | None) -> str | None:
-    """Why the ledger says nothing about the topic's records (I8), as a host that starts would say."""
-    if found is None:
+def _why_unknown(progress: Progress, ends: TopicEnds | None) -> str | None:
+    """Why the ledger says nothing about the topic's records (I8): the error of a host that starts."""
+    if ends is None:
         return f"the topic {progress.topic} no longer exists"
     try:
-        check_same_topic(progress.topic, progress.topic_id or found.topic_id, found.topic_id)
-        check_not_ahead(progress.topic, progress.next_offsets, found.end)
+        check_same_topic(progress.topic, progress.topic_id or ends.topic_id, ends.topic_id)
+        check_not_ahead(progress.topic, progress.next_offsets, ends.end)
     except ActionNeededError as error:
         return str(error)
     return None
@@ -143,7 +144,7 @@ def _gaps(
         try:
             check_no_gap(topic, behind[topic], first)
         except GapError as gap:
-            count = sum(offset - at for at, offset in gap.missing.values())
+            count = sum(end - start for start, end in gap.missing.values())
             skips = desired_topics[topic].settings.on_gap == "go_on"
             gaps[topic] = (
                 f"unread records that retention deleted: {count}; `on_gap` skips them" if skips else str(gap)
@@ -153,7 +154,7 @@ def _gaps(
 
 def _newest_progress(
     desired: DesiredTopic, reported: HostReport | None, catalog: Callable[[str | None], Catalog]
-) -> tuple[Progress, str, str | None]:
+) -> _Newest:
     name = desired.settings.catalog
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress, state = reported.progress, reported.progress.state
@@ -167,7 +168,7 @@ def _newest_progress(
     return progress, NO_HOST, None
 
 
-def _unread_progress(desired: DesiredTopic, reported: HostReport | None) -> tuple[Progress, str, str | None]:
+def _unread_progress(desired: DesiredTopic, reported: HostReport | None) -> _Newest:
     """If the catalog does not respond: what a host reported, if any."""
     if reported is not None and reported.progress.state is not State.STOPPED:
         return reported.progress, str(reported.progress.state), reported.host
@@ -224,24 +225,24 @@ def _letters(catalog: Catalog, table: tuple[str, ...], desired: DesiredTopic) ->
 
     dead_letters = DeadLetters(catalog, table, desired.topic)
     try:
-        found = dead_letters.load()
-    except ActionNeededError:  # another owner's table of that name: reported when it matters
+        exists = dead_letters.load()
+    except ActionNeededError:  # another topic's table has this name: reported when it matters
         return {}
     name = in_sql(dead_letters.identifier, desired.settings.catalog)
-    return {"dead_letters": dead_letters.count, "dead_letter_table": name} if found else {}
+    return {"dead_letters": dead_letters.count, "dead_letter_table": name} if exists else {}
 
 
 def _status(
     progress: Progress,
     state: str,
     host: str | None,
-    found: TopicEnds | None,
-    why: str | None,
+    topic_ends: TopicEnds | None,
+    reason: str | None,
     behind: dict[int, int] | None,
     oldest_ms: int | None,
 ) -> TopicStatus:
-    """``behind``: next offsets where more records are; None if the lag is unknown, for the reason ``why``."""
-    ends = found.end if found else {}
+    """``behind``: next offsets where more records are; None if the lag is unknown, for this ``reason``."""
+    ends = topic_ends.end if topic_ends else {}
     lag = None if behind is None else sum(ends[p] - offset for p, offset in behind.items())
     lag_seconds = _lag_seconds(progress, behind, oldest_ms)
     delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
@@ -249,12 +250,12 @@ def _status(
         topic=progress.topic,
         table=progress.table,
         state=state,
-        error=progress.error or why or (NO_HOST_HINT if state == NO_HOST else None),
+        error=progress.error or reason or (NO_HOST_HINT if state == NO_HOST else None),
         lag_records=lag,
         lag_seconds=lag_seconds,
         next_offsets=progress.next_offsets,
         end_offsets=ends,
-        schema_versions=[one.model_dump() for one in progress.schema_versions],
+        schema_versions=[version.model_dump() for version in progress.schema_versions],
         snapshot_id=progress.snapshot_id,
         commits=progress.commits,
         rows_per_second=round(progress.rows_per_second, 1),

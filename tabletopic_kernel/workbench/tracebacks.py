@@ -1,7 +1,7 @@
-"""Secrets are masked in tracebacks of plain scripts: of uncaught errors, in any thread.
+"""Masks secrets in tracebacks of uncaught errors, in any thread of a plain script.
 
-Our errors contain none, but their causes are other programs' and may quote a login. Python prints all of them
-through two hooks; a hook set by somebody else stays, such as IPython's.
+Our errors contain no secrets, but their causes are other programs' and may quote a login. Python prints
+uncaught errors through two hooks; a hook of another program stays, such as IPython's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def _print(kind: type[BaseException], error: BaseException, trace: TracebackType
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _print_of_thread(found: threading.ExceptHookArgs) -> None:
-    if found.exc_type is SystemExit or found.exc_value is None:
+def _print_of_thread(error: threading.ExceptHookArgs) -> None:
+    if error.exc_type is SystemExit or error.exc_value is None:
         return
-    name = found.thread.name if found.thread is not None else "?"
+    name = error.thread.name if error.thread is not None else "?"
     sys.stderr.write(f"Exception in thread {name}:\n")
-    _print(found.exc_type, found.exc_value, found.exc_traceback)
+    _print(error.exc_type, error.exc_value, error.exc_traceback)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
 
 __all__ = ["Servers", "TableTopic", "Workbench", "find_servers"]
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ T = TypeVar("T")
 def _by_name(
     method: Callable[Concatenate[TableTopic, P], T],
 ) -> Callable[Concatenate[Workbench, str, P], T]:
-    """A method of the topic with the name that is the first argument."""
+    """The topic's method, with the topic's name as an additional first argument."""
 
     @functools.wraps(method)
     def order(self: Workbench, topic: str, /, *args: P.args, **named: P.kwargs) -> T:
@@ -101,7 +100,7 @@ class Workbench(Clients):
             if not name.startswith("__") and internal_owner(name) is None
         }
 
-    # An order of a topic by its name: ``workbench.pause("clicks")``.
+    # Orders by the topic's name: ``workbench.pause("clicks")``.
     plan = _by_name(TableTopic.plan)
     enable = _by_name(TableTopic.enable)
     alter = _by_name(TableTopic.alter)
@@ -158,11 +157,11 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.host.topics.control_topic import newest_events  # noqa: PLC0415
 
-        is_there = CONTROL_TOPIC in self.broker.topics()
-        found = newest_events(self.broker.properties, topic, limit) if is_there else []
-        if not found:
+        exists = CONTROL_TOPIC in self.broker.topics()
+        events = newest_events(self.broker.properties, topic, limit) if exists else []
+        if not events:
             self.check_known(topic)
-        return found
+        return events
 
     def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
         """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it.
@@ -172,10 +171,10 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
-        found = read_logs(self.servers.state_dir, lines, topic)
-        if not found:
+        log_lines = read_logs(self.servers.state_dir, lines, topic)
+        if not log_lines:
             self.check_known(topic)
-        return found
+        return log_lines
 
     def check_known(self, topic: str | None) -> None:
         """Raise UsageError, which names topics, if a topic is neither enabled nor in Kafka."""
@@ -247,10 +246,10 @@ class Workbench(Clients):
 
         spark_catalog(self.servers.catalog)
         _, named = with_catalogs(sql, dict.fromkeys(self.servers.catalogs))
-        for at, (name, properties) in enumerate(self.servers.catalogs.items(), 1):
+        for number, (name, properties) in enumerate(self.servers.catalogs.items(), 1):
             if name in named:
                 with in_section(name):
-                    spark_catalog(properties, self.servers.all_catalogs[:at])
+                    spark_catalog(properties, self.servers.all_catalogs[:number])
 
     def host(self) -> Host:
         """A host in this process; the caller starts and stops it.

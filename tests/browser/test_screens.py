@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench.clients import Away
+from tabletopic_kernel.workbench.clients import MissingServers
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.lab_server import Lab
 from tests.browser.pages import BRIGHT, DARK, LabPage, brightness
@@ -437,7 +437,7 @@ def test_the_focus_stays_where_a_button_went_away(page: LabPage, api: FakeApi) -
     page.button("Start a host").press("Enter")
     api.host = {"state": "running", "detail": "", "ids": ["here-1-a"]}
     expect(focused).to_have_text("Stop")
-    api.missing, api.detail = ["registry"], Away(("registry",), (), Path(".tabletopic")).message()
+    api.missing, api.detail = ["registry"], MissingServers(("registry",), (), Path(".tabletopic")).message()
     page.button("Start the local stack").focus()
     page.shot("sidebar-registry-ended")
     api.missing, api.detail = [], ""

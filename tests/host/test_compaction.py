@@ -182,7 +182,7 @@ def test_a_topic_that_is_behind_is_not_compacted(
 ) -> None:
     """Its last batch was as long as those are that did not wait for the interval."""
     monkeypatch.setattr(compaction, "MIN_FILES", 2)
-    monkeypatch.setattr(host_compaction, "_CALM_RECORDS", 10)
+    monkeypatch.setattr(host_compaction, "_FEW_RECORDS", 10)
     coordinator = with_files(rig, 3)
     assert not threads.waiting
     stage(rig, coordinator, 30, 39)

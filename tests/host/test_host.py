@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
 from tabletopic_kernel.host import host as module
 from tabletopic_kernel.host.host import Host
@@ -19,7 +19,7 @@ from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest, Request
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tests.table.samples import FakeBroker, FakeControl, FakeRegistry
 
 PARTITION = 3
@@ -200,7 +200,7 @@ def test_a_topic_that_went_to_another_host_meanwhile_is_not_begun(host: Host) ->
     """The group may have given it away while the old run ended."""
 
     def taken_away() -> None:
-        host._let_go([module.TopicPartition(module.SETTINGS_TOPIC, PARTITION)])
+        host._release({PARTITION})
 
     _run(host, _make_desired(1_000), _make_desired(2_000), taken_away)
     assert FakeCoordinator.began == [(1_000, True)]
@@ -342,12 +342,12 @@ def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
     broker = AwayAtFirst(2, [host])
     host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
     monkeypatch.setattr(module, "backoff_ms", lambda _: 1)
-    assert host._find_topics()
+    assert host._ensure_topics()
     assert broker.made == [module.SETTINGS_TOPIC, CONTROL_TOPIC]
     assert broker.told == [None, *["the broker at nowhere:1 does not respond"] * 3]
     assert host.waits_for is None
     host._stop.set()
-    assert not host._find_topics()
+    assert not host._ensure_topics()
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_a_message_that_is_refused_leaves_its_topic_running(host: Host) -> None:
     def restarts() -> None:
         assert set(host.coordinators()) == {"clicks"}
         assert FakeCoordinator.notices[1:] == [None]
-        host._let_go([TopicPartition(SETTINGS_TOPIC, PARTITION)])
+        host._release({PARTITION})
         host._catching_up, host._held = {PARTITION: {}}, {PARTITION}
 
     again = _make_desired(100), restarts, _make_desired(200), newer, _end_of(PARTITION)

@@ -120,7 +120,7 @@ def test_a_reader_ends(kafka: RefusingKafka) -> None:
 @pytest.mark.integration
 def test_a_host_logs_in_once_a_minute(kafka: RefusingKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves, says why, and joins again later."""
-    monkeypatch.setattr(Host, "_find_topics", lambda self: not self._stop.is_set())  # another client's
+    monkeypatch.setattr(Host, "_ensure_topics", lambda self: not self._stop.is_set())  # another client's
     monkeypatch.setattr(module, "REFUSED_S", WATCHED_S + 1)
     broker, control = Broker(kafka.properties), ControlLog(kafka.properties)
     host = Host(

@@ -115,7 +115,7 @@ class World:
             patches.enter_context(mock.patch.object(compaction, "run_task", self._rewrite))
             few = self.setting.many_letters  # which come in a few files in a history, and go with each replay
             patches.enter_context(mock.patch.object(table_compaction, "MIN_FILES", 2 if few else 6))
-            patches.enter_context(mock.patch.object(compaction, "_LOOK_MS", 5_000 if few else 60_000))
+            patches.enter_context(mock.patch.object(compaction, "_SCAN_MS", 5_000 if few else 60_000))
             patches.enter_context(mock.patch.object(rewrite, "_PART_ROWS", 3))
             clock = SimpleNamespace(time=lambda: self.now_ms / 1000)
             patches.enter_context(mock.patch.object(snapshots, "time", clock))

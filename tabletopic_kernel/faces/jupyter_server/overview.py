@@ -21,7 +21,7 @@ from tabletopic_kernel.model.settings.table_names import table_name
 from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client
-    from tabletopic_kernel.workbench.clients import Away
+    from tabletopic_kernel.workbench.clients import MissingServers
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -91,7 +91,7 @@ class OverviewMaker:
                 state, figures = "unreachable", _known(last)
         return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
 
-    def _why_away(self, away: Away) -> str:
+    def _why_away(self, away: MissingServers) -> str:
         """Which servers have ended, or why they did not restart; empty if all run."""
         doing = self.servers.doing
         return doing.detail if away.names and doing.state == "failed" else away.message()

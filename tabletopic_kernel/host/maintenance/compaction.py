@@ -2,9 +2,8 @@
 
 A Spark task rewrites each group of files, while the host's thread of maintenance waits for it. New files of
 the topic's table then queue with the staged batches, and are committed between two appends, as a batch that
-moves no offsets: fencing, settling and discarding work as for batches. Those of the dead letters are
-committed at once, as when letters are settled. If other writers change a group's files meanwhile, files are
-chosen anew.
+moves no offsets: fencing, settling and discarding work as for batches. New files of the dead letters are
+committed at once. If other writers change a group's files meanwhile, files are chosen anew.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ from tabletopic_kernel.table.topic_table import TopicTable
 
 _LOG = logging.getLogger(__name__)
 _POOL: Final = "compaction"  # of Spark's scheduler: all topics of a host share it
-_LOOK_MS: Final = 60_000  # between two looks at the files of a table
-_TRIES: Final = 3  # if other writers are faster, or groups cannot be rewritten
+_SCAN_MS: Final = 60_000  # between two scans of a table's files
+_TRIES: Final = 3  # if other writers change its files first, or groups cannot be rewritten
 # A batch with fewer records began because its interval was over: the topic is not behind.
-_CALM_RECORDS: Final = 200_000
+_FEW_RECORDS: Final = 200_000
 
 
 def run_task(spark: SparkSession, topic: str, task: RewriteTask) -> RewriteResult:
@@ -60,8 +59,8 @@ def run_task(spark: SparkSession, topic: str, task: RewriteTask) -> RewriteResul
 
 
 @dataclass
-class Look:
-    """The last look at a table: what it contained, and when the next look may be."""
+class Scan:
+    """The last scan of a table's files: what it found, and when the next may begin."""
 
     files: int = 0
     deletes: tuple[int, int] = (0, 0)  # delete files, and positions in them
@@ -69,40 +68,41 @@ class Look:
 
 
 class CompactionSchedule:
-    """When the files of a topic's table (False) and dead letters (True) are looked at.
+    """When to scan the files of a topic's table (False) and dead letters (True).
 
     For the coordinator's thread.
     """
 
     def __init__(self, settings: TopicSettings, services: Services) -> None:
         self._settings, self._services = settings, services
-        self._last = {False: Look(), True: Look()}
-        self._calm = False  # True: the last commit gave no sign that the topic is behind
+        self._scans = {False: Scan(), True: Scan()}
+        self._keeps_up = False  # True: the last commit gave no sign that the topic is behind
 
     def appended(self, batches: Sequence[StagedBatch], *, waits: bool) -> None:
         """Note a commit of rows; ``waits``: the worker waits for a turn longer than it should."""
-        self._calm = not waits and all(batch.offsets.records < _CALM_RECORDS for batch in batches)
+        self._keeps_up = not waits and all(batch.offsets.records < _FEW_RECORDS for batch in batches)
 
     def due(self, owner: Owner) -> bool | None:
-        """Which of the tables needs a look; None: neither, or not now."""
+        """The table to scan: dead letters (True) or the topic's (False); None: neither, or not now."""
         now = self._services.elapsed_ms()
-        if owner.table is None or not self._calm or now < self._services.jobs.rests_until_ms:
+        if owner.table is None or not self._keeps_up or now < self._services.jobs.rests_until_ms:
             return None
         is_on = self._settings.maintenance == "on" or not maintains_itself(
             owner.table.table.catalog.properties
         )
         if self._settings.maintenance == "off" or not is_on:
             return None
-        return next(
-            (which for which, last in self._last.items() if _has_changed(owner, which, last, now)), None
+        changed = (
+            letters for letters, scan in self._scans.items() if _has_changed(owner, letters, scan, now)
         )
+        return next(changed, None)
 
-    def begin(self, owner: Owner, *, dead_letters: bool) -> Look:
-        """Note that a table is looked at now; the compaction changes what is noted here."""
+    def begin(self, owner: Owner, *, dead_letters: bool) -> Scan:
+        """Note that a scan of a table begins; the compaction updates the returned record."""
         if (table := _table(owner, dead_letters)) is not None:
-            next_ms = self._services.elapsed_ms() + _LOOK_MS
-            self._last[dead_letters] = Look(_files(table), _deletes(table), next_ms)
-        return self._last[dead_letters]
+            next_ms = self._services.elapsed_ms() + _SCAN_MS
+            self._scans[dead_letters] = Scan(_files(table), _deletes(table), next_ms)
+        return self._scans[dead_letters]
 
 
 class Compaction:
@@ -115,7 +115,7 @@ class Compaction:
         topic: str,
         services: Services,
         ownership: Ownership,
-        look: Look,
+        scan: Scan,
         outcomes: Outcomes,
         request: MaintenanceRequest | None,
         *,
@@ -123,11 +123,11 @@ class Compaction:
     ) -> None:
         table = _table(ownership.owner, dead_letters)
         self._topic, self._services, self._ownership = topic, services, ownership
-        self._look, self._outcomes, self._request = look, outcomes, request
+        self._scan, self._outcomes, self._request = scan, outcomes, request
         self._dead_letters = dead_letters
         self._table = table.table if table is not None else None
         self._began_ms = services.elapsed_ms()
-        # Of the request, as a user sees it, the table's are the figures.
+        # A request's outcome has the figures of the topic's table alone.
         self._figures = outcomes.figures(None if dead_letters else request)
 
     def run(self) -> Job:
@@ -140,14 +140,14 @@ class Compaction:
             try:
                 yield from self._compact(self._table)
             except OutdatedError:
-                self._look.files = 0
+                self._scan.files = 0
                 if self._request is None or attempt == _TRIES:
                     raise
             else:
                 return
 
     def report(self, error: str | None) -> None:
-        """Report what was done; of the dead letters, which nobody named, only if anything was."""
+        """Report what was done; for the dead letters, which no request names, only if anything was."""
         if self._figures or (self._request is not None and (error or not self._dead_letters)):
             self._outcomes.compacted(
                 request_id=self._request.id if self._request else None,
@@ -168,7 +168,7 @@ class Compaction:
             epoch = yield self._ownership.ask(lambda owner: owner.ledger.epoch)
             try:
                 batch = self._rewrite(table, group, plan.delete_files, epoch)
-            except TableTopicError as error:  # it may be this group's files alone
+            except TableTopicError as error:  # perhaps of this group's files alone
                 failures.append(error)
                 if len(failures) == _TRIES:
                     break
@@ -185,7 +185,7 @@ class Compaction:
         return plan
 
     def _load(self, table: Table) -> Table:
-        """The table as it is now, with a catalog of this thread's own."""
+        """The current table, from this thread's own catalog object."""
         name = ".".join(table.name())
         try:
             with reachable("the catalog"):
@@ -226,34 +226,34 @@ class Compaction:
         return CompactedBatch(StagedOffsets({}, {}), tuple(result.files), 0, seconds, replaced=replaced)
 
     def _give_up(self, table: Table, locations: Sequence[str]) -> None:
-        """Remove what a failed task had begun; the rest is swept once its epoch is over."""
+        """Remove the files that a failed task began; the rest is swept once its epoch is over."""
         try:
             remove_unsent(table, locations)
         except TableTopicError as error:
             _LOG.warning("%s: files of a rewrite that failed stay for now: %s", self._topic, error)
 
     def _commit(self, batch: CompactedBatch) -> Job:
-        before = batch.replaced.files
-        if not before:
+        replaced = batch.replaced.files
+        if not replaced:
             return
         try:
             answer = yield self._ownership.ask(partial(self._hand_over, batch))
-        except StartOverError:  # nobody has taken the files
+        except StartOverError:  # the files were not handed over
             data, letters = ((), batch.files) if self._dead_letters else (batch.files, ())
             self._ownership.discard(data, letters)
             raise
         delete_files = answer if self._dead_letters else (yield answer)
-        self._look.files -= len(before) - len(batch.files)
-        for name, more in (
-            ("files_before", len(before)),
+        self._scan.files -= len(replaced) - len(batch.files)
+        for name, figure in (
+            ("files_before", len(replaced)),
             ("files", len(batch.files)),
-            ("bytes_before", sum(file.file_size_in_bytes for file in before)),
+            ("bytes_before", sum(file.file_size_in_bytes for file in replaced)),
             ("bytes", batch.bytes),
             ("rows", sum(file.record_count for file in batch.files)),
             ("deleted_rows", batch.replaced.dropped_rows),
             ("delete_files", delete_files),
         ):
-            self._figures[name] = self._figures.get(name, 0) + more
+            self._figures[name] = self._figures.get(name, 0) + figure
 
     def _hand_over(self, batch: CompactedBatch, owner: Owner) -> Any:
         """In the coordinator's thread: the number of delete files removed with it, or its future."""
@@ -262,12 +262,12 @@ class Compaction:
         return self._ownership.stage(batch, at_once=self._request is not None)
 
 
-def _has_changed(owner: Owner, dead_letters: bool, last: Look, at_ms: int) -> bool:
+def _has_changed(owner: Owner, dead_letters: bool, scan: Scan, now_ms: int) -> bool:
     table = _table(owner, dead_letters)
-    if table is None or at_ms < last.next_ms:
+    if table is None or now_ms < scan.next_ms:
         return False
-    has_more = _files(table) >= last.files + compaction.MIN_FILES
-    return has_more or _deletes(table) not in (last.deletes, (0, 0))
+    has_new_files = _files(table) >= scan.files + compaction.MIN_FILES
+    return has_new_files or _deletes(table) not in (scan.deletes, (0, 0))
 
 
 def _files(table: TopicTable) -> int:

@@ -2,11 +2,11 @@
 
 The host's thread of maintenance finds the snapshots to expire and collects their files (long, changes
 nothing); the coordinator's thread removes the snapshots from the metadata (short, it alone changes the
-table); then the files are removed. A crash in between leaves files that nobody needs: the daily sweep removes
-those of finished epochs, a request to remove orphans the others.
+table); then the files are removed. A crash in between leaves orphans: the daily sweep removes those of
+finished epochs, a request to remove orphans the others.
 
 Why this is safe: see ``TopicTable.expire`` and ``remove_expired``. The coordinator answers only while none of
-its commits is pending or unsure, and no work of the topic runs beside this one.
+its commits is pending or unsure, and no other work of the topic runs meanwhile.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from tabletopic_kernel.table.sweep import (
 _LOG = logging.getLogger(__name__)
 _FIRST_MS = 5 * 60_000  # after the first commit of an ownership
 _EVERY_MS = 60 * 60_000
-EACH_COMMITS: Final = 200  # at least this often: each snapshot slows every commit a little
-_AGAIN_MS: Final = 60_000  # after a round that could not take all
+EACH_COMMITS: Final = 200  # and at least after this many: each snapshot slows every commit a little
+_AGAIN_MS: Final = 60_000  # after a round that left some
 _ORPHANS_EVERY_MS: Final = 24 * 60 * 60_000
-_MOST: Final = 2_000  # snapshots per round: it reads their manifest lists, and sends their ids in one request
+_MOST: Final = 2_000  # snapshots per round: their manifest lists are read, their ids sent in one request
 
 
 class ExpirySchedule:
@@ -61,7 +61,7 @@ class ExpirySchedule:
         self.retention = Retention.of(settings)
         self._awaits_commit = False
         self._due_ms: int | None = None
-        self._commits = 0  # since the last one began
+        self._commits = 0  # since the last expiry began
         self._orphans_due_ms = 0
 
     def owned(self) -> None:
@@ -88,7 +88,7 @@ class ExpirySchedule:
         return self._maintenance == "on" or not maintains_itself(owner.table.table.catalog.properties)
 
     def begin(self) -> bool:
-        """Note that one begins; returns whether the files of finished epochs are due, too."""
+        """Note that an expiry begins; returns whether the daily sweep of finished epochs is due, too."""
         now = self._services.elapsed_ms()
         self._due_ms, self._commits = now + _EVERY_MS, 0
         sweeps = self._orphans_due_ms <= now
@@ -97,7 +97,7 @@ class ExpirySchedule:
         return sweeps
 
     def again(self) -> None:
-        """Note that more is left than one round takes."""
+        """Note that a round left some snapshots."""
         self._due_ms = self._services.elapsed_ms() + _AGAIN_MS
 
 
@@ -112,7 +112,7 @@ class _Expired:
     left: UnreachableFiles = _NOTHING
     may_go: bool = True  # whether the files may be removed
     error: str | None = None
-    after: TableMetadata | None = None  # the table's
+    after: TableMetadata | None = None  # the table's metadata after the expiry
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Expiry:
         owner = ownership.owner
         self._epoch = owner.ledger.epoch
         tables = ((True, owner.dead_letters.table), (False, owner.table))
-        self._tables = [(which, owned.table) for which, owned in tables if owned is not None]
+        self._tables = [(letters, owned.table) for letters, owned in tables if owned is not None]
         self._sweeps = schedule.begin()
 
     def run(self) -> Job:
@@ -162,12 +162,12 @@ class Expiry:
             self._remove_orphans(everywhere=everywhere)
 
     def report(self, error: str | None) -> None:
-        """Report an early end; each part has been reported by itself."""
+        """Report an early end; the end of each part has been reported."""
         if error is not None and self._request is not None:
             self._outcomes.failed(self._request, error)
 
     def _find(self, table: Table) -> _Expired:
-        """Find what expires in a table; nothing if that cannot be determined."""
+        """Find what expires in a table; on an error, nothing."""
         try:
             fresh = load_same(table, self._services.catalog())
             ids = to_expire(fresh.metadata, self._schedule.retention, self._services.now_ms())[:_MOST]
@@ -187,12 +187,12 @@ class Expiry:
             return _Expired(expired.table, error=reason)
         now = self._services.now_ms()
         try:
-            gone, may_go = table.expire(
+            ids, may_go = table.expire(
                 planned,
                 lambda metadata: [
-                    one
-                    for one in to_expire(metadata, self._schedule.retention, now)
-                    if one in expired.left.ids
+                    snapshot_id
+                    for snapshot_id in to_expire(metadata, self._schedule.retention, now)
+                    if snapshot_id in expired.left.ids
                 ],
             )
         except TableTopicError as error:
@@ -202,11 +202,11 @@ class Expiry:
         doubt = (
             "a branch or tag may have been created from a snapshot while it expired, so no file was removed"
         )
-        left = replace(expired.left, ids=gone)
+        left = replace(expired.left, ids=ids)
         return _Expired(expired.table, left, may_go, None if may_go else doubt, table.table.metadata)
 
     def _remove(self, expired: _Expired, dead_letters: bool) -> None:
-        """Remove the files of expired snapshots, and report it."""
+        """Remove and report the files of expired snapshots."""
         removed, error = Removed(), expired.error
         if expired.left.ids and expired.may_go and error is None:
             try:

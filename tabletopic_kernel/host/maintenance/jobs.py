@@ -1,8 +1,8 @@
 """The host's one thread of maintenance: it runs jobs of all topics, piece by piece.
 
 A job is a generator that yields the future of each answer that it waits for, and goes on with the answer.
-While it waits, other jobs have the thread; between two such points it keeps it. So one topic at a time reads
-or rewrites files, and a topic whose commits take long keeps nobody from theirs.
+While it waits, other jobs use the thread; otherwise it keeps the thread. So one topic at a time reads or
+rewrites files, and a topic with slow commits does not delay the jobs of others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 Job = Generator[Future[Any], Any, None]
 
-# A piece that has taken so long may hang, such as on a cluster without executors: others wait no longer.
+# A piece that takes longer may hang, such as on a cluster without executors: others stop waiting for it.
 _LONGEST_MS: Final = 10 * 60_000
 
 
@@ -41,7 +41,7 @@ class Jobs:
         self._go_on(job, None)
 
     def attend(self) -> None:
-        """Have a thread for what is ready: another one if the first may hang."""
+        """Ensure that a thread runs the ready jobs: another thread if the first may hang."""
         with self._lock:
             hangs = self._elapsed_ms() - self._began_ms >= _LONGEST_MS
             if not self._ready or (self._at_work and not hangs):

@@ -1,9 +1,8 @@
 """The maintenance of one topic: what users request and what is due, one work after the other.
 
 A work is a job of the host's one thread (``jobs.py``). It reads and writes files there, and asks the
-coordinator's thread for each change of a table, with ``Ownership.ask``. One work of a topic at a time: so no
-replay meets a compaction of the letters that it has chosen, and nothing expires between the two commits of a
-replay (I7).
+coordinator's thread for each change of a table, with ``Ownership.ask``. A topic has one work at a time: so
+nothing compacts the letters that a replay has chosen, and nothing expires between its two commits (I7).
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ class Work(Protocol):
     name: str
 
     def run(self) -> Job:
-        """Do it; raises what ends it early."""
+        """The job; raises what ends it early."""
         ...
 
     def report(self, error: str | None) -> None:
-        """Report its end, for that reason or as it is done."""
+        """Report the end: early with ``error``, or success with None."""
 
 
 class Maintenance:
@@ -53,7 +52,7 @@ class Maintenance:
     def __init__(self, topic: str, settings: TopicSettings, services: Services, report: Reporter) -> None:
         self._topic, self._services = topic, services
         self._outcomes = Outcomes(report)
-        self._asked: deque[Callable[[Ownership], Work]] = deque()
+        self._requested: deque[Callable[[Ownership], Work]] = deque()
         self._current: Work | None = None
         self._has_ended = False
         self._expiry = ExpirySchedule(settings, services)
@@ -63,20 +62,20 @@ class Maintenance:
         """Carry out a request as soon as there is time; one event is its outcome."""
         self._outcomes.add(request)
         if isinstance(request, ReplayRequest):
-            self._asked.append(lambda ownership: Replay(request, ownership, self._outcomes))
+            self._requested.append(lambda ownership: Replay(request, ownership, self._outcomes))
         elif request.work == "compact":
-            self._asked.append(partial(self._compact, request, dead_letters=False))
-            if request.where is None:  # which refers to the table's columns; dead letters have others
-                self._asked.append(partial(self._compact, request, dead_letters=True))
+            self._requested.append(partial(self._compact, request, dead_letters=False))
+            if request.where is None:  # a condition on the table's columns, which dead letters lack
+                self._requested.append(partial(self._compact, request, dead_letters=True))
         else:
-            self._asked.append(partial(self._expire, request))
+            self._requested.append(partial(self._expire, request))
         if self._has_ended:
             self._outcomes.interrupt(INTERRUPTED)
 
     def inherit(self, requests: Sequence[Request]) -> None:
         """Carry out the requests, oldest first, that the topic's last owner left without an outcome."""
         attempt = 0
-        while not self._has_ended:  # else the next owner looks
+        while not self._has_ended:  # else the next owner inherits them
             try:
                 for request in unreported(self._services.broker.properties, requests):
                     self.ask(request)
@@ -92,12 +91,12 @@ class Maintenance:
         self._outcomes.forget()
 
     def end(self) -> None:
-        """Report the requests without an outcome, and those that come later."""
+        """Report requests without an outcome as interrupted, now and later."""
         self._has_ended = True
         self._outcomes.interrupt(INTERRUPTED)
 
     def owned(self) -> None:
-        """Note that an ownership begins. Work for the last one can change nothing more."""
+        """Note that an ownership begins. Work for the last ownership can change nothing more."""
         self._current = None
         self._expiry.owned()
 
@@ -121,23 +120,23 @@ class Maintenance:
         """Whether ``step`` would begin something."""
         owner = ownership.owner
         is_due = self._expiry.is_due(owner) or self._compaction.due(owner) is not None
-        return self._current is None and (bool(self._asked) or is_due)
+        return self._current is None and (bool(self._requested) or is_due)
 
     def _next(self, ownership: Ownership) -> Work | None:
-        if self._asked:
-            return self._asked.popleft()(ownership)
+        if self._requested:
+            return self._requested.popleft()(ownership)
         if self._expiry.is_due(ownership.owner):
             return self._expire(None, ownership)
-        if (which := self._compaction.due(ownership.owner)) is not None:
-            return self._compact(None, ownership, dead_letters=which)
+        if (dead_letters := self._compaction.due(ownership.owner)) is not None:
+            return self._compact(None, ownership, dead_letters=dead_letters)
         return None
 
     def _compact(
         self, request: MaintenanceRequest | None, ownership: Ownership, *, dead_letters: bool
     ) -> Compaction:
-        look = self._compaction.begin(ownership.owner, dead_letters=dead_letters)
+        scan = self._compaction.begin(ownership.owner, dead_letters=dead_letters)
         return Compaction(
-            self._topic, self._services, ownership, look, self._outcomes, request, dead_letters=dead_letters
+            self._topic, self._services, ownership, scan, self._outcomes, request, dead_letters=dead_letters
         )
 
     def _expire(self, request: MaintenanceRequest | None, ownership: Ownership) -> Expiry:
@@ -149,7 +148,7 @@ class Maintenance:
             yield from work.run()
         except TableTopicError as trouble:
             error = str(trouble)
-        except Exception as trouble:  # of Spark or the storage, or a bug of ours: the topic goes on
+        except Exception as trouble:  # Spark's, the storage's, or a bug of ours: the topic goes on
             _LOG.exception("%s: %s", self._topic, work.name)
             error = explain_trouble(f"{work.name} of {self._topic} did not succeed", trouble)
         if error is not None:

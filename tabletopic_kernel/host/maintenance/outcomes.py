@@ -1,4 +1,4 @@
-"""What is reported of a topic's replays and maintenance: each request of a user gets one outcome."""
+"""Reports of a topic's replays and maintenance: each request of a user gets one outcome."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tabletopic_kernel.table.sweep import Removed
 
 
 class Outcomes:
-    """One topic's. Thread-safe; ``_lock`` guards ``_open``, the requests without an outcome.
+    """One topic's outcomes. Thread-safe; ``_lock`` guards ``_open``, the requests without an outcome.
 
-    The second of two outcomes of a request is not sent, be it of a run that ended meanwhile.
+    A request's second outcome is not sent, such as one from a run that has ended.
     """
 
     def __init__(self, report: Reporter) -> None:
@@ -23,12 +23,12 @@ class Outcomes:
         self._open: dict[str, tuple[Request, dict[str, Any]]] = {}
 
     def add(self, request: Request) -> None:
-        """Note a request: it gets one outcome, whatever becomes of this run."""
+        """Note a request, so that it gets one outcome."""
         with self._lock:
             self._open[request.id] = request, {}
 
     def figures(self, request: Request | None) -> dict[str, Any]:
-        """What has been done for the request, as fields of its event; to be kept up to date."""
+        """What has been done for the request: fields of its event, which the caller updates."""
         with self._lock:
             return self._open[request.id][1] if request is not None and request.id in self._open else {}
 
@@ -38,14 +38,14 @@ class Outcomes:
             self._open.clear()
 
     def interrupt(self, error: str) -> None:
-        """Report the requests without an outcome: nobody here carries them out any more."""
+        """Report the requests without an outcome, which this host no longer carries out."""
         with self._lock:
-            left = list(self._open.values())
-        for request, figures in left:
+            interrupted = list(self._open.values())
+        for request, figures in interrupted:
             self.failed(request, error, **figures)
 
     def failed(self, request: Request, error: str, **figures: Any) -> None:
-        """Report that a request came to nothing, or not to an end."""
+        """Report that a request failed, wholly or in part."""
         if isinstance(request, ReplayRequest):
             self.replayed(request, error=error, **figures)
         elif request.work == "compact":
@@ -96,11 +96,11 @@ class Outcomes:
         return error and self._report.with_section(error)
 
     def _write(self, event: events.ControlEvent) -> None:
-        name = events.request_of(event)
-        if name is not None and not getattr(event, "dead_letters", False):
+        request_id = events.request_of(event)
+        if request_id is not None and not getattr(event, "dead_letters", False):
             with self._lock:
-                if (entry := self._open.get(name)) is None:
+                if (entry := self._open.get(request_id)) is None:
                     return
                 if events.is_outcome(event, entry[0]):
-                    del self._open[name]
+                    del self._open[request_id]
         self._report.write(event)

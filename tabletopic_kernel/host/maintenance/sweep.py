@@ -18,16 +18,16 @@ _LOG = logging.getLogger(__name__)
 def sweep_earlier_epochs(owner: Owner, open_catalog: Callable[[], Catalog]) -> None:
     """Remove what earlier epochs left; if that fails, the next owner does it.
 
-    The last swept epoch is checked once more: a process that hung while its owner lost the topic may have
-    finished a file since.
+    The last swept epoch is swept again: a process that hung while its owner lost the topic may have finished
+    a file since.
     """
-    gone, after, before = 0, max(0, owner.ledger.swept_epoch - 1), owner.ledger.epoch
+    removed, after, before = 0, max(0, owner.ledger.swept_epoch - 1), owner.ledger.epoch
     tables = [owned.table for owned in (owner.table, owner.dead_letters.table) if owned is not None]
     try:
         catalog = open_catalog()
         reach(Step.SWEEP)
         for table in tables:
-            gone += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
+            removed += sweep(table, after_epoch=after, before_epoch=before, catalog=catalog)
         reach(Step.SWEPT)
     except TableTopicError as error:
         _LOG.warning("%s: uncommitted files could not be removed yet: %s", owner.ledger.topic, error)
@@ -36,5 +36,5 @@ def sweep_earlier_epochs(owner: Owner, open_catalog: Callable[[], Catalog]) -> N
         _LOG.exception("%s: uncommitted files are left for the next start", owner.ledger.topic)
         return
     owner.swept_epoch = before - 1
-    if gone:
-        _LOG.info("%s: removed %d uncommitted data files", owner.ledger.topic, gone)
+    if removed:
+        _LOG.info("%s: removed %d uncommitted data files", owner.ledger.topic, removed)

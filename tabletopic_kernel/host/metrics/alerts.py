@@ -11,7 +11,7 @@ from tabletopic_kernel.host.metrics.declared import METRICS
 
 @dataclass(frozen=True)
 class Alert:
-    """One rule. ``holds_for``: how long it holds before it fires; ``means`` and ``todo`` are for people."""
+    """One rule; it fires once ``expr`` holds for ``holds_for``. ``means`` and ``todo`` are for people."""
 
     name: str
     expr: str
@@ -23,11 +23,11 @@ class Alert:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The declared metrics that the expression reads."""
-        found = set(re.findall(r"\btabletopic_\w+", self.expr))
+        series = set(re.findall(r"\btabletopic_\w+", self.expr))
         return tuple(
-            one.name
-            for one in METRICS
-            if found & {one.sample, *(f"{one.name}_{part}" for part in ("bucket", "sum", "count"))}
+            metric.name
+            for metric in METRICS
+            if series & {metric.sample, *(f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))}
         )
 
 
@@ -191,4 +191,4 @@ ALERTS: Final = (
 
 def alerts_of(metric: str) -> tuple[str, ...]:
     """The alerts that read a metric."""
-    return tuple(one.name for one in ALERTS if metric in one.metrics)
+    return tuple(alert.name for alert in ALERTS if metric in alert.metrics)

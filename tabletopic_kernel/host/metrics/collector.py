@@ -1,7 +1,7 @@
 """The metrics of one host: our own collector, fed by the host's events and progress records.
 
-A topic's state comes from its progress record at the time of the scrape; what happened is counted as its
-events are written. A topic that left the host stays visible long enough for its last commit to be scraped.
+A topic's state comes from its progress record at the time of the scrape; counters count its events as they
+are written. A topic that left the host stays visible long enough for its last commit to be scraped.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _REST = "other"
 _FORGET_S = 900.0
 
 _OF_PROGRESS: Mapping[str, Callable[[Progress], float]] = {
-    "tabletopic_commit_interval_seconds": lambda at: at.commit_interval_ms / 1000,
-    "tabletopic_staged_rows": lambda at: at.staged_rows,
-    "tabletopic_dead_letters": lambda at: at.dead_letters,
-    "tabletopic_lost_records": lambda at: sum(at.lost.values()),
-    "tabletopic_epoch": lambda at: at.epoch,
-    "tabletopic_table_rows": lambda at: at.rows,
-    "tabletopic_table_files": lambda at: at.files,
-    "tabletopic_foreign_changes": lambda at: at.foreign_changes,
+    "tabletopic_commit_interval_seconds": lambda record: record.commit_interval_ms / 1000,
+    "tabletopic_staged_rows": lambda record: record.staged_rows,
+    "tabletopic_dead_letters": lambda record: record.dead_letters,
+    "tabletopic_lost_records": lambda record: sum(record.lost.values()),
+    "tabletopic_epoch": lambda record: record.epoch,
+    "tabletopic_table_rows": lambda record: record.rows,
+    "tabletopic_table_files": lambda record: record.files,
+    "tabletopic_foreign_changes": lambda record: record.foreign_changes,
 }
 # Shown as 0 from the start: a rate needs a first value.
 _OF_COMMITS = (
@@ -106,8 +106,8 @@ class HostMetrics:
             counts = self._counts.setdefault(event.topic, _Counts())
             counts.seen_s = self._clock()
             for key, amount in _counted(event):
-                of = counts if "topic" in BY_NAME[key[0]].labels else self._of_host
-                of.values[key] += amount
+                owner = counts if "topic" in BY_NAME[key[0]].labels else self._of_host
+                owner.values[key] += amount
 
     # -- what is scraped
 
@@ -128,13 +128,13 @@ class HostMetrics:
 
     def _histogram(self, name: str) -> Metric:
         (metric,) = self._histograms[name].collect()
-        # The time of creation: `tabletopic_start_timestamp_seconds` has it for all.
-        metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
+        # Without times of creation: `tabletopic_start_timestamp_seconds` has the host's.
+        metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         return metric
 
     def _add_lags(self, samples: _Samples, progress: Iterable[Progress], now_ms: int) -> None:
         room, hidden = MOST_PARTITIONS, 0
-        for record in sorted(progress, key=lambda one: one.topic):
+        for record in sorted(progress, key=lambda record: record.topic):
             lags = self._lags.of(record, now_ms)
             if not lags:
                 continue
@@ -155,15 +155,15 @@ class HostMetrics:
         with self._lock:
             for topic in here:
                 self._counts.setdefault(topic, _Counts()).seen_s = now_s
-            for topic in [t for t, one in self._counts.items() if now_s - one.seen_s > _FORGET_S]:
+            for topic in [t for t, counts in self._counts.items() if now_s - counts.seen_s > _FORGET_S]:
                 del self._counts[topic]
-            counted = {topic: dict(one.values) for topic, one in self._counts.items()}
+            counted = {topic: dict(counts.values) for topic, counts in self._counts.items()}
             of_host = dict(self._of_host.values)
         for topic, values in counted.items():
-            for (name, *more), value in ({(name,): 0.0 for name in _OF_COMMITS} | values).items():
-                samples.add(name, value, topic, *more)
-        for (name, *more), value in of_host.items():
-            samples.add(name, value, *more)
+            for (name, *labels), value in ({(name,): 0.0 for name in _OF_COMMITS} | values).items():
+                samples.add(name, value, topic, *labels)
+        for (name, *labels), value in of_host.items():
+            samples.add(name, value, *labels)
 
     def _add_host(self, samples: _Samples, topics: int) -> None:
         host = self._host
@@ -189,7 +189,7 @@ class _Samples:
     """The samples of a scrape, by metric."""
 
     def __init__(self) -> None:
-        self.metrics = {one.name: Metric(one.name, one.help, one.kind) for one in METRICS}
+        self.metrics = {metric.name: Metric(metric.name, metric.help, metric.kind) for metric in METRICS}
 
     def add(self, name: str, value: float, *values: str) -> None:
         """Add one sample; ``values`` are those of the metric's labels, in their order."""
@@ -216,12 +216,12 @@ def _add_progress(samples: _Samples, record: Progress) -> None:
 
 
 def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts by reason: the first ones by name, the rest as one."""
-    found: dict[str, int] = {}
-    for at, reason in enumerate(sorted(counts)):
-        label = redact(reason)[:_REASON_LENGTH] if at < _MOST_REASONS else _REST
-        found[label] = found.get(label, 0) + counts[reason]
-    return found
+    """Counts by reason: the first reasons by name, the rest together."""
+    bounded: dict[str, int] = {}
+    for position, reason in enumerate(sorted(counts)):
+        label = redact(reason)[:_REASON_LENGTH] if position < _MOST_REASONS else _REST
+        bounded[label] = bounded.get(label, 0) + counts[reason]
+    return bounded
 
 
 _Count = tuple[tuple[str, ...], float]

@@ -15,7 +15,7 @@ from tabletopic_kernel.model.commit_cycle import State
 
 
 class Group(StrEnum):
-    """What a metric is about: a section of the docs, a row of the dashboard."""
+    """The subject of a metric: a section of the docs, a row of the dashboard."""
 
     LAG = "Lag"
     WORK = "Work"
@@ -162,4 +162,4 @@ METRICS: Final = (
     _D("tabletopic_dropped_events", "counter", Group.HOST,
        "Events that could not be written to the control topic"),
 )  # fmt: skip
-BY_NAME: Final = {one.name: one for one in METRICS}
+BY_NAME: Final = {metric.name: metric for metric in METRICS}

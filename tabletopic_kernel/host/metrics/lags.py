@@ -31,10 +31,10 @@ class _Ends:
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
-        self.committed_to = -1  # an end that the ledger has reached: the arrival of anything later was seen
+        self.committed_to = -1  # an end that the ledger has reached: the arrival of later records was seen
 
     def add(self, now_ms: int, end: int) -> None:
-        if self.seen and end < self.seen[-1][1]:  # the topic is another one, or lost records
+        if self.seen and end < self.seen[-1][1]:  # the topic was re-created, or lost records
             self.seen, self.committed_to = [], -1
         if self.seen and end == self.seen[-1][1]:
             return
@@ -87,5 +87,5 @@ class Lags:
 
 def whole(lags: Iterable[Lag]) -> Lag:
     """The lag of a topic: the sum of the records, and the age of the oldest."""
-    found = list(lags)
-    return Lag(sum(one.records for one in found), max((one.seconds for one in found), default=0.0))
+    partitions = list(lags)
+    return Lag(sum(lag.records for lag in partitions), max((lag.seconds for lag in partitions), default=0.0))

@@ -19,7 +19,7 @@ _LEAVE_S = 1.0
 class Question:
     """Asks one server the same thing every ``every_s`` seconds, in its own thread.
 
-    ``server`` is its name for people; ``ask`` raises what is wrong.
+    ``server`` is its name for people; ``ask`` raises an error if the server does not answer.
     """
 
     def __init__(

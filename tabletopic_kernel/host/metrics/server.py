@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """What the pages show: the metrics, and what is wrong with liveness and readiness; None: nothing."""
+    """The content of the pages: metrics, and the reasons against liveness and readiness (None: none)."""
 
     metrics: Callable[[], bytes]
     health: Callable[[], str | None]
@@ -87,7 +87,7 @@ def _listening(address: Address, application: Callable[..., Iterable[bytes]]) ->
         family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
         kind = type("_Server", (_Server,), {"address_family": family})
         return make_server(*address, application, server_class=kind, handler_class=_Handler)
-    except (OSError, UnicodeError) as error:  # the second: no name that a host can have
+    except (OSError, UnicodeError) as error:  # UnicodeError: an impossible host name
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
             f"no metrics at {address.host}:{address.port}: {reason}; choose another --metrics-port or "

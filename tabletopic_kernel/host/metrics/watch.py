@@ -31,8 +31,8 @@ SILENT_S = 150.0
 class HostWatch:
     """Exposes one host to monitoring, from ``start``, which comes before the host's, to ``stop``.
 
-    ``registry`` and ``catalog`` raise what is wrong, the latter for a namespace in the catalog that topics'
-    settings name (None: the default one). ``catalogs``: their names in SQL.
+    ``registry`` and ``catalog`` raise an error if the server does not answer. ``catalog`` gets the catalog of
+    topics' settings (None: the default one) and a namespace in it. ``catalogs``: their names in SQL.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class HostWatch:
         return generate_latest(self._registry)
 
     def _in_use(self) -> Mapping[str | None, str]:
-        # A namespace that the host uses: it may lack the permission to list others.
+        # Only namespaces that the host uses: it may lack the permission to list others.
         return self._host.namespaces() or {None: TopicSettings().namespace}
 
     def _servers(self) -> dict[tuple[str, str], Question]:
-        """Questions by the labels of their server: its kind, and its name if topics have that catalog.
+        """Questions by the labels of their server: its kind, and a catalog's name.
 
-        A question for each catalog, made when a topic first has it: a hanging one delays no other.
+        Each catalog has its own question, from its first topic on: a hanging catalog delays no other.
         """
         catalogs = {
             catalog: ("catalog", self._names.get(catalog) or str(catalog)) for catalog in self._in_use()
@@ -117,9 +117,9 @@ class HostWatch:
         with self._lock:
             for catalog, labels in catalogs.items():
                 if labels not in self._questions:
-                    who = "catalog" if catalog is None else f"catalog {catalog}"
+                    server = "catalog" if catalog is None else f"catalog {catalog}"
                     ask = partial(self._ask_namespace, catalog)
-                    self._questions[labels] = Question(who, ask, _SERVERS_EVERY_S)
+                    self._questions[labels] = Question(server, ask, _SERVERS_EVERY_S)
                     if self._is_asking:
                         self._questions[labels].start()
             return {labels: self._questions[labels] for labels in (*_SERVERS, *catalogs.values())}

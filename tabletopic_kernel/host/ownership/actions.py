@@ -89,10 +89,10 @@ class Actions:
         except TableTopicError as error:
             if isinstance(error, GapError):
                 self._report.gap(error.missing, skipped=False)
-            return self._sorted(error)
+            return self._classify(error)
         is_news = self.owner is None or owner.took_from(self.owner)
         self.owner = owner
-        self.staged.remove()  # of an earlier run whose commit stayed unknown: the sweep decides
+        self.staged.remove()  # an earlier run's, with an unconfirmed commit: the sweep decides
         self.ownership = Ownership(
             owner,
             self._services.broker,
@@ -105,7 +105,7 @@ class Actions:
         self._report.sync(owner)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
-        if is_news:  # an outage that is retried for an hour would fill the control topic
+        if is_news:  # retries during an outage of an hour would fill the control topic
             self._report.owned(owner.ledger)
         self._schedule.owned(sweeps=owner.is_sweep_due)
         self._maintenance.owned()
@@ -132,7 +132,7 @@ class Actions:
         """Stop the worker from another thread: its current batch may still be staged."""
         worker, self.worker = self.worker, None
         if self.ownership is not None:
-            self.ownership.end()  # its batch waits for no answer
+            self.ownership.end()  # so that its batch waits for no answer
         if worker is None:
             return Event.WORKER_STOPPED
 
@@ -145,7 +145,7 @@ class Actions:
         return None
 
     def _commit(self, state: State) -> Event | None:
-        """Commit until nothing is staged: first a commit planned earlier, then what came since."""
+        """Commit until nothing is staged, beginning with a commit planned earlier."""
         owner = self.owner
         assert owner is not None
         while owner.plan_commit(self.staged.now()) is not None:
@@ -157,20 +157,20 @@ class Actions:
                     return event
                 continue
             except TableTopicError as error:
-                return self._sorted_commit(error)
+                return self._classify_commit(error)
             self._take_over(owner, began, state)
         return Event.COMMITTED
 
-    def _sorted_commit(self, error: TableTopicError) -> Event:
-        """As ``_sorted``, for a commit.
+    def _classify_commit(self, error: TableTopicError) -> Event:
+        """Like ``_classify``, for a commit.
 
-        A catalog that refuses each commit for another writer's would be asked without a pause, and no order
-        would be heard: then the outcome counts as unknown, as settling a commit waits.
+        After ten conflicts in a row the outcome counts as unknown: settling pauses, and without a pause no
+        order would be taken.
         """
         assert self.owner is not None
         if isinstance(error, HeadMovedError) and self._schedule.overtaken():
             error = OutcomeUnknownError(f"the catalog refuses each commit; it is asked again later: {error}")
-        event = self._sorted(error)
+        event = self._classify(error)
         if event is Event.ANSWER_LOST:
             self.owner.answer_lost()
         self._report.commit_failed(error)
@@ -185,7 +185,7 @@ class Actions:
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self.staged.remove(len(done.batches))
         self.ownership.committed(done.batches)
-        if state is State.COMMITTING:  # while stopping, the error is still the reason
+        if state is State.COMMITTING:  # while stopping, the error is still the reason for it
             self._report.clear_error()
         waits_ms = 1000 * ((self.worker.waits_s if self.worker else None) or 0.0)
         if isinstance(done.batches[0], CompactedBatch):
@@ -195,7 +195,7 @@ class Actions:
         self._maintenance.appended(done.batches, waits=waits_ms > 2 * self._settings.commit_interval_ms)
         self._report.committed(done.batches, owner, began_ms)
         if self._schedule.asked and self.worker is not None:
-            self.worker.read_up_to(self._schedule.asked)  # more than one batch takes
+            self.worker.read_up_to(self._schedule.asked)  # one batch did not suffice
 
     def _give_up_compaction(self, error: OutdatedError) -> Event | None:
         """Discard a compaction whose files other writers changed."""
@@ -203,9 +203,9 @@ class Actions:
         assert self.ownership is not None
         try:
             files = self.owner.give_up()
-        except StartOverError as over:
-            return self._sorted(over)
-        # Before its files are deleted: nobody may see them staged after that.
+        except StartOverError as start_over:
+            return self._classify(start_over)
+        # Before its files are deleted: no deleted file may be staged.
         dropped = self.staged.remove(1)
         self.ownership.committed(dropped, error)
         try:
@@ -241,7 +241,7 @@ class Actions:
                     self._schedule.absent()
                 return Event.ABSENT
         except TableTopicError as error:
-            return self._sorted(error)
+            return self._classify(error)
         self._take_over(owner, self._services.elapsed_ms(), state)
         return Event.SETTLED
 
@@ -254,7 +254,7 @@ class Actions:
             except RetryableError as error:
                 _LOG.warning("%s: %s", self._topic, error)  # swept at the next start
 
-    def _sorted(self, error: Exception) -> Event:
+    def _classify(self, error: Exception) -> Event:
         """Report an action's error to users; returns the event that follows from it."""
         event = event_of(error)
         if event is not Event.HEAD_MOVED:

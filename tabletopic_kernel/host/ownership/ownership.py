@@ -1,4 +1,4 @@
-"""An ownership for other threads: what they ask the coordinator's thread, and what the worker stages."""
+"""The interface of other threads to an owner: questions to the coordinator's thread, and staged batches."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _T = TypeVar("_T")
 
 INTERRUPTED: Final = "interrupted, as the topic was altered, disabled, restarted or handed over; ask again"
 
-# What a coordinator's thread takes in: events with what they carry; None: somebody asked something.
+# What a coordinator's thread takes in: events with their payload; None: there is a new question.
 Inbox = Queue[tuple[Event, object] | None]
 
 
 class Ownership:
     """Lets other threads use an owner; the worker's listener.
 
-    ``_lock`` guards the open questions, and whether there may be more. ``_commits`` belongs to the
-    coordinator's thread: batches that a job has staged, each with the future of its commit.
+    ``_lock`` guards the open questions and ``_is_over``. ``_commits`` belongs to the coordinator's thread:
+    batches that a job has staged, each with the future of its commit.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Ownership:
 
     @property
     def has_questions(self) -> bool:
-        """Whether one waits for its answer."""
+        """Whether questions wait for answers."""
         with self._lock:
             return bool(self._questions)
 
@@ -108,7 +108,7 @@ class Ownership:
         self.batches.wait_for_room(self._commit_bytes, lambda: self._is_over)
 
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """A plan that satisfies ``needs``; raises whatever keeps the owner from making one."""
+        """A plan that satisfies ``needs``; raises as ``Owner.satisfy``, and as ``ask``."""
         return self.ask(lambda owner: owner.satisfy(needs, recheck=recheck)).result()
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
@@ -119,10 +119,10 @@ class Ownership:
             _LOG.warning("%s: %s", self.owner.ledger.topic, error)
 
     def ended(self, error: Exception | None) -> None:
-        """Note that the query is over; an error counts unless the worker was to end."""
+        """Note that the query is over; errors count unless the worker was asked to stop."""
         if error is not None and not self._is_over:
-            refused = isinstance(error, ActionNeededError | UsageError)
-            self._inbox.put((Event.REFUSED if refused else Event.WORKER_DIED, error))
+            is_refused = isinstance(error, ActionNeededError | UsageError)
+            self._inbox.put((Event.REFUSED if is_refused else Event.WORKER_DIED, error))
 
     # -- in the coordinator's thread
 
@@ -134,7 +134,7 @@ class Ownership:
             do, answer = self._questions.popleft()
         try:
             result = do(self.owner)
-        except Exception as error:  # who asked raises it
+        except Exception as error:  # raised by the asking thread
             answer.set_exception(error)
             return
         self._report.sync(self.owner)
@@ -146,7 +146,7 @@ class Ownership:
         Returns:
             The future of its commit: the number of delete files that it removed. OutdatedError: other writers
             changed the files that it replaces, and it was dropped. StartOverError: the ownership ended, and
-            the next owner knows.
+            the next owner decides.
         """
         answer: Future[int] = Future()
         self._commits.append((batch, answer))
@@ -155,8 +155,8 @@ class Ownership:
 
     def committed(self, batches: Sequence[StagedBatch], error: Exception | None = None) -> None:
         """Note that these batches are in the table, or why they never will be."""
-        done = [one for one in self._commits if any(batch is one[0] for batch in batches)]
-        self._commits = [one for one in self._commits if one not in done]
+        done = [commit for commit in self._commits if any(batch is commit[0] for batch in batches)]
+        self._commits = [commit for commit in self._commits if commit not in done]
         for _, answer in done:
             if error is None:
                 answer.set_result(removed_deletes(self.owner.table))
@@ -164,11 +164,11 @@ class Ownership:
                 answer.set_exception(error)
 
     def end(self) -> None:
-        """Answer no more questions, as the worker is to stop; staged batches may still be committed."""
+        """Answer no more questions, because the worker stops; staged batches may still be committed."""
         with self._lock:
-            self._is_over, left = True, list(self._questions)
+            self._is_over, unanswered = True, list(self._questions)
             self._questions.clear()
-        for _, answer in left:
+        for _, answer in unanswered:
             answer.set_exception(StartOverError(INTERRUPTED))
 
     def close(self) -> None:

@@ -41,16 +41,16 @@ class StagedBatches:
     def remove(self, count: int | None = None) -> list[StagedBatch]:
         """Take the first ``count`` batches out, or all."""
         with self._room:
-            gone = self._batches[:count]
-            self._batches = self._batches[len(gone) :]
+            removed = self._batches[:count]
+            self._batches = self._batches[len(removed) :]
             self._room.notify_all()
-        return gone
+        return removed
 
     def wait_for_room(self, commit_bytes: int, is_over: Callable[[], bool]) -> None:
-        """Wait while too much is uncommitted; returns at once if that is over."""
+        """Wait while too much is uncommitted, unless the ownership ``is_over``."""
         limit = _MAX_COMMITS * commit_bytes
         with self._room:
             while not is_over() and (
-                len(self._batches) > _MAX_BATCHES or sum(one.bytes for one in self._batches) > limit
+                len(self._batches) > _MAX_BATCHES or sum(batch.bytes for batch in self._batches) > limit
             ):
                 self._room.wait(0.5)

@@ -33,7 +33,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     Raises:
         StartOverError: another host runs the topic.
         GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
-            Or the dead letters belong to another topic, or rows cannot be written any more.
+            Or the dead letters belong to another topic, or rows can no longer be written.
         UsageError: the table cannot have the partitions of the settings.
         RetryableError: broker, registry or catalog do not respond (I9).
     """
@@ -42,31 +42,31 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     reach(Step.TAKE_OVER)
     catalog, identifier = services.catalog(), table_identifier(topic, settings)
     table = TopicTable.load(catalog, identifier, topic)
-    # After that: the previous owner may still commit, and the topic must not seem to lack records.
+    # After the table: its previous owner may still commit, and the topic must not seem to lack records.
     facts = services.broker.facts(topic)
     dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
     dead_letters.load()
-    kept = table.ledger_of_rows() if table else None
-    gap = gap_to_skip(kept, facts, settings) if kept else {}
-    dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is made or claimed
+    ledger_before = table.ledger_of_rows() if table else None
+    gap = gap_to_skip(ledger_before, facts, settings) if ledger_before else {}
+    dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is created or claimed
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
     if table is None:
         table = keeper.create()
-    if kept is None:  # a dropped table may have left letters of its last epoch
+    if ledger_before is None:  # a dropped table may have left letters of its last epoch
         ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
     else:
         newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
-        is_ours = before is not None and before.still_owns(kept, newest)
-        ledger = kept if is_ours else kept.for_next_owner(newest)
-    if table is not None and ledger is not kept:
+        is_ours = before is not None and before.still_owns(ledger_before, newest)
+        ledger = ledger_before if is_ours else ledger_before.for_next_owner(newest)
+    if table is not None and ledger is not ledger_before:
         reach(Step.CLAIM)
-        table.claim(ledger, kept)
+        table.claim(ledger, ledger_before)
         reach(Step.CLAIMED)
     dead_letters.adopt(ledger)  # after the table's claim: a latecomer sees the higher epoch
-    if gap and table is not None:  # after that: the gap's letters whose rows never came are gone now
-        behind = ledger.skipping(gap, str(uuid.uuid4()))
-        table.claim(behind, ledger)
-        ledger = behind
+    if gap and table is not None:  # after adopting: the gap's letters whose rows never came are gone now
+        behind_gap = ledger.skipping(gap, str(uuid.uuid4()))
+        table.claim(behind_gap, ledger)
+        ledger = behind_gap
     keeper.adopt(table, ledger)
     keeper.check_writable()
     dead_letters.check_writable()

@@ -49,20 +49,20 @@ def plan_replay(
         RetryableError: registry, catalog or storage do not respond.
         ActionNeededError: by the settings, such letters stop the topic.
     """
-    chosen = dead_letters_where(where)
+    condition = dead_letters_where(where)
     identifier = table_identifier(topic, settings)
     letters = DeadLetters(catalog, identifier, topic)
     table = TopicTable.load(catalog, identifier, topic)
     if not letters.load() or table is None or table.ledger is None:
         raise UsageError(f"{topic} has no dead letters")
     plan = ReplayPlan(topic)
-    draft, source = TopicDraft(table, topic, settings, registry), LetterSource(letters, chosen)
+    draft, source = TopicDraft(table, topic, settings, registry), LetterSource(letters, condition)
     stayed = Counter[str]()
     for task in source.next(source.files(), Limits({})) or ():
         records = list(source.read([task]))
-        tried = try_records(draft, records, Count)
+        staged = try_records(draft, records, Count)
         plan.letters += sum(map(len, records))
-        plan.rows += tried.count
-        stayed.update(tried.refused.values())
+        plan.rows += staged.count
+        stayed.update(staged.refused.values())
     plan.stayed, plan.changes = dict(sorted(stayed.items())), draft.changes
     return plan

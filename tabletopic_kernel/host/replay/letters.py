@@ -1,4 +1,4 @@
-"""Dead letters as a source of records, and what they become by a plan."""
+"""Dead letters as a source of records, and staging them by a plan."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def dead_letters_where(where: str | None) -> BooleanExpression:
     Raises:
         UsageError: ``where`` is not a condition on the columns of a dead-letter table.
     """
-    how = (
+    hint = (
         "Write conditions on the dead letters' columns, for example reason = 'unknown_schema' and "
         "offset >= 100"
     )
-    return read_condition(where, SCHEMA, how) or AlwaysTrue()
+    return read_condition(where, SCHEMA, hint) or AlwaysTrue()
 
 
 class LetterSource:
@@ -47,13 +47,13 @@ class LetterSource:
 
     def next(self, position: frozenset[str], limits: Limits) -> Sequence[FileScanTask] | None:
         """Some of the files, until they have ``limits.records``."""
-        chosen: list[FileScanTask] = []
+        tasks: list[FileScanTask] = []
         count = 0
         for task in self._letters.tasks(self._where):
             if task.file.file_path in position and (limits.records is None or count < limits.records):
-                chosen.append(task)
+                tasks.append(task)
                 count += task.file.record_count
-        return chosen or None
+        return tasks or None
 
     def read(self, batch: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
         """The letters as records of their topic."""

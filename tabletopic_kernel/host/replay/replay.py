@@ -3,12 +3,12 @@
 
 A round takes some letters. Those that now become rows are staged, and marked in the dead-letter table with
 the round's id. Then the rows are committed like any staged batch, with that id in the ledger, and the marked
-letters are removed. Whoever settles the letters later finishes or forgets the round by the ledger: ADR 0007.
+letters are removed. The next settle completes or discards the round, depending on the ledger: ADR 0007.
 
 Why this is safe: a round begins with settled letters, so none of them is a row. A marked letter is still a
-letter. Its fate hangs on one fact, whether the table's ledger names its round: if so, the rows are there and
-the letters go; else the rows never came and the letters stay. This owner or the next decides it from the
-tables alone, so a crash at any step neither loses nor doubles a record (I1, I7).
+letter. If the table's ledger names its round, the rows are there and the letters go; else the rows never came
+and the letters stay. This owner or the next decides from the tables alone, so a crash at any step neither
+loses nor doubles a record (I1, I7).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROUND_LETTERS = 50_000
 
 
 class Replay:
-    """One replay, of the letters that exist when it begins; the coordinator's thread makes its rounds."""
+    """One replay, of the letters that exist when it begins; its rounds run in the coordinator's thread."""
 
     name = "a replay"
 
@@ -51,7 +51,7 @@ class Replay:
         self._owner = ownership.owner
         self._figures = outcomes.figures(request)
         self._where: BooleanExpression = AlwaysTrue()
-        self._left: frozenset[str] | None = None  # data files to try
+        self._left: frozenset[str] | None = None  # data files not tried yet; None before the first round
 
     def run(self) -> Job:
         """Try all letters, and have each round's rows committed before the next one begins."""
@@ -62,7 +62,7 @@ class Replay:
             self._figures["rows"] = self._figures.get("rows", 0) + rows
 
     def report(self, error: str | None) -> None:
-        """Report the new rows, and those that stay by reason."""
+        """Report the new rows, and the letters that stay by reason."""
         self._outcomes.replayed(self._request, error=error, **self._figures)
 
     def _stage_round(self, _: Owner) -> tuple[int, Future[int]] | None:
@@ -96,45 +96,47 @@ class Replay:
 
     def _round(self, tasks: Sequence[FileScanTask]) -> StagedBatch | None:
         owner, began = self._owner, time.monotonic()
-        every = pa.concat_tables([owner.dead_letters.read(task, AlwaysTrue()) for task in tasks])
-        named = pa.concat_tables([owner.dead_letters.read(task, self._where) for task in tasks])
+        letters = pa.concat_tables([owner.dead_letters.read(task, AlwaysTrue()) for task in tasks])
+        selected = pa.concat_tables([owner.dead_letters.read(task, self._where) for task in tasks])
         reach(Step.REPLAY)
-        tried = try_dead_letters(named, owner)
+        tried = try_dead_letters(selected, owner)
+        result = tried.result
         self._figures["stayed"] = added(self._figures.get("stayed", {}), Counter(tried.stayed.values()))
-        moved = set(places_of(named)) - tried.stayed.keys()
+        moved = set(places_of(selected)) - tried.stayed.keys()
         if not moved:
             return None
         replay_id = f"{self._request.id}/{uuid.uuid4()}"
         try:
-            self._mark(tasks, every, moved, replay_id)
+            self._mark(tasks, letters, moved, replay_id)
         except TableTopicError:
             owner.dead_letters.unsettle()
-            owner.discard(tried.result.files, ())
+            owner.discard(result.files, ())
             raise
         reach(Step.MARKED)
-        nothing = StagedOffsets({}, {})
-        seconds = time.monotonic() - began
-        files = tuple(tried.result.files)
-        result = tried.result
         return ReplayedBatch(
-            nothing, files, result.rows, seconds, passed_over=result.passed_over, replay_id=replay_id
+            StagedOffsets({}, {}),
+            tuple(result.files),
+            result.rows,
+            time.monotonic() - began,
+            passed_over=result.passed_over,
+            replay_id=replay_id,
         )
 
     def _mark(
-        self, tasks: Sequence[FileScanTask], every: pa.Table, moved: set[Place], replay_id: str
+        self, tasks: Sequence[FileScanTask], letters: pa.Table, moved: set[Place], replay_id: str
     ) -> None:
-        goes = pa.array([place in moved for place in places_of(every)], pa.bool_())
-        at = every.schema.get_field_index("replay_id")
-        kind = every.schema.field(at)
-        marked = every.filter(goes)
-        marked = marked.set_column(at, kind, pa.repeat(pa.scalar(replay_id, kind.type), len(marked)))
-        rest = every.filter(pc.invert(goes))
+        is_moved = pa.array([place in moved for place in places_of(letters)], pa.bool_())
+        column = letters.schema.get_field_index("replay_id")
+        field = letters.schema.field(column)
+        marked = letters.filter(is_moved)
+        marked = marked.set_column(column, field, pa.repeat(pa.scalar(replay_id, field.type), len(marked)))
+        rest = letters.filter(pc.invert(is_moved))
         self._owner.dead_letters.replace(tasks, (marked, rest), self._owner.ledger, replay_id)
 
 
 def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     """Stage dead letters as records of the topic, with the current settings; raises as ``Owner.satisfy``."""
-    # The registry may know schemas now that it did not when these became letters.
+    # The registry may have schemas now that it lacked when these became letters.
     owner.keeper.forget_unknown()
     plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:

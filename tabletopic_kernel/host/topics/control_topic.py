@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 # One partition: events of all topics in one order, and one seek finds the last minute of all of them.
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)}
 
-_FIRST_STEP = 2_000  # messages looked at first when the newest events are wanted
+_FIRST_STEP = 2_000  # messages of the first step backwards to the newest events
 
 
 class ControlLog:
@@ -36,30 +36,30 @@ class ControlLog:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
-        self._met = ConnectionErrors()
+        self._connection_errors = ConnectionErrors()
         self._gate = LoginGate()
         self._lock = threading.Lock()
-        # Made for the first event: while a host waits for its broker, nobody would learn of a refusal.
+        # Created for the first event: while a host waits for its broker, nobody would learn of a refusal.
         self._producer: Producer | None = None
         self._listeners: list[Callable[[ControlEvent], None]] = []
         self.dropped = 0
 
-    def listen(self, hear: Callable[[ControlEvent], None]) -> None:
-        """Call ``hear`` with every event written from now on, even if it cannot be sent."""
-        self._listeners.append(hear)
+    def listen(self, on_event: Callable[[ControlEvent], None]) -> None:
+        """Call ``on_event`` with every event written from now on, even if it cannot be sent."""
+        self._listeners.append(on_event)
 
     def write(self, event: ControlEvent) -> None:
         """Send an event; returns at once."""
-        for hear in self._listeners:
+        for on_event in self._listeners:
             try:
-                hear(event)
-            except Exception:  # a bug in a listener must not end what it listens to
+                on_event(event)
+            except Exception:  # a bug in a listener must not end the topic
                 _LOG.exception("event %s", event.type)
         with self._lock:
             if not self._gate.is_open:
                 self.dropped += 1
                 return
-            self._producer = self._producer or self._made()
+            self._producer = self._producer or self._new_producer()
             try:
                 self._producer.produce(
                     CONTROL_TOPIC,
@@ -71,13 +71,13 @@ class ControlLog:
                 self._producer.poll(0)
             except (BufferError, KafkaException):  # the second: the user is known to lack WRITE on the topic
                 self.dropped += 1
-            if self._met.is_hopeless():
-                self._let_go(explain_silence(self._properties, self._met, "no response"))
+            if self._connection_errors.is_hopeless():
+                self._drop_producer(explain_silence(self._properties, self._connection_errors, "no response"))
 
     def rest(self, error: Exception) -> None:
         """Do not log in for a minute: another client of this host was refused with ``error``."""
         with self._lock:
-            self._let_go(error)
+            self._drop_producer(error)
 
     def close(self) -> None:
         """Wait briefly for events in flight."""
@@ -85,20 +85,21 @@ class ControlLog:
             if self._producer is not None:
                 self._producer.flush(5)
 
-    def _let_go(self, error: Exception) -> None:
+    def _drop_producer(self, error: Exception) -> None:
         self.dropped += len(self._producer or ())
         self._producer = None
         self._gate.met(error)
 
-    def _made(self) -> Producer:
-        self._met.forget()
+    def _new_producer(self) -> Producer:
+        self._connection_errors.forget()
+        errors = self._connection_errors
         return make_producer(
-            self._properties, linger_ms=5, queue_buffering_max_messages=100_000, error_cb=self._met
+            self._properties, linger_ms=5, queue_buffering_max_messages=100_000, error_cb=errors
         )
 
     def _delivered(self, error: object, _: object) -> None:
         if error is None:
-            self._met.forget()
+            self._connection_errors.forget()
 
 
 def ensure_control_topic(broker: Broker) -> None:
@@ -152,14 +153,14 @@ def unreported(properties: Mapping[str, str], requests: Sequence[Request]) -> li
 
 
 def _is_reported(reader: Reader, request: Request, start: int, end: int) -> bool:
-    mark = request.id.encode()
-    about = (
+    request_id = request.id.encode()
+    answers = (
         parse_event(message)
         for messages in reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
         for message in messages
-        if mark in (message.value() or b"")
+        if request_id in (message.value() or b"")
     )
-    return any(event is not None and is_outcome(event, request) for event in about)
+    return any(event is not None and is_outcome(event, request) for event in answers)
 
 
 def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) -> list[ControlEvent]:
@@ -170,17 +171,16 @@ def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) 
     Raises:
         RetryableError: the broker does not respond.
     """
-    found: list[ControlEvent] = []
+    events: list[ControlEvent] = []
     with Reader(properties, "tabletopic-events") as reader:
         first, end = reader.bounds(CONTROL_TOPIC, 0)
         step = _FIRST_STEP
-        while end > first and len(found) < limit:
+        while end > first and len(events) < limit:
             start = max(first, end - step)
             batches = reader.read_range(CONTROL_TOPIC, {0: start}, {0: end})
-            news = [event for batch in batches for raw in batch if (event := _news(raw, topic))]
-            found += reversed(news)
+            events += reversed([event for batch in batches for raw in batch if (event := _news(raw, topic))])
             end, step = start, step * 4
-    return found[:limit]
+    return events[:limit]
 
 
 def parse_event(message: Message) -> ControlEvent | None:

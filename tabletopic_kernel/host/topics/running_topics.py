@@ -20,8 +20,8 @@ CLOSE_S = 90.0  # for the last commit of a topic that is handed over
 class _Topic:
     """A host's state of one of its topics.
 
-    ``commit_asked_ms`` and ``requests``, by id, are those that were acted on. Between one coordinator and the
-    next there is none, and ``reopen`` is what the next poll opens.
+    ``commit_asked_ms`` and ``requests`` (ids) are those already acted on. ``reopen``: the desired state for
+    the next coordinator, which the next poll opens.
     """
 
     partition: int  # of the settings topic
@@ -34,7 +34,7 @@ class _Topic:
 
 
 class RunningTopics:
-    """A host's topics. Only the host's thread changes them; ``_lock`` guards which there are."""
+    """A host's topics. Only the host's thread changes them; ``_lock`` guards the dictionary."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -42,7 +42,7 @@ class RunningTopics:
         self._topics: dict[str, _Topic] = {}
 
     def of_partitions(self, partitions: set[int] | None) -> list[str]:
-        """The names of those whose desired state is in these partitions of the settings topic; None: all."""
+        """Names of the topics in these partitions of the settings topic; None: of all."""
         return [
             name
             for name, topic in self._topics.items()
@@ -50,15 +50,15 @@ class RunningTopics:
         ]
 
     def partition_of(self, name: str) -> int | None:
-        """The partition of a topic's desired state; None: it does not run here."""
+        """The settings partition of a topic; None if it does not run here."""
         topic = self._topics.get(name)
         return topic.partition if topic else None
 
     def changed(self, record: events.Progress) -> bool:
-        """Whether a topic's state is another one than when this was last asked."""
+        """Whether a topic's state has changed since the last call."""
         topic = self._topics[record.topic]
-        before, topic.reported = topic.reported, record.state
-        return before is not record.state
+        last, topic.reported = topic.reported, record.state
+        return last is not record.state
 
     def coordinators(self) -> dict[str, Coordinator]:
         """The table topics on this host."""
@@ -73,7 +73,7 @@ class RunningTopics:
         }
 
     def apply(self, change: SettingsMessage, partition: int, before: Sequence[Request] = ()) -> None:
-        """Run a topic as it is desired; ``before``: requests that an earlier owner may have carried out."""
+        """Run a topic as desired; ``before``: requests that an earlier owner may have carried out."""
         name, desired = change.topic, change.desired
         topic = self._topics.get(name)
         running = topic.coordinator if topic else None
@@ -97,8 +97,8 @@ class RunningTopics:
 
     @staticmethod
     def _carry_out(desired: DesiredTopic, topic: _Topic, running: Coordinator) -> bool:
-        """Pass on all new requests (a message may have several); returns whether there was one."""
-        # Another time, not a later one: clocks of programs differ, and may be set back.
+        """Pass on all new requests (a message may have several); returns whether there were any."""
+        # A different time, not a later one: clocks of programs differ, and may be set back.
         commits = desired.commit_asked_ms not in (0, topic.commit_asked_ms)
         if commits:
             topic.commit_asked_ms = desired.commit_asked_ms
@@ -110,7 +110,7 @@ class RunningTopics:
         return commits or bool(new)
 
     def open_again(self) -> None:
-        """Reopen topics after a poll: closing may have taken so long that another host has them now."""
+        """Reopen topics, after a poll: closing may have taken so long that another host has them now."""
         for name, topic in list(self._topics.items()):
             if topic.reopen is not None:
                 self._open(name, topic, topic.reopen)

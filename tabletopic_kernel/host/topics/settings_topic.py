@@ -1,7 +1,7 @@
 """The settings topic: the desired state, one message per topic, compacted.
 
 Why this is safe: a message is the whole desired state of its topic, so only the newest counts, and reading
-one twice changes nothing. A topic's messages are in one partition, so all hosts see them in the same order,
+it twice changes nothing. A topic's messages are in one partition, so all hosts see them in the same order,
 and the host that is assigned the partition runs the topic. Messages are hints, the table decides: two hosts
 that both believe they hold a partition cannot both commit (I5). Programs that change a topic at the same
 time do not undo each other's changes (``change_desired``).
@@ -28,10 +28,10 @@ from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC, check_topic_name
 
 # A host is assigned whole partitions, so this is the largest number of hosts.
 _PARTITIONS = 16
-_BASED_ON = "based-on"  # header: the offset of the message that this one changes, -1 for none
+_BASED_ON = "based-on"  # header: the offset of the message that this message changes, -1 for none
 _AT_ONCE_MS = 60_000  # messages further apart are not written at the same time
 _CONFIG = {"cleanup.policy": "compact"}
-_WHY = 300  # characters
+_LONGEST = 300  # of a reason
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SettingsMessage:
     refused: str | None = None
 
     def after(self, before: SettingsMessage | None) -> SettingsMessage:
-        """The topic's message if this one follows ``before``, where a refused one is noted."""
+        """The topic's state after ``before`` and this message; a refused message is only noted."""
         return self if self.refused is None or before is None else replace(before, refused=self.refused)
 
 
@@ -61,7 +61,7 @@ def partition_of(topic: str, partitions: int) -> int:
 
 
 def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> None:
-    """Send one message, whatever was before, and wait until the broker has it; None disables the topic.
+    """Send a message that always counts, and wait until the broker has it; None disables the topic.
 
     Raises:
         RetryableError: the broker did not accept it.
@@ -74,24 +74,23 @@ def change_desired(
 ) -> DesiredTopic:
     """Apply ``change`` to the newest desired state of a topic; returns what it became.
 
-    Kafka has no conditional write. So a message names the one that it is based on, and does not count if
-    another one that counts came in between; then the change is applied to that one and written again. Of
-    several changes at the same time none is lost. If the change is not possible there, as somebody disabled
-    the topic, their message is written again instead.
+    Kafka has no conditional write. So a message names its base, the message that it changes, and does not
+    count if another message that counts came in between; then the change is applied to that message and
+    written again. No concurrent change is lost. If the change is not possible there, because somebody
+    disabled the topic, their message is written again instead.
 
-    Args:
-        change: of the desired state, None if the topic is disabled; may be called several times.
+    ``change`` gets None if the topic is disabled, and may be called several times.
 
     Raises: as ``write_desired``, and as ``change``.
     """
     ends = _ends(broker)
-    at = partition_of(topic, len(ends))
-    found: list[_Written] = []
-    start, end, ours = 0, ends[at], -1
+    partition = partition_of(topic, len(ends))
+    messages: list[_Written] = []
+    start, end, ours = 0, ends[partition], -1
     with Reader(broker.properties, "tabletopic-readers") as reader:
         while True:
-            found += _messages(reader, topic, at, start, end)
-            last = _newest_that_counts(found)
+            messages += _messages(reader, topic, partition, start, end)
+            last = _newest_that_counts(messages)
             if last.offset == ours and last.desired is not None:
                 return last.desired
             try:
@@ -111,7 +110,7 @@ def _ends(broker: Broker) -> Mapping[int, int]:
 
 @dataclass(frozen=True)
 class _Written:
-    """A message, its offset, and that of the message it is based on (None: it counts whatever was before)."""
+    """A message, its offset, and the offset of its base (None: it always counts)."""
 
     desired: DesiredTopic | None
     offset: int
@@ -120,17 +119,17 @@ class _Written:
 
 def _messages(reader: Reader, topic: str, partition: int, start: int, end: int) -> list[_Written]:
     """The messages about one topic in a range of offsets, oldest first."""
-    found: list[_Written] = []
+    written: list[_Written] = []
     for messages in reader.read_range(SETTINGS_TOPIC, {partition: start}, {partition: end}):
         for message in messages:
             change = parse_desired(message)
             if change is not None and change.topic == topic and change.refused is None:
-                found.append(_Written(change.desired, message.offset() or 0, _based_on(message)))
-    return found
+                written.append(_Written(change.desired, message.offset() or 0, _based_on(message)))
+    return written
 
 
 def _based_on(message: Message) -> int | None:
-    """What the header says; None if it is old: offsets mean nothing in a copy of the topic."""
+    """The base in the header; None for an old message: in a copy of the topic, offsets mean nothing."""
     if now_ms() - message.timestamp()[1] > _AT_ONCE_MS:
         return None
     headers: Any = message.headers() or ()  # the stubs' type cannot be iterated
@@ -142,11 +141,11 @@ def _based_on(message: Message) -> int | None:
 
 
 def _newest_that_counts(messages: Iterable[_Written]) -> _Written:
-    """The newest message without one that counts between it and the one that it is based on."""
+    """The newest message with no message that counts between it and its base."""
     last = _Written(None, -1, None)
-    for one in messages:
-        if one.based_on is None or one.based_on >= last.offset:
-            last = one
+    for message in messages:
+        if message.based_on is None or message.based_on >= last.offset:
+            last = message
     return last
 
 
@@ -186,7 +185,7 @@ def _send(
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
     """The desired state by topic; empty if no topic was ever enabled.
 
-    Of a topic whose only messages are refused, it has the defaults, and ``refused``.
+    A topic with refused messages alone has the defaults, and ``refused``.
     """
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
     newest: dict[str, SettingsMessage] = {}
@@ -195,21 +194,21 @@ def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
             for change in filter(None, map(parse_desired, messages)):
                 newest[change.topic] = change.after(newest.get(change.topic))
     return {
-        topic: (one.desired or DesiredTopic(topic=topic)).model_copy(update={"refused": one.refused})
-        for topic, one in newest.items()
-        if one.desired or one.refused
+        topic: (message.desired or DesiredTopic(topic=topic)).model_copy(update={"refused": message.refused})
+        for topic, message in newest.items()
+        if message.desired or message.refused
     }
 
 
 def parse_desired(message: Message) -> SettingsMessage | None:
-    """A message of the settings topic; None for one without a topic's name."""
+    """The content of a message of the settings topic; None if it names no topic."""
     key = message.key()
     if message.error() is not None or key is None:
         return None
     value = message.value()
     try:
         topic = bytes(key).decode()
-        check_topic_name(topic)  # asked about another, the broker's client answers for no topic at all
+        check_topic_name(topic)  # one invalid name fails the broker client's queries for all topics
     except (UnicodeDecodeError, UsageError):
         return None
     try:
@@ -221,8 +220,8 @@ def parse_desired(message: Message) -> SettingsMessage | None:
     return SettingsMessage(topic, desired)
 
 
-def _refusal(why: str) -> str:
+def _refusal(reason: str) -> str:
     return (
-        f"the newest message in {SETTINGS_TOPIC} does not count ({why[:_WHY]}): earlier settings stay in "
-        "force. Upgrade this program if a newer one wrote it, else repeat `tabletopic enable`"
+        f"the newest message in {SETTINGS_TOPIC} does not count ({reason[:_LONGEST]}): earlier settings stay "
+        "in force. Upgrade this program if a newer one wrote it, else repeat `tabletopic enable`"
     )

@@ -1,7 +1,7 @@
 """The settings in force, each with its source.
 
 Precedence, low to high: defaults, ``tabletopic.toml``, environment ``TABLETOPIC_…``, options. Every source
-becomes a list of values with path and origin; a later source replaces an earlier one path by path, and the
+becomes a list of values with path and origin; later sources replace earlier ones path by path, and the
 models in ``model/settings/sections.py`` validate the result.
 """
 
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 DEFAULT = "default"
-SECTIONS = ("kafka", "registry", "catalog")  # those that name servers
+SECTIONS = ("kafka", "registry", "catalog")  # the sections that name servers
 EMBEDDED = "(embedded)"
 # Set by a JupyterHub for its users' servers.
 _HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX")
@@ -76,8 +76,8 @@ _HUB_VARIABLES = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE
 class LoadedSettings:
     """The current settings, with their sources.
 
-    ``origins`` has every dotted key: ``default``, ``tabletopic.toml:<line>``, the name of the environment
-    variable, or that of the option with its two hyphens. ``file`` is the settings file that was read, if any.
+    ``origins`` by dotted key: ``default``, ``tabletopic.toml:<line>``, the environment variable, or the
+    option with its two hyphens. ``file`` is the settings file that was read, if any.
     """
 
     settings: Settings
@@ -151,9 +151,9 @@ def names_all_servers(settings: Settings) -> bool:
 
 
 def check_something_to_start(settings: Settings, *, fork: bool = False) -> None:
-    """Check that the local stack has servers to start, and may be a copy's; raises UsageError if not.
+    """Raise UsageError if the local stack has no servers to start, or as a ``fork`` must not start them.
 
-    It has none if the settings name them all.
+    It has no servers if the settings name them all.
     """
     own = own_servers(settings)
     if names_all_servers(settings):
@@ -204,7 +204,7 @@ def describe(loaded: LoadedSettings) -> list[Row]:
 
 
 def _shown(name: str, value: str) -> str:
-    """Like ``mask_property``; of certificates as text only the number is shown."""
+    """Like ``mask_property``, but of PEM certificates only their number."""
     shown = mask_property(name, value)
     if certificates := shown.count("-----BEGIN CERTIFICATE-----"):
         return f"PEM, {certificates} certificate{'s' if certificates > 1 else ''}"
@@ -238,7 +238,7 @@ def _checked(given: Mapping[SettingPath, Given], problems: list[str]) -> Setting
         for detail in error.errors():
             location = tuple(str(part) for part in detail["loc"])
             path = next((p for n in range(len(location), 0, -1) if (p := location[:n]) in given), ())
-            # In a section with a user-chosen name: any setting of it shows where it is.
+            # In a section with a user-chosen name, any of its settings shows the origin.
             below = (p for p in given if len(location) > 1 and p[: len(location) - 1] == location[:-1])
             path = path or next(below, location)
             problems.append(_wrong_value(given.get(path) or Given(path, None, DEFAULT), dict(detail)))
@@ -246,7 +246,7 @@ def _checked(given: Mapping[SettingPath, Given], problems: list[str]) -> Setting
 
 
 def _with_unit(path: SettingPath, value: object) -> object:
-    """A bare number is in the unit of the key's name, even if the source has only text."""
+    """Turn a number that a source gives as text into a number: its unit is the key's."""
     if path[-1].endswith("_ms") and isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     return value
@@ -256,26 +256,26 @@ def _wrong_value(item: Given, detail: Mapping[str, Any]) -> str:
     text = _text(item.value)
     visible = HIDDEN if is_secret(item.path[-1]) else mask(text)
     quoted = json.dumps(visible, ensure_ascii=False) if isinstance(item.value, str) else visible
-    why = reason(item.path, detail)
+    problem = reason(item.path, detail)
     if visible != text:  # a validator's reason quotes the value
-        why = why.replace(repr(item.value), repr(visible)).replace(text, visible)
+        problem = problem.replace(repr(item.value), repr(visible)).replace(text, visible)
     if item.value is None:
-        return f"{item.origin}: [{dotted(item.path)}]: {why}"
-    return f"{item.origin}: {dotted(item.path)} = {quoted}: {why}"
+        return f"{item.origin}: [{dotted(item.path)}]: {problem}"
+    return f"{item.origin}: {dotted(item.path)} = {quoted}: {problem}"
 
 
 # --- shared -----------------------------------------------------------------------------------------------
 
 
 def _nearest(folder: str, cwd: Path) -> str:
-    """The folder in ``cwd`` or the nearest one upwards, as a notebook may be below the project's folder.
+    """The folder in ``cwd``, else the nearest upwards: a notebook may be below the project's folder.
 
-    Upwards only this user's own: anybody may make one in /tmp.
+    Upwards only a folder of this user: anybody may create one in /tmp.
     """
     if os.path.isdir(cwd / folder) or os.path.islink(cwd / folder):
         return str(cwd / folder)
-    folders = (candidate for place in cwd.parents if os.path.isdir(candidate := place / folder))
-    return str(next((own for own in folders if owners(own) == {os.geteuid()}), cwd / folder))
+    candidates = (candidate for parent in cwd.parents if os.path.isdir(candidate := parent / folder))
+    return str(next((own for own in candidates if owners(own) == {os.geteuid()}), cwd / folder))
 
 
 def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:
@@ -287,7 +287,7 @@ def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[Settin
                 if isinstance(inner, BaseModel):
                     yield from _in_force(inner, (*path, name, key))
                 elif isinstance(inner, dict):
-                    yield from (((*path, name, key, one), text) for one, text in inner.items())
+                    yield from (((*path, name, key, inner_key), text) for inner_key, text in inner.items())
                 else:
                     yield (*path, name, key), inner
         else:

@@ -49,7 +49,7 @@ class Given:
     origin: str
 
 
-Source = Iterable[Given | str]  # a text is an error, with its origin
+Source = Iterable[Given | str]  # a str is an error, with its origin
 
 
 def accepted(source: Source, problems: list[str]) -> dict[SettingPath, Given]:
@@ -65,8 +65,8 @@ def accepted(source: Source, problems: list[str]) -> dict[SettingPath, Given]:
     return values
 
 
-def _located(found: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], str]) -> Source:
-    for item in found:
+def _located(items: Iterable[Leaf | Misplaced], origin: Callable[[SettingPath], str]) -> Source:
+    for item in items:
         if isinstance(item, Misplaced):
             yield f"{origin(item.path)}: {item.reason}"
         else:
@@ -102,7 +102,7 @@ def from_file(file: Path | None, cwd: Path) -> Source:
 
 
 def from_environment(environ: Mapping[str, str]) -> Source:
-    """The settings among the variables; origins are their names."""
+    """The settings among the variables; their origins are the variables' names."""
     for variable, text in sorted(environ.items()):
         if not variable.startswith(PREFIX) or variable in PROGRAM_VARIABLES:
             continue
@@ -112,11 +112,11 @@ def from_environment(environ: Mapping[str, str]) -> Source:
 
 def _unknown_variable(variable: str) -> str:
     name = variable.removeprefix(PREFIX)
-    own = sorted(own.removeprefix(PREFIX) for own in PROGRAM_VARIABLES)
+    own = sorted(variable.removeprefix(PREFIX) for variable in PROGRAM_VARIABLES)
     if close := nearest_variables(name) + difflib.get_close_matches(name, own):
-        hint = f"did you mean {' or '.join(PREFIX + found for found in close)}?"
+        hint = f"did you mean {' or '.join(PREFIX + name for name in close)}?"
     else:
-        hint = f"known: {', '.join(PREFIX + known for known in [*variable_forms(), *own])}"
+        hint = f"known: {', '.join(PREFIX + name for name in [*variable_forms(), *own])}"
     return f"{variable}: unknown setting; {hint}"
 
 
@@ -125,7 +125,7 @@ def from_overrides(overrides: Mapping[str, Any]) -> Source:
     for key, value in overrides.items():
         if value is None:
             continue
-        name, *rest = re.split(r"[=\n]", key, maxsplit=1)  # what follows may be a secret
+        name, *rest = re.split(r"[=\n]", key, maxsplit=1)  # what follows `=` may be a secret
         try:
             nested = _nested(key, value) if not rest else None
         except tomllib.TOMLDecodeError:

@@ -1,6 +1,6 @@
-"""Which settings file is used, and what it may run: opening a folder must run nothing.
+"""Finds the settings file, and decides what it may run: opening a folder must run nothing.
 
-A file that is named needs no trust, one that was found does.
+A file that the user names needs no trust; a file that was found does.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from tabletopic_kernel.model.settings.code import code_properties
 from tabletopic_kernel.workbench.config.sources import Given, Source, absolute, from_file
 
 FILE_NAME = "tabletopic.toml"
-# The file that a Jupyter server found, for its kernels in other folders: it needs trust, as nobody named it.
+# The file that a Jupyter server found, for its kernels in other folders: nobody named it, so it needs trust.
 FOUND_VARIABLE = "TABLETOPIC_CONFIG_FOUND"
 # In the user's configuration folder: the digest of the accepted properties, by the file's path.
 _TRUSTED = "tabletopic/trusted.json"
 
 
 def find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The settings file: the one that is named, else the nearest upwards. Raises SettingsError."""
+    """The settings file: the named file, else the nearest upwards. Raises SettingsError."""
     if named := environ.get("TABLETOPIC_CONFIG"):
         return Path(absolute(named, cwd))
-    if found := environ.get(FOUND_VARIABLE):
-        return Path(found) if os.path.isfile(found) and _is_adopted(Path(found)) else None
+    if path := environ.get(FOUND_VARIABLE):
+        return Path(path) if os.path.isfile(path) and _is_adopted(Path(path)) else None
     files = (file for d in (cwd, *cwd.parents) if os.path.isfile(file := d / FILE_NAME))
     return next(filter(_is_adopted, files), None)
 
 
 def trust_file() -> tuple[Path | None, list[str]]:
-    """Accept the properties that can run code of the settings file found here; the file, and their names.
+    """Accept the properties of the settings file found here that can run code; returns file and properties.
 
     Raises:
-        SettingsError: it cannot be read, or others can change it.
+        SettingsError: the file cannot be read, or others can change it.
     """
     cwd = Path(os.path.abspath(working_folder()))
     file = find_file({}, cwd)
@@ -54,22 +54,21 @@ def code_of(source: Source) -> dict[str, str]:
 
 
 def _is_adopted(file: Path) -> bool:
-    """Whether to use a settings file found in some folder upwards: not another's in a folder for everybody.
+    """Whether to use a settings file found upwards: not another user's in a shared folder such as /tmp.
 
-    Raises:
-        SettingsError: others can change it.
+    Raises SettingsError if others can change the file.
     """
     folder = file.parent
-    is_shared = bool(folder.stat().st_mode & stat.S_ISVTX)  # like /tmp: each removes only their own
+    is_shared = bool(folder.stat().st_mode & stat.S_ISVTX)  # like /tmp: users remove only their own files
     trusted = {os.geteuid(), ROOT}
     if is_shared and owners(file) - trusted:
         return False
-    place, trouble = file, strangers(file, trusted)
-    if trouble is None and not is_shared and folder.stat().st_mode & 0o002:
-        place, trouble = folder, f"others may write to it: `chmod o-w {folder}`"
-    if trouble:
+    path, problem = file, strangers(file, trusted)
+    if problem is None and not is_shared and folder.stat().st_mode & 0o002:
+        path, problem = folder, f"others may write to it: `chmod o-w {folder}`"
+    if problem:
         raise SettingsError(
-            f"{place} is not used, as {trouble}. To use the file anyway, name it in TABLETOPIC_CONFIG"
+            f"{path} is not used, as {problem}. To use the file anyway, name it in TABLETOPIC_CONFIG"
         )
     return True
 
@@ -84,19 +83,19 @@ def check_trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str])
 
 
 def _trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    place = _place(environ)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(place, json.dumps({**_trusted(environ), str(file): _digest(code)}, indent=1))
+    record = _record_file(environ)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(record, json.dumps({**_trusted(environ), str(file): _digest(code)}, indent=1))
 
 
 def _trusted(environ: Mapping[str, str]) -> dict[str, str]:
     try:
-        return dict(json.loads(_place(environ).read_bytes()))
-    except (OSError, ValueError, TypeError, RuntimeError):  # the last: this user has no home
+        return dict(json.loads(_record_file(environ).read_bytes()))
+    except (OSError, ValueError, TypeError, RuntimeError):  # RuntimeError: this user has no home
         return {}
 
 
-def _place(environ: Mapping[str, str]) -> Path:
+def _record_file(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path.home() / ".config") / _TRUSTED
 

@@ -1,1 +1,1 @@
-"""Whether this machine and the servers have what the workbench needs, check by check."""
+"""Checks that this machine and the servers have what the workbench needs."""

@@ -14,7 +14,7 @@ Status = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check; ``remedy`` is what to do, unless it succeeded or ``detail`` says that."""
+    """The result of one check; ``remedy`` is empty if it succeeded, or ``detail`` has the remedy."""
 
     name: str
     status: Status
@@ -22,7 +22,7 @@ class Check:
     remedy: str = ""
 
     def __post_init__(self) -> None:
-        # Whatever other programs put into their responses.
+        # Other programs' responses may contain secrets.
         object.__setattr__(self, "detail", redact(self.detail))
 
     def to_json(self) -> dict[str, str]:
@@ -38,12 +38,12 @@ class Failed(Exception):  # noqa: N818 - never leaves this folder
         self.check = (status, detail, remedy)
 
 
-def checked(name: str, look: Callable[[], str]) -> Check:
+def checked(name: str, check: Callable[[], str]) -> Check:
     """The result of a check; never raises."""
     try:
-        return Check(name, "ok", look())
-    except Failed as trouble:
-        return Check(name, *trouble.check)
+        return Check(name, "ok", check())
+    except Failed as failure:
+        return Check(name, *failure.check)
     except SettingsError as error:
         return Check(name, "fail", first_line(error), "correct it; `tabletopic config` shows where it is set")
     except TableTopicError as error:
@@ -53,10 +53,10 @@ def checked(name: str, look: Callable[[], str]) -> Check:
 
 
 def first_line(error: Exception) -> str:
-    """Its message; never empty."""
+    """The first line of an error's message; never empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def count(number: int, what: str) -> str:
+def count(number: int, noun: str) -> str:
     """A number with its noun."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"

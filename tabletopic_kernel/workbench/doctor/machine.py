@@ -23,7 +23,7 @@ from tabletopic_kernel.workbench.doctor.check import Failed
 if TYPE_CHECKING:
     from tabletopic_kernel.local.stack import StackInfo
 
-# The jars once, the broker's log, and the tables: below the first number something fails at once.
+# For the jars, the broker's log, and the tables; below the first number something fails at once.
 _LEAST_BYTES, _ENOUGH_BYTES = 1024**3, 5 * 1024**3
 _LEAST_MEMORY_BYTES = 2 * 1024**3
 
@@ -40,12 +40,12 @@ def jdk() -> str:
     from tabletopic_kernel.local.java import jvm
 
     java = jvm.java()
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    if answer.returncode != 0:
+    process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    if process.returncode != 0:
         raise Failed(
-            f"{java} does not run: {answer.stderr.strip()[:200]}", f"set {jvm.JAVA_HOME_VARIABLE} to a JDK"
+            f"{java} does not run: {process.stderr.strip()[:200]}", f"set {jvm.JAVA_HOME_VARIABLE} to a JDK"
         )
-    version = next((line for line in answer.stderr.splitlines() if "version" in line), "")
+    version = next((line for line in process.stderr.splitlines() if "version" in line), "")
     return f"{version.strip()} at {java}"
 
 
@@ -53,13 +53,13 @@ def jars() -> str:
     from tabletopic_kernel.local.java import jvm
     from tabletopic_kernel.local.progress import Step
 
-    def refuse(step: Step) -> None:  # about to download them: that is left to `up`
+    def refuse(step: Step) -> None:  # a download is due: that is left to `up`
         raise Failed(
             f"not downloaded yet ({step.detail})", "`tabletopic up` downloads them, about 270 MB", "warn"
         )
 
-    found = jvm.install(refuse)
-    return f"{len(found.of('spark'))} for Spark and those of the servers in {found.folder}"
+    jars = jvm.install(refuse)
+    return f"{len(jars.of('spark'))} for Spark and those of the servers in {jars.folder}"
 
 
 def extensions() -> str:
@@ -85,9 +85,9 @@ def disk(state_dir: Path) -> str:
     from tabletopic_kernel.local.java import jars
 
     free_space = []
-    for what, folder in (("state folder", state_dir), ("cache", jars.cache_dir())):
+    for name, folder in (("state folder", state_dir), ("cache", jars.cache_dir())):
         free = shutil.disk_usage(_existing(folder)).free
-        free_space.append(f"{what} {free / 1024**3:.1f} GiB free")
+        free_space.append(f"{name} {free / 1024**3:.1f} GiB free")
         if free < _ENOUGH_BYTES:
             raise Failed(
                 free_space[-1],
@@ -105,7 +105,7 @@ def state_folder(state_dir: Path) -> str:
 
 
 def _existing(folder: Path) -> Path:
-    return next(place for place in (folder, *folder.parents) if place.exists())
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def ports(state_dir: Path, servers: tuple[str, ...]) -> str:
@@ -117,18 +117,18 @@ def ports(state_dir: Path, servers: tuple[str, ...]) -> str:
     if servers and stack(state_dir, servers) is not None:
         return "the local stack has its own"
     known = LocalStack(state_dir, servers=servers).known()
-    at_work = set(known.pids) - set(known.ended) if known else set()  # a server may have ended by itself
+    running = set(known.pids) - set(known.ended) if known else set()  # a server may have ended by itself
     records = state.load(state_dir).items()
-    kept = [port for name, record in records if name not in at_work for port in record.ports.values()]
-    taken = [str(port) for port in kept if not machine.is_free_port(port)]
-    if taken:
+    last_ports = [port for name, record in records if name not in running for port in record.ports.values()]
+    in_use = [str(port) for port in last_ports if not machine.is_free_port(port)]
+    if in_use:
         raise Failed(
-            f"{', '.join(taken)} of the last start: in use by another program",
+            f"{', '.join(in_use)} of the last start: in use by another program",
             "nothing to do: `tabletopic up` chooses others",
             "warn",
         )
-    which = "those of the last start are free" if kept else "free ones are chosen at the start"
-    return f"loopback works; {which}"
+    choice = "those of the last start are free" if last_ports else "free ones are chosen at the start"
+    return f"loopback works; {choice}"
 
 
 def stack(state_dir: Path, servers: tuple[str, ...]) -> StackInfo | None:
@@ -143,24 +143,24 @@ def login(settings: Settings) -> str:
 
     servers = embedded_servers(settings)
     info = stack(Path(settings.state_dir), servers)
-    asks = info is not None and all({"kafka": info.kafka_login, "registry": info.registry_login}[name]
-                                    for name in servers)  # fmt: skip
-    who = " and ".join("broker" if name == "kafka" else name for name in servers)
-    why = f"local.login is {settings.local.login}"
+    logins = {"kafka": info.kafka_login, "registry": info.registry_login} if info is not None else {}
+    has_login = info is not None and all(logins[name] for name in servers)
+    subject = " and ".join("broker" if name == "kafka" else name for name in servers)
+    reason = f"local.login is {settings.local.login}"
     if settings.local.login == "auto":
         others = (
             "others have accounts on this machine" if wants_login(settings) else "nobody else has an account"
         )
-        why += f", {'behind a JupyterHub' if behind_hub() else others}"
+        reason += f", {'behind a JupyterHub' if behind_hub() else others}"
     if len(servers) == 1:
-        logins = "requires one" if asks else "is open to every user of this machine"
+        state = "requires one" if has_login else "is open to every user of this machine"
     else:
-        logins = "require one" if asks else "are open to every user of this machine"
-    if asks != wants_login(settings):
+        state = "require one" if has_login else "are open to every user of this machine"
+    if has_login != wants_login(settings):
         wanted = "with" if wants_login(settings) else "without"
         raise Failed(
-            f"{who} {logins}, but {why}",
+            f"{subject} {state}, but {reason}",
             f"restart the stack {wanted} a login: `tabletopic down`, `tabletopic up`; then restart the hosts",
             "warn",
         )
-    return f"{who} {logins} ({why})"
+    return f"{subject} {state} ({reason})"

@@ -46,7 +46,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
 
 
 def _named(settings: Settings) -> Servers:
-    """The servers that the settings name, without those of a local stack, which is not there."""
+    """The servers that the settings name, when there is no local stack."""
     own = own_servers(settings)
     kafka, registry, catalog = (
         dict(properties) if section in own else {}
@@ -65,9 +65,9 @@ def _check_servers(servers: Servers) -> Iterator[Check]:
     if servers.registry:
         yield checked("registry", lambda: of_servers.registry(servers.registry))
     for name in (*((None,) if servers.catalog else ()), *servers.catalogs):
-        which = f" {name}" if name else ""
-        yield checked(f"catalog{which}", partial(of_servers.catalog, servers, name))
-        yield checked(f"storage{which}", partial(of_servers.storage, servers, name))
+        suffix = f" {name}" if name else ""
+        yield checked(f"catalog{suffix}", partial(of_servers.catalog, servers, name))
+        yield checked(f"storage{suffix}", partial(of_servers.storage, servers, name))
 
 
 def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
@@ -75,12 +75,13 @@ def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]
 
     ``section``: ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``.
     """
-    section, _, further = section.partition(".")
-    of, name = {section: dict(properties)}, further or None
-    servers = Servers(of.get("kafka", {}), of.get("registry", {}), of.get("catalog", {}), Path())
-    if name is not None:
+    section, _, name = section.partition(".")
+    sections = {section: dict(properties)}
+    kafka, registry, catalog = (sections.get(key, {}) for key in SECTIONS)
+    servers = Servers(kafka, registry, catalog, Path())
+    if name:
         servers.catalogs[name] = {**properties, "name": name}
     for check in _check_servers(servers):
         yield replace(check, name=check.name.partition(" ")[0])
-        if check.status == "fail":  # the following ones would fail in the same way
+        if check.status == "fail":  # later checks would fail in the same way
             return

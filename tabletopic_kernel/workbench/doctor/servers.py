@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import CATALOG_SECTION, SettingsError, TableTopicError, Trouble
@@ -41,14 +42,13 @@ def broker(properties: Mapping[str, str]) -> str:
 
 
 def rights(properties: Mapping[str, str]) -> str:
-    """Whether the user has the permissions on the broker that hosts and faces need."""
+    """Check that the user has the permissions on the broker that hosts and faces need."""
     from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
     from tabletopic_kernel.host.host import GROUP
     from tabletopic_kernel.host.topics.settings_topic import read_desired
 
     broker = _open_broker(properties)
-    there = set(broker.topics())
-    enabled = sorted(read_desired(broker)) if SETTINGS_TOPIC in there else []
+    enabled = sorted(read_desired(broker)) if SETTINGS_TOPIC in broker.topics() else []
     ours = dict.fromkeys((SETTINGS_TOPIC, CONTROL_TOPIC), (READ, WRITE, DESCRIBE))
     topics = ours | dict.fromkeys(enabled, (READ, DESCRIBE))
     if missing := missing_rights(broker, topics, {GROUP: (READ, DESCRIBE)}):
@@ -71,14 +71,14 @@ def catalog(servers: Servers, name: str | None = None) -> str:
 
     properties = servers.catalog_of(name)
 
-    def look() -> str:
+    def check() -> str:
         catalog = open_impatient(properties)
-        found = _tables(catalog)
+        tables = _tables(catalog)
         try_changes(catalog)
-        return f"{catalog_name(properties)} opens, {found}"
+        return f"{catalog_name(properties)} opens, {tables}"
 
     with in_section(name):
-        return within_limit(look, at=properties.get("uri", ""))
+        return within_limit(check, at=properties.get("uri", ""))
 
 
 def _tables(catalog: Catalog) -> str:
@@ -98,8 +98,8 @@ def _tables(catalog: Catalog) -> str:
                 if not is_refused(error):
                     raise
                 closed += 1  # another user's, and irrelevant to table topics
-    found = f"{count(tables, 'table')} in {count(len(namespaces), 'namespace')}"
-    return f"{found}, {closed} of which the user may not list" if closed else found
+    counts = f"{count(tables, 'table')} in {count(len(namespaces), 'namespace')}"
+    return f"{counts}, {closed} of which the user may not list" if closed else counts
 
 
 def storage(servers: Servers, name: str | None = None) -> str:
@@ -165,23 +165,23 @@ def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ..
     with suppress(TableTopicError):  # the broker has a check of its own
         broker = _open_broker(servers.kafka)
         if SETTINGS_TOPIC in broker.topics():
-            desired = read_desired(broker)
+            desired_topics = read_desired(broker)
             return [
-                table_identifier(topic, one.settings)
-                for topic, one in desired.items()
-                if one.settings.catalog == catalog
+                table_identifier(topic, desired.settings)
+                for topic, desired in desired_topics.items()
+                if desired.settings.catalog == catalog
             ]
     return []
 
 
 def spark(loaded: LoadedSettings, servers: Servers) -> str:
-    """Whether executors reach what they need: by the settings, and on a cluster by running tasks."""
+    """Check that executors reach what they need: by the settings, and on a cluster by running tasks."""
     from tabletopic_kernel.model.settings.cluster import out_of_reach
     from tabletopic_kernel.workbench.clients import Clients
 
     spark = loaded.settings.spark
-    found = (reason for one in servers.all_catalogs for reason in out_of_reach(spark, servers.kafka, one))
-    if reasons := list(dict.fromkeys(found)):
+    by_catalog = (out_of_reach(spark, servers.kafka, catalog) for catalog in servers.all_catalogs)
+    if reasons := list(dict.fromkeys(chain.from_iterable(by_catalog))):
         raise Failed("; ".join(reasons), "table topics cannot run with these settings")
     if spark.is_local:
         return f"{spark.effective_master}: executors on this machine"
@@ -194,13 +194,13 @@ def spark(loaded: LoadedSettings, servers: Servers) -> str:
         clients.host_spark(catalog=name)
     machines = check_executors(session)
     session.stop()
-    ran = f"{count(len(machines), 'task')} ran on {', '.join(sorted(set(machines)))}"
-    return f"{spark.effective_master}: {ran}, with this host's versions, and reached the warehouse"
+    tasks = f"{count(len(machines), 'task')} ran on {', '.join(sorted(set(machines)))}"
+    return f"{spark.effective_master}: {tasks}, with this host's versions, and reached the warehouse"
 
 
 def hosts(servers: Servers) -> str:
     from tabletopic_kernel.workbench.hosts import live_hosts
 
-    if not (found := live_hosts(_open_broker(servers.kafka))):
+    if not (ids := live_hosts(_open_broker(servers.kafka))):
         raise Failed("no host runs", "start one with `tabletopic serve`", "warn")
-    return ", ".join(found)
+    return ", ".join(ids)

@@ -26,7 +26,7 @@ Given = Mapping[str, Any] | None
 
 
 def desired_of(workbench: Workbench, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
-    """The desired state of one of the topics; UnknownTopicError names others if it is not enabled."""
+    """The desired state of a topic; raises UnknownTopicError, which names others, if it is not enabled."""
     if topic in desired_topics:
         return desired_topics[topic]
     check_topic_name(topic)
@@ -35,9 +35,9 @@ def desired_of(workbench: Workbench, topic: str, desired_topics: Mapping[str, De
     topics = workbench.kafka_topics()
     if topic in topics:
         raise UnknownTopicError(f"{topic} is not enabled{known}. Enable it with `tabletopic enable {topic}`")
-    near = difflib.get_close_matches(topic, topics, n=3)
-    meant = f"; did you mean {' or '.join(near)}?" if near else known
-    raise UnknownTopicError(f"{topic} is not enabled, and Kafka has no such topic{meant}")
+    close = difflib.get_close_matches(topic, topics, n=3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else known
+    raise UnknownTopicError(f"{topic} is not enabled, and Kafka has no such topic{hint}")
 
 
 class Orders:
@@ -133,7 +133,7 @@ class Orders:
 
         def change(now: DesiredTopic) -> DesiredTopic:
             newest = altered(self.name, now.settings, wanted)
-            if newest != chosen:  # somebody else changed others meanwhile
+            if newest != chosen:  # somebody else changed other settings meanwhile
                 self._planned(newest, desired_topics).check()
             return self._desired(newest, now.run)
 
@@ -163,17 +163,17 @@ class Orders:
         self._change(lambda now: now.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def _change(self, change: Callable[[DesiredTopic], DesiredTopic]) -> DesiredTopic:
-        """Change the desired state, whatever others make of it meanwhile; UsageError if they disabled it."""
+        """Change the desired state despite concurrent changes; UsageError if one disabled the topic."""
         from tabletopic_kernel.host.topics.settings_topic import change_desired  # noqa: PLC0415
 
-        def of(now: DesiredTopic | None) -> DesiredTopic:
-            if now is None:  # ignore our own message, which does not count any more
+        def change_enabled(now: DesiredTopic | None) -> DesiredTopic:
+            if now is None:  # ignore our own superseded message
                 others = self._workbench.desired_topics()
                 others.pop(self.name, None)
                 return desired_of(self._workbench, self.name, others)
             return change(now)
 
-        return change_desired(self._workbench.broker, self.name, of)
+        return change_desired(self._workbench.broker, self.name, change_enabled)
 
     def _planned(
         self,
@@ -210,7 +210,7 @@ class Orders:
 
 
 def _user() -> str:
-    """The user's name; in a container whose user has none, the number."""
+    """The user's name; the user id in a container without one."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

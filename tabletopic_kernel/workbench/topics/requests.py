@@ -1,4 +1,4 @@
-"""What a topic's host is asked to do now: replay dead letters, compact, expire; and what that would do."""
+"""Requests to a topic's host: replay dead letters, compact, expire; and their plans."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Requests(Orders):
         desired = self._workbench.desired_topic(self.name)
         dead_letters_where(where)
         self._check_acts(desired)
-        asked = ReplayRequest(**self._stamp(), where=where)
-        self._change(lambda now: now.model_copy(update={"replay": asked}))
-        return asked
+        request = ReplayRequest(**self._stamp(), where=where)
+        self._change(lambda now: now.model_copy(update={"replay": request}))
+        return request
 
     def plan_replay(self, where: str | None = None) -> ReplayPlan:
         """What a replay would do."""
@@ -100,12 +100,12 @@ class Requests(Orders):
 
         settings = self._workbench.desired_topic(self.name).settings
         catalog = self._workbench.open_catalog(settings.catalog)
-        own = table_identifier(self.name, settings)
-        both = (
+        table = table_identifier(self.name, settings)
+        plans = (
             plan_expiry(catalog, identifier, settings, now_ms(), orphans=orphans)
-            for identifier in (own, dead_letter_identifier(own))
+            for identifier in (table, dead_letter_identifier(table))
         )
-        return [plan for plan in both if plan is not None]
+        return [plan for plan in plans if plan is not None]
 
     def ask_for_maintenance(
         self, work: Literal["compact", "expire"], where: str | None = None, *, orphans: bool = False
@@ -117,12 +117,12 @@ class Requests(Orders):
         if where is not None:
             rows_where(where, self._loaded(desired).schema())
         self._check_acts(desired)
-        asked = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
-        self._change(lambda now: now.model_copy(update={"maintenance": asked}))
-        return asked
+        request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+        self._change(lambda now: now.model_copy(update={"maintenance": request}))
+        return request
 
     def _loaded(self, desired: DesiredTopic) -> Any:
-        """The table, which must be there."""
+        """The table; raises UsageError if there is none."""
         from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
 
         catalog = self._workbench.open_catalog(desired.settings.catalog)
@@ -132,7 +132,7 @@ class Requests(Orders):
         return table.table
 
     def _stamp(self) -> dict[str, Any]:
-        """Id and time of a request; see ``events_from`` of one."""
+        """Id and time of a new request; see ``events_from`` of requests."""
         end = self._workbench.broker.end_offsets([CONTROL_TOPIC]).get(CONTROL_TOPIC, {}).get(0, 0)
         return {"id": f"{uuid.uuid4().hex}@{end}", "asked_ms": now_ms()}
 
@@ -149,23 +149,23 @@ class Requests(Orders):
             if status.state not in (State.PAUSED, State.FAILED):
                 return
             if desired.run == "paused" or time.monotonic() > deadline:
-                why = f" ({status.error})" if status.error else ""
+                reason = f" ({status.error})" if status.error else ""
                 raise UsageError(
-                    f"{self.name} is {status.state}{why}: its host does this once it runs; "
+                    f"{self.name} is {status.state}{reason}: its host does this once it runs; "
                     f"`tabletopic resume {self.name}` comes first"
                 )
             time.sleep(0.5)
 
-    def _answers(self, asked: Request, timeout_s: float) -> list[Any] | None:
-        """The events that answer a request, of which the last is its outcome; None if that takes longer."""
+    def _answers(self, request: Request, timeout_s: float) -> list[Any] | None:
+        """The events that answer a request, its outcome last; None if that takes longer."""
         from tabletopic_kernel.host.topics.control_topic import read_events  # noqa: PLC0415
         from tabletopic_kernel.model.progress.events import is_outcome, request_of  # noqa: PLC0415
 
         deadline, answers = time.monotonic() + timeout_s, []
-        since, follow = asked.events_from, lambda: time.monotonic() < deadline
+        since, follow = request.events_from, lambda: time.monotonic() < deadline
         for event in read_events(self._workbench.broker.properties, None, since=since, follow=follow):
-            if request_of(event) == asked.id:
+            if request_of(event) == request.id:
                 answers.append(event)
-                if is_outcome(event, asked):
+                if is_outcome(event, request):
                     return answers
         return None

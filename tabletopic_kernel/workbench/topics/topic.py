@@ -56,10 +56,10 @@ class TableTopic(Requests):
         deadline = time.monotonic() + timeout_s
         now = self.status()
         ends = now.end_offsets
-        # Where the lag is unknown, the offsets are those of other records, or of no topic.
+        # If the lag is unknown, the ledger's offsets mean other records, or there is no topic.
         while now.lag_records is None or any(now.next_offsets.get(p, 0) < end for p, end in ends.items()):
-            if why_not := _not_coming(now):
-                raise ActionNeededError(why_not)
+            if reason := _why_futile(now):
+                raise ActionNeededError(reason)
             if time.monotonic() > deadline:
                 reason = f": {now.error}" if now.error else ""
                 behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
@@ -162,7 +162,7 @@ class TableTopic(Requests):
         return table
 
 
-def _not_coming(now: TopicStatus) -> str | None:
+def _why_futile(now: TopicStatus) -> str | None:
     """Why waiting for the table is futile, and what to do; None if it may catch up by itself."""
     if now.state == "failed":
         return f"{now.topic} failed: {now.error}"

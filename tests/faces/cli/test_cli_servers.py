@@ -23,7 +23,7 @@ from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
-from tabletopic_kernel.workbench.clients import Away, Servers
+from tabletopic_kernel.workbench.clients import MissingServers, Servers
 from tabletopic_kernel.workbench.doctor import run as doctor
 from tabletopic_kernel.workbench.doctor.check import Check, Failed
 from tabletopic_kernel.workbench.doctor.machine import ports
@@ -187,7 +187,7 @@ def test_a_server_that_has_ended_is_named_beside_the_data(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     """Its address alone would say that it is well; JSON stays as it is."""
-    monkeypatch.setattr(Servers, "away", lambda self: Away(("registry",), (), self.state_dir))
+    monkeypatch.setattr(Servers, "away", lambda self: MissingServers(("registry",), (), self.state_dir))
     ended = run(*words)
     assert (ended.code, "127.0.0.1:9092" in ended.out) == (0, True)
     told = " ".join(ended.err.split())
