@@ -72,7 +72,7 @@ def day(
         }
         _pass(sides.values(), [noon] * WARM_UP_S, on_progress)
         before = {name: side.counted() for name, side in sides.items()}
-        _pass(sides.values(), rates(seconds, noon), lambda at: on_progress(at + WARM_UP_S))
+        _pass(sides.values(), rates(seconds, noon), lambda second: on_progress(second + WARM_UP_S))
         return {name: side.day(before[name]) for name, side in sides.items()}
 
 
