@@ -126,7 +126,7 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _at(call: Call, file: Path) -> Call:
-    """The call with the file in the commands to copy, if it would not be found otherwise."""
+    """The call, with the file in the commands to copy unless they find it by themselves."""
     from tabletopic_kernel.workbench.config import FILE_NAME
 
     return call if file == Path(FILE_NAME) else replace(call, config=file)
@@ -211,7 +211,7 @@ def _show_next(
     if not all(sections.values()):
         commands[call.command("up", "--detach")] = "starts what the file does not name"
     commands[call.command("doctor")] = "checks everything"
-    there = ("--catalog", catalog) if catalog else ()
-    commands[call.command("enable", "TOPIC", *there)] = "makes a topic a table topic"
-    commands[call.command("serve")] = f"runs the table topics{'; restart a running host' * bool(there)}"
+    catalog_option = ("--catalog", catalog) if catalog else ()
+    commands[call.command("enable", "TOPIC", *catalog_option)] = "makes a topic a table topic"
+    commands[call.command("serve")] = f"runs the table topics{'; restart a running host' * bool(catalog)}"
     screen.console().print(screen.steps(commands))
