@@ -107,7 +107,7 @@ class Grid:
         if not self.headed:
             return ""
         cells = "".join(
-            f'<th scope="col"{self._side(name)}>{html.escape(name)}</th>' for name in self.columns
+            f'<th scope="col"{self._class(name)}>{html.escape(name)}</th>' for name in self.columns
         )
         return f"<thead><tr>{cells}</tr></thead>"
 
@@ -121,9 +121,9 @@ class Grid:
     def _cell(self, name: str, cell: str | Cell) -> str:
         marks = [cell.mark] if isinstance(cell, Cell) and cell.mark else []
         marks += ["unbroken"] if name in self.unbroken else []
-        return f"<td{self._side(name, *marks)}>{_cell_html(str(cell))}</td>"
+        return f"<td{self._class(name, *marks)}>{_cell_html(str(cell))}</td>"
 
-    def _side(self, name: str, *classes: str) -> str:
+    def _class(self, name: str, *classes: str) -> str:
         chosen = [*classes, *(["right"] if name in self.right else [])]
         return f' class="{" ".join(chosen)}"' if chosen else ""
 

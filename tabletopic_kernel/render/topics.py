@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"good": "good", "quiet": "", "bad": "bad"}  # of a cell; other tones warn
 _MANY_SMALL = 32  # files; a compaction begins with as many
-_NAMED = 3  # topics with the same delay; the others are counted
+_SHOWN_NAMES = 3  # topics with the same delay; the others are counted
 
 
 def facts(title: str, pairs: Mapping[str, str | Cell]) -> Grid:
@@ -64,12 +64,12 @@ def delays(statuses: Sequence[TopicStatus]) -> list[tuple[str, str]]:
     for status in statuses:
         if status.delay_reason and not status.error:
             late.setdefault(status.delay_reason, []).append(status.topic)
-    return [(_some(names), reason) for reason, names in late.items()]
+    return [(_first_names(names), reason) for reason, names in late.items()]
 
 
-def _some(names: Sequence[str]) -> str:
-    hidden = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {hidden} more" if hidden > 0 else "")
+def _first_names(names: Sequence[str]) -> str:
+    hidden = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def status_facts(status: TopicStatus) -> Grid:

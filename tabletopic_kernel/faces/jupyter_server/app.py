@@ -76,9 +76,9 @@ class TableTopicApp(ExtensionApp):
         in_force = SettingsInForce(self.settings_file, self.state_dir)
         # For kernels: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
         os.environ.update({"TABLETOPIC_BASE_URL": base_url, **in_force.environment()})
-        host = HeadlessHost(in_force, **_given(command=self.host_command))
+        host = HeadlessHost(in_force, **_set_options(command=self.host_command))
         dashboard = Dashboard(
-            in_force, url_path_join(base_url, PATH), **_given(command=self.dashboard_command)
+            in_force, url_path_join(base_url, PATH), **_set_options(command=self.dashboard_command)
         )
         self.backend = Backend(
             in_force,
@@ -148,6 +148,6 @@ class TableTopicApp(ExtensionApp):
         return self.keep_alive and self.backend.host.child.pid is not None
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _set_options(**options: Any) -> dict[str, Any]:
     """The options that are set."""
     return {name: value for name, value in options.items() if value}

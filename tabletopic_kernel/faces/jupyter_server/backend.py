@@ -68,7 +68,7 @@ class Backend:
         self.servers = Servers(in_force)
         self.sample = Sample(in_force)
         self._overviews = OverviewMaker(in_force, self.servers, host, self.sample)
-        self._refresher = Refresher(self._look, overview_every_s)
+        self._refresher = Refresher(self._poll, overview_every_s)
         self._warm_host = warm_host
         self._warm_dashboard = warm_dashboard
         self._loading = False
@@ -100,7 +100,7 @@ class Backend:
         """Wait for the overview; while the servers are slow, it says so."""
         return self._refresher.wait(_FIRST_POLL_S) or self._overviews.waiting()
 
-    def _look(self, last: Overview | None) -> Overview:
+    def _poll(self, last: Overview | None) -> Overview:
         overview = self._overviews.look(last)
         if not self._loading and overview["servers"]["state"] in ("starting", "ready"):
             self._loading = True

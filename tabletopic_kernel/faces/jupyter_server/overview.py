@@ -71,12 +71,12 @@ class OverviewMaker:
         if workbench is not None:
             try:
                 away = workbench.servers.away()
-                missing, detail = away.names, self._why_away(away)
+                missing, detail = away.names, self._missing_reason(away)
                 away.check("kafka")
                 topics = rows(workbench)
                 ids = live_hosts(workbench)
                 if self.host.is_young or ids:
-                    topics = [_on_its_way(row) for row in topics]
+                    topics = [_as_starting(row) for row in topics]
                 figures = summed(topics)
             except TableTopicError as error:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
@@ -87,7 +87,7 @@ class OverviewMaker:
                 state, figures = "unreachable", _known(last)
         return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
 
-    def _why_away(self, away: Away) -> str:
+    def _missing_reason(self, away: Away) -> str:
         """Which servers have ended, or why they did not restart; empty if all run."""
         doing = self.servers.doing
         return doing.detail if away.names and doing.state == "failed" else away.message()
@@ -118,7 +118,7 @@ class OverviewMaker:
             return True
 
 
-def _on_its_way(row: Row) -> Row:
+def _as_starting(row: Row) -> Row:
     """Not an error yet: a new host, or one that has not reported since the broker is back."""
     return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
 

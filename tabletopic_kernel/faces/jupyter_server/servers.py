@@ -73,7 +73,7 @@ class Servers:
                 "the settings name broker, registry and catalog, so no local stack is started: "
                 "check that those run, or remove them from tabletopic.toml"
             )
-        if self._begin("starting"):
+        if self._try_begin("starting"):
             arguments = (settings, done)
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
@@ -90,7 +90,7 @@ class Servers:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
         settings = self._in_force.settings()
-        if not self._begin("stopping"):
+        if not self._try_begin("stopping"):
             return
         try:
             self._set(Doing("stopping", "hosts commit staged files"))
@@ -101,7 +101,7 @@ class Servers:
         finally:
             self._set(Doing())
 
-    def _begin(self, state: Literal["starting", "stopping"]) -> bool:
+    def _try_begin(self, state: Literal["starting", "stopping"]) -> bool:
         """Whether the caller should do it now: False if it is already in progress."""
         with self._lock:
             if self._doing.state in ("idle", "failed"):
@@ -177,7 +177,7 @@ class Sample:
 
 
 # Time to load libraries, join the group and take over topics; Spark may start later.
-_YOUNG_S = 20.0
+_START_S = 20.0
 _SERVE = (sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve")
 
 
@@ -194,7 +194,7 @@ class HeadlessHost:
     @property
     def is_young(self) -> bool:
         """Whether it was started just now, and may not have reported its topics yet."""
-        return self.child.pid is not None and time.monotonic() - self._started_s < _YOUNG_S
+        return self.child.pid is not None and time.monotonic() - self._started_s < _START_S
 
     def start(self) -> None:
         """Start it unless it runs; it takes some seconds to join.

@@ -156,7 +156,7 @@ class TablePolls:
         for error in errors.values():
             raise error
 
-    def _poll(self, desired: DesiredTopic, errors: _Errors, ask: Callable[[], None]) -> None:
+    def _poll(self, desired: DesiredTopic, errors: _Errors, query: Callable[[], None]) -> None:
         """Query a catalog about a topic, unless it has just failed to respond."""
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs half a second
 
@@ -165,7 +165,7 @@ class TablePolls:
             return
         try:
             with in_section(name):
-                ask()
+                query()
         except TableTopicError as error:
             errors[name] = error
         except Exception as error:  # this table may be damaged

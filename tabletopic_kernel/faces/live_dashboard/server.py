@@ -105,7 +105,7 @@ def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
             address, remedy = place.unix_socket, "choose another with --unix-socket"
         raise UsageError(f"cannot listen at {address}: {error.strerror or error}; {remedy}") from error
     if not place.unix_socket:  # otherwise the proxy says who may frame the pages
-        server._tornado.add_transform(_Guarded)
+        server._tornado.add_transform(_SecurityHeaders)
     return server
 
 
@@ -113,14 +113,14 @@ def _link(server: Any) -> str:
     """The link that opens the pages of a server on a port: every user of the machine may connect to it."""
     token = secrets.token_urlsafe()
     options = {"cookie": f"tabletopic-dashboard-{server.port}", "token": token, "path": f"{server.prefix}/"}
-    server._tornado.default_router.rules.insert(0, Rule(_Strangers(options), _Door, options))
+    server._tornado.default_router.rules.insert(0, Rule(_WithoutCookie(options), _TokenExchange, options))
     return f"http://127.0.0.1:{server.port}{server.prefix}/?token={token}"
 
 
 _OWN_NAMES = ("127.0.0.1", "localhost", "::1")  # a page of another name is another site's (DNS rebinding)
 
 
-class _Strangers(Matcher):
+class _WithoutCookie(Matcher):
     """Matches requests without the cookie, or with a token, which should not stay in the address."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -134,7 +134,7 @@ class _Strangers(Matcher):
         return None if is_admitted else {}
 
 
-class _Door(RequestHandler):
+class _TokenExchange(RequestHandler):
     """Exchanges the token for the cookie, and shows nothing else."""
 
     def initialize(self, **options: str) -> None:
@@ -159,7 +159,7 @@ def _is_same(left: str, right: str) -> bool:
     return secrets.compare_digest(left.encode(), right.encode())
 
 
-class _Guarded(OutputTransform):
+class _SecurityHeaders(OutputTransform):
     """Other sites may not frame these pages, and browsers may not guess types."""
 
     def __init__(self, request: object) -> None:

@@ -226,7 +226,7 @@ def down(session: Session) -> Grid:
 
 # --- all words ----------------------------------------------------------------------------------------------
 
-_MORE: dict[str, Callable[..., Grid | None]] = {
+_OWN: dict[str, Callable[..., Grid | None]] = {
     "enable": enable,
     "commit": commit,
     "status": status,
@@ -235,7 +235,7 @@ _MORE: dict[str, Callable[..., Grid | None]] = {
 
 
 def _word(operation: Operation[..., Any]) -> Word:
-    own, aliases = _MORE.get(operation.name), operation.aliases
+    own, aliases = _OWN.get(operation.name), operation.aliases
     run: Callable[..., Grid | None] = own or partial(perform, operation)
     return Word(operation.panel, run, own or operation.run, operation.run, aliases)
 

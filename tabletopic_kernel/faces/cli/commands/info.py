@@ -35,12 +35,12 @@ def info(call: Call, as_json: Json = False) -> None:
         screen.facts(
             {
                 "bootstrap servers": servers["bootstrap_servers"],
-                **_more(servers["kafka"], "bootstrap.servers", "metadata.broker.list"),
+                **_masked(servers["kafka"], "bootstrap.servers", "metadata.broker.list"),
                 "registry": servers["registry_url"],
-                **_more(servers["registry"], "url"),
+                **_masked(servers["registry"], "url"),
                 "catalog": catalog["name"],
-                **_more(catalog["properties"]),
-                **_more_catalogs(servers["catalogs"]),
+                **_masked(catalog["properties"]),
+                **_masked_catalogs(servers["catalogs"]),
                 "state folder": servers["state_dir"],
                 "hosts": _host_list(call, hosts),
             }
@@ -51,7 +51,7 @@ def info(call: Call, as_json: Json = False) -> None:
     call.note_missing_servers()
 
 
-def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
+def _masked(properties: dict[str, str], *addresses: str) -> dict[str, str]:
     """A client's properties other than its addresses, with secrets masked."""
     from tabletopic_kernel.model.redact import mask_property
 
@@ -60,7 +60,7 @@ def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
     }
 
 
-def _more_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
+def _masked_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
     """Properties of the other catalogs, prefixed with the catalog's name, with secrets masked."""
     from tabletopic_kernel.model.redact import mask_property
 
