@@ -35,7 +35,7 @@ from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
 
-_WARM_UP = 4_000_000  # records before measuring begins: the JVM compiles its hot paths meanwhile
+_WARM_UP = 4_000_000  # records before the measurement, while the JVM compiles its hot paths
 _BATCH_AIMS_S = {4: 0.6, 10: 1.0, 100: 2.0}
 _AIMS_US: dict[Format, float] = {"avro": 3.5, "protobuf": 3.0, "json": 5.0}
 
@@ -64,28 +64,28 @@ class Result:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the requested benchmark; returns the exit code."""
-    given = (parser := _parser()).parse_args(arguments)
-    if given.calls and not given.commits:
+    options = (parser := _parser()).parse_args(arguments)
+    if options.calls and not options.commits:
         parser.error("--calls needs --commits")
-    if given.calls:
-        return _calls(given.commits, as_json=given.json)
-    if given.commits:
-        return _aging(given.commits, as_json=given.json)
-    if given.day:
-        return _day(given.day, given.noon, as_json=given.json)
+    if options.calls:
+        return _calls(options.commits, as_json=options.json)
+    if options.commits:
+        return _aging(options.commits, as_json=options.json)
+    if options.day:
+        return _day(options.day, options.noon, as_json=options.json)
     with tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder:
         local = LocalStack(Path(folder), TerminalReport())
         try:
             stack = local.up(die_with_parent=True)
             result = _measure(
-                stack, given.format, given.records, given.warm_up, given.seconds, given.partitions
+                stack, options.format, options.records, options.warm_up, options.seconds, options.partitions
             )
         except TableTopicError as error:
             sys.stderr.write(f"error: {error}\n")
             return 1
         finally:
             local.down()
-    if given.json:
+    if options.json:
         sys.stdout.write(json.dumps(asdict(result), indent=2) + "\n")
     else:
         Console().print(_screen(result))
@@ -144,8 +144,8 @@ def _aging(commits: int, *, as_json: bool) -> int:
         ):
             ages[name] = age(Path(folder), commits, bar.to, maintained=maintained)
     if as_json:
-        told = {name: asdict(one) for name, one in ages.items()}
-        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+        results = {name: asdict(result) for name, result in ages.items()}
+        sys.stdout.write(json.dumps(results, indent=1) + "\n")
     else:
         Console().print(_ages(ages))
     return 0
@@ -156,13 +156,13 @@ def _calls(commits: int, *, as_json: bool) -> int:
         tempfile.TemporaryDirectory(prefix="tabletopic-bench-") as folder,
         CountBar(commits, "counting calls", "commits") as bar,
     ):
-        found = calls(Path(folder), commits, bar.to)
+        spread = calls(Path(folder), commits, bar.to)
     if as_json:
-        sys.stdout.write(json.dumps(asdict(found)) + "\n")
+        sys.stdout.write(json.dumps(asdict(spread)) + "\n")
     else:
         sys.stdout.write(
-            f"function calls of a commit, as multiples of the first hundred's median: median {found.median}, "
-            f"99 of 100 at most {found.p99}, most {found.slowest}\n"
+            f"function calls of a commit, as multiples of the first hundred's median: "
+            f"median {spread.median}, 99 of 100 at most {spread.p99}, most {spread.slowest}\n"
         )
     return 0
 
@@ -174,15 +174,15 @@ def _day(seconds: int, noon: int, *, as_json: bool) -> int:
     ):
         days = day(Path(folder), seconds, noon, bar.to)
     if as_json:
-        sys.stdout.write(json.dumps({name: asdict(one) for name, one in days.items()}, indent=1) + "\n")
+        sys.stdout.write(json.dumps({name: asdict(result) for name, result in days.items()}, indent=1) + "\n")
         return 0
     screen = Screen(title="The shape of a day", title_justify="left")
     for column in ("", "records", "CPU per record", "data files", "compactions", "expiries"):
         screen.add_column(column, justify="right" if column else "left")
-    for name, one in days.items():
-        counts = one.data_files, one.compactions, one.expiries
-        screen.add_row(name, f"{one.records:,}", f"{one.cpu_us_per_record} µs", *map(str, counts))
-    costs = [one.cpu_us_per_record for one in days.values()]
+    for name, result in days.items():
+        counts = result.data_files, result.compactions, result.expiries
+        screen.add_row(name, f"{result.records:,}", f"{result.cpu_us_per_record} µs", *map(str, counts))
+    costs = [result.cpu_us_per_record for result in days.values()]
     screen.caption = f"with maintenance {costs[0] / costs[1]:.2f} times as much; aim: ≤ 1.5"
     Console().print(screen)
     return 0
@@ -193,9 +193,9 @@ def _ages(ages: Mapping[str, Age]) -> Screen:
     columns = "commits", "commit", "fresh table", "slowest", "plan", "query", "metadata", "files", "snapshots"
     for column in ("", *columns):
         screen.add_column(column, justify="right" if column else "left")
-    for name, one in ages.items():
-        every = max(1, len(one.samples) // 5)
-        for sample in one.samples[every - 1 :: every]:
+    for name, result in ages.items():
+        every = max(1, len(result.samples) // 5)
+        for sample in result.samples[every - 1 :: every]:
             commit_ms = sample.commit_ms, sample.fresh_ms, sample.slowest_ms
             figures = (*commit_ms, sample.plan_ms, sample.query_ms)
             counts = f"{sample.data_files:,}", f"{sample.snapshots:,}"
@@ -211,7 +211,7 @@ def _ages(ages: Mapping[str, Age]) -> Screen:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(one) for one in text.split(",") if one]
+    return [int(number) for number in text.split(",") if number]
 
 
 def _measure(

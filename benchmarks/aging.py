@@ -1,8 +1,8 @@
 """How a table ages: thousands of small commits, with and without maintenance, and their cost.
 
-In one process, without a broker and without Spark: the workers' writer writes the files, and the functions of
-the owner commit, compact and expire. CPU time is counted, not the clock's. A machine's speed changes within
-minutes, so each commit is followed by one to a fresh table, and compared with those of the same time.
+One process, no broker, no Spark: the workers' writer writes the files; the owner's functions commit, compact
+and expire. Times are CPU times. A machine's speed changes within minutes, so each commit is followed by a
+commit to a fresh table, and compared with the fresh table's commits of the same time.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from tabletopic_kernel.table.sweep import remove_expired
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _RETENTION = Retention.of(TopicSettings())
-_HOUR_MS = 3_600_000  # commits follow at once, but should be as old as those of hours
+_HOUR_MS = 3_600_000  # added to the clock, so that commits are old enough to expire
 _IDENTIFIER = ("default", "load")
 _ROWS = 200  # of a commit
-_FRESH = 100  # commits of a fresh table before the next one takes its place
+_FRESH = 100  # commits before a new table replaces the fresh one
 _SAMPLES = 50
 _TRIES = 3
 Measure = Callable[[Callable[[], object]], float]
@@ -72,7 +72,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Spread:
-    """Commits, as multiples of the median of a fresh table's hundred commits at the same time."""
+    """Cost of commits, as multiples of the median of 100 commits to a fresh table at the same time."""
 
     median: float
     p99: float
@@ -80,9 +80,9 @@ class Spread:
 
     @classmethod
     def of(cls, times: Sequence[float]) -> Spread:
-        """Of at least two."""
+        """The spread of at least two commits."""
         p99 = quantiles(times, n=100, method="inclusive")[-1]
-        return cls(*(round(one, 2) for one in (median(times), p99, max(times))))
+        return cls(*(round(figure, 2) for figure in (median(times), p99, max(times))))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Age:
 
 
 class Life:
-    """A table, its ledger, and the ``rows`` that each commit adds ``times`` times; ``measure`` does one."""
+    """A table and its ledger; each commit adds ``rows`` ``times`` times, and ``measure`` runs it."""
 
     def __init__(
         self, folder: Path, rows: int = _ROWS, times: int = 1, measure: Measure | None = None
@@ -110,7 +110,7 @@ class Life:
         self.catalog = open_catalog({"type": "sql", "uri": uri, "warehouse": warehouse})
         encode = encoder("avro", 7)
         events = list(Clickstream(7, "v1").events(rows))
-        load = Load("load", "avro", 7, [(one.key, encode(one.value)) for one in events])
+        load = Load("load", "avro", 7, [(event.key, encode(event.value)) for event in events])
         decoder = load.decoder(Schema())
         schema = assign_fresh_schema_ids(decoder.iceberg_schema)
         self.table = TopicTable(create_table(self.catalog, _IDENTIFIER, schema, PartitionSpec(), {}))
@@ -127,7 +127,7 @@ class Life:
         self.maintenance_s = 0.0
 
     def append(self) -> float:
-        """Commit rows once more; returns the commit's measure, CPU seconds by default."""
+        """Commit the rows again; returns what ``measure`` returns, CPU seconds by default."""
         files = self._writer.write(self._rows)
         start = self.ledger.next_offsets[0]
         staged = StagedOffsets({0: start}, {0: start + len(self._rows)})
@@ -162,10 +162,10 @@ class Life:
     def expire(self, retention: Retention | None = None) -> None:
         """Expire what is due in an hour, as the owner would, or with another ``retention``."""
         table, at_ms = self.table.table, now_ms() + _HOUR_MS
-        found = only_reached_by(table, to_expire(table.metadata, retention or _RETENTION, at_ms))
-        if found.ids:
-            self.table.expire(self.ledger, lambda _: sorted(found.ids))
-            remove_expired(self.table.table, found)
+        expired = only_reached_by(table, to_expire(table.metadata, retention or _RETENTION, at_ms))
+        if expired.ids:
+            self.table.expire(self.ledger, lambda _: sorted(expired.ids))
+            remove_expired(self.table.table, expired)
 
     @property
     def data_files(self) -> int:
@@ -179,7 +179,7 @@ class Life:
         return len(self.table.table.metadata.snapshots)
 
     def sample(self, commits: int, spent_s: list[float], fresh_s: list[float]) -> Sample:
-        """How the table stands, as a reader finds it."""
+        """The table, as a reader finds it."""
         table = self.catalog.load_table(_IDENTIFIER)
         lake = DuckLake(self.catalog)
         plan_ms = _cpu_ms(lambda: [*self.catalog.load_table(_IDENTIFIER).scan().plan_files()])
@@ -203,7 +203,7 @@ def _cpu_ms(work: Callable[[], object]) -> float:
 
 
 class FreshTables:
-    """Commits to a table that is soon replaced by the next one, in folders below ``folder``."""
+    """Commits to a table that a new one replaces after ``_FRESH`` commits, below ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -211,7 +211,7 @@ class FreshTables:
         self.commits = 0
 
     def append(self) -> float:
-        """One more commit; its CPU seconds."""
+        """Commit once; returns the CPU seconds."""
         if self._life is None or self.commits % _FRESH == 0:
             self.close()
             (folder := self._folder / str(self.commits)).mkdir(parents=True)
@@ -220,7 +220,7 @@ class FreshTables:
         return self._life.append()
 
     def close(self) -> None:
-        """Remove what is left."""
+        """Remove the tables."""
         if self._life is not None:
             self._life.catalog.close()
             rmtree(self._folder)
@@ -230,7 +230,7 @@ class FreshTables:
 def age(
     folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None, *, maintained: bool
 ) -> Age:
-    """Commit so often, twice at least, to a table below ``folder``, which must be empty.
+    """Commit ``commits`` times, at least twice, to a table below ``folder``, which must be empty.
 
     Raises:
         InternalError: rows are missing at the end, or duplicated.
@@ -269,13 +269,13 @@ def age(
 
 def calls(folder: Path, commits: int, on_progress: Callable[[int], None] = lambda _: None) -> Spread:
     """Function calls in each commit, with maintenance, as multiples of the first hundred's median."""
-    life, found = Life(folder, measure=_calls_in), list[float]()
+    life, counts = Life(folder, measure=_calls_in), list[float]()
     for number in range(1, commits + 1):
-        found.append(life.append())
+        counts.append(life.append())
         life.maintain()
         on_progress(number)
-    usual = median(found[:_FRESH])
-    return Spread.of([one / usual for one in found])
+    usual = median(counts[:_FRESH])
+    return Spread.of([count / usual for count in counts])
 
 
 def _calls_in(work: Callable[[], object]) -> float:
@@ -297,4 +297,4 @@ def _calls_in(work: Callable[[], object]) -> float:
 def _times(spent: Sequence[float], fresh: Sequence[float]) -> list[float]:
     """Each commit as a multiple of the median of the fresh table's at its time."""
     medians = [median(fresh[start : start + _FRESH]) for start in range(0, len(fresh), _FRESH)]
-    return [one / medians[at // _FRESH] for at, one in enumerate(spent)]
+    return [seconds / medians[index // _FRESH] for index, seconds in enumerate(spent)]

@@ -70,9 +70,9 @@ def day(
             name: stack.enter_context(_side(folder / setting, setting))
             for name, setting in _MAINTENANCE.items()
         }
-        _pass(sides.values(), [noon] * WARM_UP_S, on_progress)
+        _send_rates(sides.values(), [noon] * WARM_UP_S, on_progress)
         before = {name: side.counted() for name, side in sides.items()}
-        _pass(sides.values(), rates(seconds, noon), lambda at: on_progress(at + WARM_UP_S))
+        _send_rates(sides.values(), rates(seconds, noon), lambda second: on_progress(second + WARM_UP_S))
         return {name: side.day(before[name]) for name, side in sides.items()}
 
 
@@ -117,7 +117,7 @@ class _Side:
         )
 
 
-def _pass(
+def _send_rates(
     sides: Collection[_Side], rates_by_second: Sequence[int], on_progress: Callable[[int], None]
 ) -> None:
     """Send each second's records to all sides."""

@@ -137,8 +137,8 @@ def _avro(schema_id: int) -> Callable[[dict[str, Any]], bytes]:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    at = datetime.fromtimestamp(value["event_time"] / 1000, UTC).isoformat(timespec="milliseconds")
-    return json.dumps({**value, "event_time": at.replace("+00:00", "Z")}, default=float).encode()
+    event_time = datetime.fromtimestamp(value["event_time"] / 1000, UTC).isoformat(timespec="milliseconds")
+    return json.dumps({**value, "event_time": event_time.replace("+00:00", "Z")}, default=float).encode()
 
 
 def _framed_json(schema_id: int) -> Callable[[dict[str, Any]], bytes]:

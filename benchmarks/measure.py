@@ -1,7 +1,7 @@
 """The measurements: CPU per record of the path and of its lower bound, small batches, and freshness.
 
-Measures CPU time of the host's process tree, not wall-clock time: machines are busy with other things. The
-broker and the registry are not included.
+CPU time of the host's process tree, not wall-clock time, because machines do other work too; without broker
+and registry.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ def _seconds(workbench: Workbench, topic: str, partitions: int) -> float:
     send()
     workbench.enable(topic, {"commit_interval_ms": "1s", "value_format": "json"})
     deadline = time.monotonic() + _BATCHES_LIMIT_S
-    found: list[float] = []
+    batches: list[float] = []
     seconds, rows = 0.0, 0
     for event in workbench.events(topic, follow=lambda: time.monotonic() < deadline):
         if isinstance(event, FilesStaged):
             seconds, rows = seconds + event.seconds, rows + event.rows
-        elif isinstance(event, Committed) and rows >= _RECORDS * (len(found) + 1):
-            found.append(seconds)
+        elif isinstance(event, Committed) and rows >= _RECORDS * (len(batches) + 1):
+            batches.append(seconds)
             seconds = 0.0
-            if len(found) > _BATCHES:
+            if len(batches) > _BATCHES:
                 workbench.disable(topic)
-                return round(median(found[1:]), 2)
+                return round(median(batches[1:]), 2)
             send()
-    raise TableTopicError(f"{topic}: {len(found)} of {_BATCHES + 1} batches in {_BATCHES_LIMIT_S:.0f} s")
+    raise TableTopicError(f"{topic}: {len(batches)} of {_BATCHES + 1} batches in {_BATCHES_LIMIT_S:.0f} s")
 
 
 _PATH_LIMIT_S = 900.0
@@ -128,9 +128,9 @@ class CpuMeter:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         times = process.cpu_times()
                         self._seen[process.pid] = (process.name(), times.user + times.system)
-        found = list(self._seen.values())
-        jvm = sum(seconds for name, seconds in found if name == "java")
-        return jvm, sum(seconds for _, seconds in found) - jvm
+        readings = list(self._seen.values())
+        jvm = sum(seconds for name, seconds in readings if name == "java")
+        return jvm, sum(seconds for _, seconds in readings) - jvm
 
     def close(self) -> None:
         """Stop watching."""
@@ -189,17 +189,17 @@ def floor(workbench: Workbench, load: Load, records: int) -> float:
     assert table is not None
     writer = DataFileWriter(table.plan().metadata, {}, epoch=999)
     target = file_schema(writer.schema)
-    columns = Schema(*(one for one in writer.schema.fields if not one.name.startswith("_kafka_")))
+    columns = Schema(*(field for field in writer.schema.fields if not field.name.startswith("_kafka_")))
     values = pa.array([value for _, value in load.records], pa.binary())
     decoder = load.decoder(columns)
     decoder.decode(values)
     turns = max(1, records // len(values))
     began = time.process_time()
-    held = []
+    batches = []
     for _ in range(turns):
         rows, _refused = decoder.decode(values)
-        held.append(conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target))
-    writer.write(pa.Table.from_batches(held))
+        batches.append(conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target))
+    writer.write(pa.Table.from_batches(batches))
     return 1e6 * (time.process_time() - began) / (turns * len(values))
 
 
@@ -214,7 +214,7 @@ def cpu_of_rewriting(plan: TablePlan, load: Load) -> float:
     """See ``rewriting``; ``plan`` is of a table with the load's columns."""
     writer = DataFileWriter(plan.metadata, plan.io_properties, epoch=999)
     target = file_schema(writer.schema)
-    columns = Schema(*(one for one in writer.schema.fields if not one.name.startswith("_kafka_")))
+    columns = Schema(*(field for field in writer.schema.fields if not field.name.startswith("_kafka_")))
     values = pa.array([value for _, value in load.records[:_ROWS_OF_SMALL_FILE]], pa.binary())
     rows, _refused = load.decoder(columns).decode(values)
     few = conform(dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows), target)
@@ -243,10 +243,10 @@ def freshness_ms(workbench: Workbench, seconds: int) -> np.ndarray:
         )
     _wait_for_rows(workbench, topic, 100 + rate * seconds)
     commits = [event for event in workbench.events(topic) if isinstance(event, Committed)]
-    place = (
+    metadata = (
         workbench.open_catalog().load_table(workbench.table_of(topic)).scan().to_arrow()["_kafka_metadata"]
     )
-    rows = pa.Table.from_struct_array(place)
+    rows = pa.Table.from_struct_array(metadata)
     waits = []
     for partition in range(4):
         chosen = rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")

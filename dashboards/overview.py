@@ -62,7 +62,9 @@ def row(view: View, name: str) -> dict[str, Any]:
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
         "rate": round(progress.rows_per_second) if progress and host else None,
-        "schema": ", ".join(f"v{one.version}" for one in progress.schema_versions) if progress else "",
+        "schema": ", ".join(f"v{version.version}" for version in progress.schema_versions)
+        if progress
+        else "",
         "committed": topic.last_commit_ms if topic.last_commit_ms > 0 else None,
         "commits": progress.commits if progress else None,
         "rows": progress.rows if progress else None,
@@ -96,12 +98,12 @@ def summary(view: View) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     lag = words.number(sum(lag for lag in lags if lag is not None))
     unknown = sum(lag is None for lag in lags)
-    more = f" ({unknown} unknown)" if unknown else ""
+    unknown_note = f" ({unknown} unknown)" if unknown else ""
     runs = Counter(host for name in names if (host := view.live_host(name)))
     hosts = sorted({*view.hosts, *runs})
     run = "; ".join(f"{host} runs {runs[host]}{_about(view, host)}" for host in hosts) or "none"
-    one = "" if len(names) == 1 else "s"
-    return f"{len(names)} table topic{one}: {counts}. Lag {lag} records{more}. Hosts: {run}."
+    plural = "" if len(names) == 1 else "s"
+    return f"{len(names)} table topic{plural}: {counts}. Lag {lag} records{unknown_note}. Hosts: {run}."
 
 
 def _about(view: View, host: str) -> str:
@@ -193,12 +195,12 @@ class OverviewPage:
         if not names or view.now_ms - self._drawn_ms < _DRAW_EVERY_MS:
             return
         self._drawn_ms = view.now_ms
-        again = view.now_ms - self._chosen_ms > _CHOOSE_EVERY_MS
-        if again or len(self._lines) < min(len(names), MOST_LINES) or not set(self._lines) <= set(names):
+        due = view.now_ms - self._chosen_ms > _CHOOSE_EVERY_MS
+        if due or len(self._lines) < min(len(names), MOST_LINES) or not set(self._lines) <= set(names):
             self._chosen_ms = view.now_ms
             self._lines = largest_topics(view.record, names, MOST_LINES)
         columns = lag_by_topic(view.record, names, self._lines, _WINDOW_MS, view.now_ms)
-        lines = {name: columns[f"t{at}"] for at, name in enumerate(self._lines)}
+        lines = {name: columns[f"t{index}"] for index, name in enumerate(self._lines)}
         if len(names) > len(lines):
             lines["all others"] = columns[OTHERS]
         self._plot.show_lines(columns["at"], lines)
@@ -210,9 +212,9 @@ class OverviewPage:
 
 def page(view: View, colours: Palette = LIGHT) -> Any:
     """The page of a view, at one point in time."""
-    made = OverviewPage(colours)
-    made.show(view)
-    return made.panel
+    overview = OverviewPage(colours)
+    overview.show(view)
+    return overview.panel
 
 
 if __name__.startswith(

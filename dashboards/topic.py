@@ -22,7 +22,7 @@ from tabletopic_kernel.render import words
 
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000
-_CARD_PX = 440  # all the same, so that they line up in columns
+_CARD_PX = 440  # one width for all, so that they line up in columns
 _TEXTS = ("schemas", "health", "snapshots", "letters", "owners")
 _WIDE = ("snapshots", "letters", "owners")  # tables with many columns or long texts
 DEFAULT_WINDOW = next(iter(WINDOWS_MS))
@@ -114,7 +114,7 @@ class TopicPage:
         """Show this view."""
         self._head.show(head(view, self.topic, self._link))
         progress = view.topic(self.topic).progress
-        # If a topic is not enabled and never was, that is all there is to show.
+        # A topic that was never enabled has nothing else to show.
         for part in self.panel.objects[1:]:
             part.visible = (
                 view.desired_topics is None
@@ -138,10 +138,10 @@ class TopicPage:
     def _show_plots(self, view: View) -> None:
         """Show the plots with data; a line explains why others are missing."""
         columns = self._columns(view)
-        for name, found in columns.items():
-            self._plots[name].show(found)
-            self._about[name].show(html.heading(*_about(name, found)))
-            self._cards[name].visible = self._drawings[name].visible = bool(found["at"])
+        for name, data in columns.items():
+            self._plots[name].show(data)
+            self._about[name].show(html.heading(*_about(name, data)))
+            self._cards[name].visible = self._drawings[name].visible = bool(data["at"])
         progress = view.topic(self.topic).progress
         missing = _NO_COMMIT_NOW if progress and progress.commits else _NO_COMMIT_YET
         self._missing.show("" if columns["files"]["at"] else f'<p class="muted after">{missing}</p>')
@@ -161,16 +161,16 @@ class TopicPage:
         interval_ms = record.progress.commit_interval_ms if record.progress else 0
         history, window_ms, now_ms = record.history, self.window_ms, view.now_ms
         lag = charts.commit_lag(history, window_ms, now_ms, ())
-        made = charts.commits(history, window_ms, now_ms)
-        # Without a commit they are a line at 0, which says no more than the tiles.
-        rates = charts.throughput(history if made["at"] else History(), window_ms, now_ms, interval_ms)
+        commits = charts.commits(history, window_ms, now_ms)
+        # Without a commit, rates would be a line at 0.
+        rates = charts.throughput(history if commits["at"] else History(), window_ms, now_ms, interval_ms)
         return {
             "seconds": {"at": lag["at"], "seconds": lag["seconds"]},
             "since": charts.since_commit(history, window_ms, now_ms),
             "rows": {"at": rates["at"], "rows": rates["rows"]},
             "bytes": {"at": rates["at"], "bytes": rates["bytes"]},
-            "files": {"at": made["at"], "files": made["files"]},
-            "sizes": {"at": made["at"], "file_bytes": made["file_bytes"]},
+            "files": {"at": commits["at"], "files": commits["files"]},
+            "sizes": {"at": commits["at"], "file_bytes": commits["file_bytes"]},
         }
 
     def _show_lag(self, view: View) -> None:
@@ -181,7 +181,8 @@ class TopicPage:
             self._partitions = charts.largest(lags, MOST_LINES)
         columns = charts.commit_lag(record.history, self.window_ms, view.now_ms, self._partitions)
         lines = {
-            str(p) if at else f"partition {p}": columns[f"p{p}"] for at, p in enumerate(self._partitions)
+            str(p) if index else f"partition {p}": columns[f"p{p}"]
+            for index, p in enumerate(self._partitions)
         }
         if len(lags) > len(lines):
             lines["others"] = columns[OTHERS]
@@ -221,8 +222,8 @@ class TopicPage:
 def _about(name: str, columns: Columns) -> tuple[str, str]:
     """A plot's title, and its text alternative."""
     column = next(key for key in columns if key != "at")
-    known = [value for value in columns[column] if value is not None]
-    if not known:
+    values = [value for value in columns[column] if value is not None]
+    if not values:
         return _TITLES[name][0], _TITLES[name][1]
     spell = (
         words.size
@@ -233,7 +234,7 @@ def _about(name: str, columns: Columns) -> tuple[str, str]:
     )
     unit = {"rows": " rows/s", "bytes": "/s"}.get(name, "")
     last = "last" if name in ("files", "sizes") else "now"
-    return _TITLES[name][0], f"{last} {spell(known[-1])}{unit}; max {spell(max(known))}{unit}"
+    return _TITLES[name][0], f"{last} {spell(values[-1])}{unit}; max {spell(max(values))}{unit}"
 
 
 # Name, axis title, column, kind and unit of each plot with one line.
@@ -280,9 +281,9 @@ def opening(view: View, topic: str, link: Callable[[str], str] | None = None) ->
 
 def page(view: View, topic: str, colours: Palette = LIGHT, window: str = DEFAULT_WINDOW) -> Any:
     """The page of a view, at one point in time."""
-    made = TopicPage(topic, colours, window=window)
-    made.show(view)
-    return made.panel
+    topic_page = TopicPage(topic, colours, window=window)
+    topic_page.show(view)
+    return topic_page.panel
 
 
 if __name__.startswith("bokeh_app"):  # `panel serve dashboards/topic.py`; ?topic=NAME and ?theme=dark choose

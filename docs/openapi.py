@@ -193,7 +193,7 @@ def _tidied(value: Any) -> Any:
             name = inner.rsplit("/", 1)[1]
             tidy[key] = _REF.format(model=_NAMES.get(name, name))
         elif key == "description":
-            tidy[key] = " ".join(inner.replace("``", "`").split())
+            tidy[key] = " ".join(re.sub(r"\bNone\b", "null", inner.replace("``", "`")).split())
         elif key not in ("title", "default", "required"):
             tidy[key] = _tidied(inner)
     return tidy

@@ -26,23 +26,22 @@ _NOTE = (
     ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;"
     "white-space:pre-wrap;overflow-wrap:anywhere}"
 )
-# The class twice: Jupyter's own rules for tables in outputs have more weight than one class.
-_TABLE = "".join(f"table.tabletopic.tabletopic {which}{{{rule}}}" for which, rule in _RULES.items())
-# Longer texts get a column of at most their own width, and break; from the second limit on only their
-# beginning is shown until a click; no page needs more than the third.
+# The class twice, to outweigh Jupyter's own rules for tables in outputs.
+_TABLE = "".join(f"table.tabletopic.tabletopic {element}{{{rule}}}" for element, rule in _RULES.items())
+# Characters from which a text breaks, and from which a click shows more than its beginning; the most shown.
 _BROKEN_FROM, _CUT_FROM, _MOST_CHARACTERS = 40, 300, 100_000
 _CUT_LINES = 12
-MOST_ROWS = 1_000  # per page: a browser takes up to 15 KB for each, and nobody reads more
+MOST_ROWS = 1_000  # per page: a browser takes up to 15 KB for each
 _STYLE = f"<style>{_TABLE}{_NOTE}</style>"
 
 
-# They could colour, retitle or command the terminal, and records, names and errors are anybody's text.
+# They could colour, retitle or command the terminal: records, names and errors come from outside.
 COMMANDS = frozenset({*range(32), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")})
 _ESCAPES = {code: f"\\x{code:02x}" for code in COMMANDS}
 
 
 def escape_commands(text: str) -> str:
-    """Text for a terminal, with the codes of ``COMMANDS`` in letters; HTML needs none of this.
+    """Text for a terminal, with the codes of ``COMMANDS`` in letters; HTML does not need it.
 
     >>> print(escape_commands("\x1b[31mred"))
     \\x1b[31mred
@@ -52,7 +51,7 @@ def escape_commands(text: str) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A text with a mark: ``good``, ``warn`` or ``bad``; the text has the same meaning, colours only help."""
+    """A text, and a mark for its colour: ``good``, ``warn`` or ``bad``; the text says the same."""
 
     text: str
     mark: str = ""
@@ -108,7 +107,7 @@ class Grid:
         if not self.headed:
             return ""
         cells = "".join(
-            f'<th scope="col"{self._side(name)}>{html.escape(name)}</th>' for name in self.columns
+            f'<th scope="col"{self._class(name)}>{html.escape(name)}</th>' for name in self.columns
         )
         return f"<thead><tr>{cells}</tr></thead>"
 
@@ -122,9 +121,9 @@ class Grid:
     def _cell(self, name: str, cell: str | Cell) -> str:
         marks = [cell.mark] if isinstance(cell, Cell) and cell.mark else []
         marks += ["unbroken"] if name in self.unbroken else []
-        return f"<td{self._side(name, *marks)}>{_cell_html(str(cell))}</td>"
+        return f"<td{self._class(name, *marks)}>{_cell_html(str(cell))}</td>"
 
-    def _side(self, name: str, *classes: str) -> str:
+    def _class(self, name: str, *classes: str) -> str:
         chosen = [*classes, *(["right"] if name in self.right else [])]
         return f' class="{" ".join(chosen)}"' if chosen else ""
 
@@ -134,7 +133,7 @@ class Grid:
         lines = [[escape_commands(text) for text in row] for row in rows]
         if not lines:
             return []
-        widths = [max(len(line[at]) for line in lines) for at in range(len(self.columns))]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
         sides = [str.rjust if name in self.right else str.ljust for name in self.columns]
         return [
             "  ".join(
@@ -163,9 +162,9 @@ def _cell_html(text: str) -> str:
     beginning = _beginning(text)
     if beginning == text:
         return f'<div class="long">{html.escape(text)}</div>'
-    whole, more = text[:_MOST_CHARACTERS], len(text) - _MOST_CHARACTERS
-    rest = f"… and {more:,} characters more" if more > 0 else ""
+    shown, hidden = text[:_MOST_CHARACTERS], len(text) - _MOST_CHARACTERS
+    rest = f"… and {hidden:,} characters more" if hidden > 0 else ""
     return (
         f'<div class="long"><details><summary><span>{html.escape(beginning)}… </span>'
-        f"<i>{len(text):,} characters</i></summary>{html.escape(whole)}{rest}</details></div>"
+        f"<i>{len(text):,} characters</i></summary>{html.escape(shown)}{rest}</details></div>"
     )

@@ -16,7 +16,7 @@ from tabletopic_kernel.render.grid import escape_commands
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 _WIDTH, _LABEL, _FIGURE, _ROW = 640, 170, 90, 24
 _PLOT_HEIGHT, _MARGIN = 240, 48
-# The parts of a shorter span cannot be told apart: at all, and beside its ends.
+# Values in a shorter span are indistinguishable: absolutely, and relative to the span's ends.
 _LEAST_SPAN, _LEAST_SHARE = 1e-300, 1e-9
 _MOST_TICKS = 6
 _MOST_MARKS = 60
@@ -41,8 +41,8 @@ def bars(values: Mapping[str, float], title: str, unit: str = "") -> Picture:
     most = max(values.values(), default=0) or 1
     room = _WIDTH - _LABEL - _FIGURE
     parts = []
-    for at, (name, value) in enumerate(values.items()):
-        top = 30 + at * _ROW
+    for index, (name, value) in enumerate(values.items()):
+        top = 30 + index * _ROW
         length = room * value / most
         parts += [
             _text(_LABEL - 8, top + 15, name, "end"),
@@ -58,7 +58,7 @@ def lines(
     series: Mapping[str, Sequence[tuple[float, float]]], title: str, x_label: str, y_label: str
 ) -> Picture:
     """One line per name: points (x, y) by ascending x; the y axis begins at 0."""
-    points = [point for one in series.values() for point in one]
+    points = [point for line in series.values() for point in line]
     first, last = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=1.0)
     heights = ticks(0, max((y for _, y in points), default=0) or 1, covers=True)
     most = heights[-1]
@@ -78,22 +78,22 @@ def lines(
         ]
     for value in ticks(first, last):
         parts.append(_text(place(value, 0)[0], bottom + 16, _figure(value), "middle"))
-    for at, (name, one) in enumerate(series.items()):
-        colour = _COLOURS[at % len(_COLOURS)]
-        places = [place(*point) for point in one]
+    for index, (name, line) in enumerate(series.items()):
+        colour = _COLOURS[index % len(_COLOURS)]
+        places = [place(*point) for point in line]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        if len(places) <= _MOST_MARKS:  # a line of one point would be invisible
+        if len(places) <= _MOST_MARKS:  # a single point has no line
             parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places]
         parts.append(
-            f'<rect x="{left + at * 150}" y="{bottom + 40}" width="12" height="12" fill="{colour}"/>'
+            f'<rect x="{left + index * 150}" y="{bottom + 40}" width="12" height="12" fill="{colour}"/>'
         )
-        parts.append(_text(left + at * 150 + 18, bottom + 50, name))
+        parts.append(_text(left + index * 150 + 18, bottom + 50, name))
     parts.append(_text((left + right) / 2, bottom + 32, x_label, "middle"))
     parts.append(_text(left, top - 6, y_label))
     words = [f"{title} ({x_label}; {y_label})"]
     words += [
-        f"  {name}: {_figure(one[0][1])} to {_figure(one[-1][1])}" for name, one in series.items() if one
+        f"  {name}: {_figure(line[0][1])} to {_figure(line[-1][1])}" for name, line in series.items() if line
     ]
     return _picture(title, parts, bottom + 2 * _MARGIN - 36, "\n".join(words))
 
@@ -111,8 +111,8 @@ def ticks(first: float, last: float, *, covers: bool = False) -> list[float]:
         return [first, last] if covers else [first]
     power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS))
     step = next(power * factor for factor in (1, 2, 5, 10, 20) if span / (power * factor) < _MOST_TICKS)
-    found = [step * at for at in range(math.ceil(first / step), math.floor(last / step) + 1)]
-    return [*found, found[-1] + step] if covers and found[-1] < last else found
+    figures = [step * number for number in range(math.ceil(first / step), math.floor(last / step) + 1)]
+    return [*figures, figures[-1] + step] if covers and figures[-1] < last else figures
 
 
 def _picture(title: str, parts: Sequence[str], height: int, words: str) -> Picture:

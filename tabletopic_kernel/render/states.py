@@ -9,14 +9,14 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 
-# How much attention something needs. Each tone has a colour, and where there is room a sign.
+# How much attention a state needs. Each tone has a colour, and where there is room a sign.
 Tone = Literal["good", "busy", "note", "quiet", "warn", "bad"]
-UNKNOWN: Final = "unknown"  # nobody who knows can be asked
+UNKNOWN: Final = "unknown"
 OFF: Final = "off"  # not a table topic
 
 
 class StateWords(NamedTuple):
-    """``word`` stands alone; ``meaning`` says it to somebody who sees it for the first time."""
+    """``word`` stands alone; ``meaning`` explains it."""
 
     word: str
     tone: Tone
@@ -24,7 +24,7 @@ class StateWords(NamedTuple):
 
 
 _STOPPING: Final = StateWords("stopping", "busy", "releasing the topic")
-# Running, staged and committing follow each other within a second: one word, or a screen would flicker.
+# Running, staged and committing alternate within a second: one word, so that a screen does not flicker.
 STATES: Final[Mapping[str, StateWords]] = {
     State.STARTING: StateWords("starting", "busy", "taking over the table"),
     State.RUNNING: StateWords("running", "good", "reading"),
@@ -49,6 +49,6 @@ STATES: Final[Mapping[str, StateWords]] = {
 
 
 def words_of(state: str, delay: str | None = None) -> StateWords:
-    """The words for a state, or for why a working topic is late; a newer host's state stands for itself."""
+    """The words for a state, or for a running topic's delay; a newer host's state is its own word."""
     key = delay or state
     return STATES.get(key) or StateWords(key.replace("_", " "), "warn", key.replace("_", " "))

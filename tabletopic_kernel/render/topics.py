@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 _MARKS = {"good": "good", "quiet": "", "bad": "bad"}  # of a cell; other tones warn
-_MANY_SMALL = 32  # the number at which a compaction begins
-_NAMED = 3  # topics that are late for the same reason; the others are counted
+_MANY_SMALL = 32  # files; a compaction begins with as many
+_SHOWN_NAMES = 3  # topics with the same delay; the others are counted
 
 
 def facts(title: str, pairs: Mapping[str, str | Cell]) -> Grid:
@@ -64,12 +64,12 @@ def delays(statuses: Sequence[TopicStatus]) -> list[tuple[str, str]]:
     for status in statuses:
         if status.delay_reason and not status.error:
             late.setdefault(status.delay_reason, []).append(status.topic)
-    return [(_some(names), reason) for reason, names in late.items()]
+    return [(_first_names(names), reason) for reason, names in late.items()]
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _first_names(names: Sequence[str]) -> str:
+    hidden = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def status_facts(status: TopicStatus) -> Grid:
@@ -163,9 +163,9 @@ def schema_table(schema: TopicSchema) -> Grid:
         + ("" if version.table_schema_id is not None else ": not in the table yet")
         for version in schema.versions
     ]
-    which = f"version {schema.version} of the schema of {schema.topic}" if schema.version else schema.table
+    title = f"version {schema.version} of the schema of {schema.topic}" if schema.version else schema.table
     return Grid(
-        ("column", "type", "presence", "doc"), rows, which, versions or ["no registered versions yet"]
+        ("column", "type", "presence", "doc"), rows, title, versions or ["no registered versions yet"]
     )
 
 
@@ -259,8 +259,8 @@ def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
     names = list(dict.fromkeys(name for record in records for name in (record.value or ())))
     bad = any(record.error for record in records)
     keyed = any(record.key_value is not None for record in records)
-    more = [*(["error"] if bad else []), *(["key"] if keyed else [])]
-    columns = ("partition", "offset", "time", "schema id", *more, *names)
+    extra = [*(["error"] if bad else []), *(["key"] if keyed else [])]
+    columns = ("partition", "offset", "time", "schema id", *extra, *names)
     rows: list[tuple[str | Cell, ...]] = [
         (
             str(record.partition),

@@ -18,7 +18,7 @@ _DAY_NS = 86_400 * 10**9
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """Rows as Python values, column by column, as two columns may have the same name."""
+    """Rows as Python values, by position: two columns may have the same name."""
     for batch in table.to_batches(_BATCH_ROWS):
         yield from zip(*map(_values, batch.columns), strict=True)
 
@@ -34,7 +34,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _dates_as_text(kind: pa.DataType) -> pa.DataType:
-    """A type with texts for its dates and timestamps, at any depth."""
+    """The type with text instead of dates and timestamps, at any depth."""
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return pa.string()
     if pa.types.is_struct(kind):
@@ -47,7 +47,7 @@ def _dates_as_text(kind: pa.DataType) -> pa.DataType:
 
 
 def _with_maps(value: Any, kind: pa.DataType) -> Any:
-    """A value whose empty maps are dictionaries: as lists of no pairs they would be taken for lists."""
+    """A value whose empty maps are dictionaries: an empty list of pairs would look like a list."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -70,14 +70,14 @@ def unique_names(names: Sequence[str]) -> list[str]:
     >>> unique_names(["a", "b", "a"])
     ['a', 'b', 'a_1']
     """
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
         chosen, number = name, 0
-        while chosen in found:
+        while chosen in unique:
             number += 1
             chosen = f"{name}_{number}"
-        found.append(chosen)
-    return found
+        unique.append(chosen)
+    return unique
 
 
 def text(value: Any) -> str:
@@ -89,7 +89,7 @@ def text(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {text(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # a map
             return "{" + ", ".join(f"{text(key)}: {text(inner)}" for key, inner in value) + "}"
         return "[" + ", ".join(map(text, value)) + "]"
     return str(_scalar(value, " "))
@@ -125,7 +125,7 @@ def json_text(value: Any) -> str:  # noqa: PLR0911 - one for each kind
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_key(key)}: {json_text(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # a map
             return json_text({text(key): inner for key, inner in value})
         return "[" + ", ".join(map(json_text, value)) + "]"
     if isinstance(value, float) and not math.isfinite(value):

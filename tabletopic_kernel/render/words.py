@@ -104,7 +104,7 @@ def clock_today(moment_ms: int) -> str:
 
 def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line for each kind
     """The text of an event, without time and topic."""
-    # Longer than other functions, as it has a sentence for each event.
+    # Longer than other functions: a sentence for each event.
     match event:
         case Enabled():
             return f"taken over by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"
@@ -137,10 +137,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             )
             return f"{gone}; the topic continues after the gap" if event.skipped else gone
         case Heartbeat():
-            at = event.progress
-            return (
-                f"{at.state}, {at.rows:,} rows, {at.rows_per_second:,.0f} rows/s, {at.staged_rows:,} staged"
-            )
+            progress, rate = event.progress, f"{event.progress.rows_per_second:,.0f} rows/s"
+            return f"{progress.state}, {progress.rows:,} rows, {rate}, {progress.staged_rows:,} staged"
         case HostHeartbeat():
             memory = "" if event.memory_bytes is None else f", {size(event.memory_bytes)}"
             return f"{event.host} runs {', '.join(event.topics) or 'no topic'}{memory}"

@@ -189,9 +189,10 @@ def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What would be removed: ``snapshots`` with their times in ms, files and orphans with their bytes.
+    """What an expiry would remove: ``snapshots`` with their times in ms, files and orphans with their bytes.
 
-    ``kept``: how many snapshots stay; ``reaches_back_to_ms``: ``reaches_back_to`` of these.
+    ``kept``: snapshots that stay; ``reaches_back_to_ms``: the earliest time that time travel would reach;
+    ``outside``: files that stay because they are outside the table's own folders.
     """
 
     table: str

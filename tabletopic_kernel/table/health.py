@@ -37,7 +37,7 @@ _MANY_SNAPSHOTS = 2_000  # a commit costs several times as much as one to a new 
 
 @dataclass(frozen=True)
 class FileSizes:
-    """The data files up to ``up_to_bytes`` (None: the largest) that are larger than the bar before."""
+    """Data files of at most ``up_to_bytes`` (None: any size), but larger than those of the entry before."""
 
     up_to_bytes: int | None
     files: int
@@ -55,11 +55,11 @@ class NextWork:
 
 @dataclass(frozen=True)
 class TableHealth:
-    """One table. Sizes in bytes, times in ms since 1970; shares are of 1.
+    """The health of a table. Sizes in bytes, times in ms since 1970, shares from 0 to 1.
 
-    ``small_files`` are those below a quarter of ``target_bytes``. ``metadata_bytes`` is the size of the
+    ``small_files`` are files below a quarter of ``target_bytes``. ``metadata_bytes`` is the size of the
     newest metadata file, ``manifest_bytes`` that of the head's manifests. ``refs``: branches and tags.
-    ``deleted_rows`` counts the entries of delete files of any kind: a row that two of them delete counts
+    ``deleted_rows`` counts the entries of delete files of any kind: a row that two entries delete counts
     twice. ``reaches_back_to_ms``: the earliest time that time travel reaches; a tag may keep older snapshots.
     """
 

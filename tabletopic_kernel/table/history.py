@@ -68,8 +68,8 @@ class SchemaColumn:
 class SchemaVersionInfo:
     """A registered schema; ``id`` may be a GUID.
 
-    ``table_schema_id`` is the version of the table's schema that first covered it; None while the table does
-    not cover it, as no record of it was read yet.
+    ``table_schema_id``: the first version of the table's schema that covers it; None while no
+    record with this schema was read.
     """
 
     subject: str
@@ -80,9 +80,9 @@ class SchemaVersionInfo:
 
 @dataclass(frozen=True)
 class TopicSchema:
-    """The columns of the table or of one registered version (``version``), and the versions.
+    """The columns of the table, or of the registered ``version``.
 
-    ``versions`` has those that the table covers, and the newest 100 others.
+    ``versions``: the registered versions that the table covers, and the newest 100 others.
     """
 
     topic: str

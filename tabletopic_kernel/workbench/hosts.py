@@ -17,9 +17,9 @@ from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 
 @dataclass(frozen=True)
 class HostStatus:
-    """One live host; the fields are the contract of ``hosts --json``. None: its version does not report it.
+    """A live host, as in ``hosts --json``. None: the host's version does not report it.
 
-    ``topics`` are the table topics it runs, by name. ``memory_bytes`` is the resident memory of its process
+    ``topics``: the table topics that the host runs, by name. ``memory_bytes``: resident memory of its process
     and all descendants; shared pages count once for each.
     """
 

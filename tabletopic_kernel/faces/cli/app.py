@@ -42,7 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # Commands that do more than run their operation and show its result.
-_OWN: dict[str, Callable[..., None]] = {one.__name__: one for one in (enable, alter, status, events, sample)}
+_OWN: dict[str, Callable[..., None]] = {run.__name__: run for run in (enable, alter, status, events, sample)}
 _SERVERS: tuple[Callable[..., None], ...] = (init, up, down, info, config, trust, doctor, pack)
 _OTHERS: tuple[tuple[str, Callable[..., None]], ...] = (
     (topics.PANEL, serve),
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our arrows still gets the text
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Scripts start background jobs with SIGINT ignored; whoever interrupts us nevertheless means it.
+        # Shells ignore SIGINT in background jobs; restore it, so that Ctrl-C works.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _run(arguments)
@@ -113,13 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    given = list(arguments) if arguments is not None else None
-    ended = app(args=given, prog_name="tabletopic", standalone_mode=False)
-    return ended if isinstance(ended, int) else 0
+    words = list(arguments) if arguments is not None else None
+    result = app(args=words, prog_name="tabletopic", standalone_mode=False)
+    return result if isinstance(result, int) else 0
 
 
 def _report_wrong_use(error: typer.TyperException) -> None:
-    """A wrong command line is reported like any other error, with a pointer to its help."""
+    """Report a wrong command line like any other error, with a pointer to its help."""
     context = getattr(error, "ctx", None)
     manual = f"{context.command_path if context else 'tabletopic'} --help"
     message = error.format_message().rstrip(".")

@@ -44,7 +44,7 @@ class Call:
     debug: bool = False
 
     def under(self, other: Call) -> Call:
-        """With the options given after the command, which take precedence."""
+        """Add the options given after the command, which take precedence."""
         return Call(other.config or self.config, other.state_dir or self.state_dir, self.debug or other.debug)
 
     @cached_property
@@ -74,7 +74,7 @@ class Call:
         while True:
             try:
                 return self.workbench.hosts()
-            except StackError:  # the broker has ended, and does not restart by itself
+            except StackError:  # the broker has ended and will not restart
                 return None
             except RetryableError:  # a broker that has just started does not know its groups yet
                 if time.monotonic() > deadline:
@@ -92,8 +92,8 @@ class Call:
         from tabletopic_kernel.workbench.config import embedded_servers, wants_login
 
         settings, servers = self.loaded.settings, embedded_servers(self.loaded.settings)
-        login, place = wants_login(settings), Path(settings.state_dir)
-        return LocalStack(place, report, wants_login=login, servers=servers, fork=fork, **ports)
+        login, folder = wants_login(settings), Path(settings.state_dir)
+        return LocalStack(folder, report, wants_login=login, servers=servers, fork=fork, **ports)
 
     def command(self, *words: str) -> str:
         """Another command for the same cluster, to copy."""
@@ -142,7 +142,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
 
 
 def _fixable(error: Exception) -> str | None:
-    """The message of the system's refusal to write that the user can lift; None for any other error."""
+    """The message of an operating system's error that the user can fix; None for any other error."""
     from tabletopic_kernel.local.machine import remedy_of
 
     if not isinstance(error, OSError) or (remedy := remedy_of(error)) is None:
@@ -155,12 +155,11 @@ def _first_line(error: Exception) -> str:
 
 
 def _forget_stdout() -> None:
-    """The reader of the output has gone: buffered output must not fail again at exit."""
+    """Replace a closed stdout, so that flushing it at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _quiet_libraries(debug: bool) -> None:
-    """Silence libraries' logging and warnings, except with debug."""
     import logging
     import warnings
 

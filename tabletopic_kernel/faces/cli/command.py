@@ -43,13 +43,13 @@ Json = Annotated[bool, _JSON.option]
 
 
 def _help(text: str, default: str) -> str:
-    """A help text as a sentence, and its default in the form in which Typer shows values."""
+    """A help text as a sentence, with its default in Typer's form."""
     shown = f" [dim]\\[default: {screen.plain(default)}][/]" if default else ""
     return f"{screen.plain(text)}.{shown}" if text else ""
 
 
 def _state_dir(text: str) -> Path:
-    """A folder that may not exist yet. Empty text, such as an unset variable's, is not the current folder."""
+    """A folder that may not exist yet; refuses empty text, such as an unset variable's."""
     folder = Path(text)
     if not text or folder.is_file():
         raise typer.BadParameter(f"{text!r} is a file" if text else "must not be empty")
@@ -94,7 +94,7 @@ class Command(TyperCommand):
         return _without_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line; a parser's error lacks the command, to whose help it refers."""
+        """Parse the command line; name the command in a parser's error, which refers to its help."""
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
@@ -115,9 +115,9 @@ class Group(TyperGroup):
 
 
 def _without_values(parameters: Any) -> Any:
-    for one in parameters:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""  # typer's own would be <bool>
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""  # typer's own would be <bool>
     return parameters
 
 
@@ -132,8 +132,8 @@ def add_operation(
     def run(call: Call, as_json: bool, **values: Any) -> None:
         show_result(call, operation, operation(call.workbench, **values), values, as_json=as_json)
 
-    taken = signature_of(operation.run)
-    signature = Signature((*taken.arguments, _JSON), taken.settings)
+    base = signature_of(operation.run)
+    signature = Signature((*base.arguments, _JSON), base.settings)
     _register(app, operation.name, operation.panel, operation.run, signature, run)
 
 
@@ -150,10 +150,10 @@ def _register(
     signature: Signature,
     work: Callable[..., None],
 ) -> None:
-    """The command gets the global options too, so they may precede or follow its name."""
-    parameters = [_parameter(one) for one in signature.arguments]
+    """Register a command with the global options, which may precede or follow its name."""
+    parameters = [_parameter(argument) for argument in signature.arguments]
     if signature.settings is not None:
-        parameters += [_setting(one, signature.settings) for one in setting_options()]
+        parameters += [_setting(setting, signature.settings) for setting in setting_options()]
 
     def run(**values: Any) -> None:
         context: typer.Context = values.pop("context")
@@ -187,13 +187,13 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     if option.is_duration:
         kind, default = str, argument.default_text or argument.default
     metavar = option.metavar or "|".join(argument.choices) or _METAVARS.get(kind)
-    about: dict[str, Any] = {"help": _help(option.help, option.default_text), "metavar": metavar}
+    attributes: dict[str, Any] = {"help": _help(option.help, option.default_text), "metavar": metavar}
     info: Any
     if option.positional:
-        info = typer.Argument(**about, show_default=False)
+        info = typer.Argument(**attributes, show_default=False)
     else:
-        about |= {"min": option.least, "max": option.most, "hidden": option.hidden}
-        info = typer.Option(*argument.spellings, **about)
+        attributes |= {"min": option.least, "max": option.most, "hidden": option.hidden}
+        info = typer.Option(*argument.spellings, **attributes)
     return _keyword(argument.name, Annotated[kind | None if default is None else kind, info], default)
 
 
@@ -220,7 +220,8 @@ def _read(signature: Signature, values: Mapping[str, Any]) -> dict[str, Any]:
             value = duration_ms(argument.spellings[0], value) / 1000
         read[argument.name] = value
     if signature.settings is not None:
-        read["settings"] = given_settings({one.field: values[one.field] for one in setting_options()})
+        settings = (setting.field for setting in setting_options())
+        read["settings"] = given_settings({field: values[field] for field in settings})
     return read
 
 
@@ -263,9 +264,9 @@ def show_messages(call: Call, messages: Sequence[Message]) -> None:
         }
         parts = [
             f"[cyan]{screen.plain(_command(call, piece, message.values))}[/]"
-            if at % 2
+            if index % 2
             else piece.format_map(values)
-            for at, piece in enumerate(pieces)
+            for index, piece in enumerate(pieces)
         ]
         screen.show("".join(parts))
 

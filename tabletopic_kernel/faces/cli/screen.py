@@ -1,4 +1,4 @@
-"""Terminal output: consoles, tables, ages, sizes, events, JSON. Data on stdout, everything else on stderr.
+"""Terminal output: consoles, tables, events, JSON. Data on stdout, everything else on stderr.
 
 A grid is a table if there is room for it, otherwise one value below the other.
 """
@@ -22,46 +22,7 @@ from rich.text import Text
 from tabletopic_kernel.model.progress.events import ControlEvent, Failed
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.render.grid import COMMANDS, Cell, Grid
-from tabletopic_kernel.render.words import (
-    age,
-    clock,
-    clock_today,
-    event_text,
-    interval,
-    number,
-    seconds,
-    size,
-)
-
-__all__ = [
-    "age",
-    "cell_text",
-    "clock",
-    "clock_today",
-    "console",
-    "error",
-    "event_line",
-    "facts",
-    "grid",
-    "interval",
-    "laid_out",
-    "least_width",
-    "natural_width",
-    "note",
-    "number",
-    "plain",
-    "seconds",
-    "show",
-    "show_grid",
-    "show_json",
-    "show_json_line",
-    "show_text",
-    "side",
-    "size",
-    "steps",
-    "trace",
-    "write",
-]
+from tabletopic_kernel.render.words import clock_today, event_text
 
 # Wide enough that nothing is cut without a terminal to fit into.
 _PIPE_WIDTH = 1000
@@ -69,20 +30,20 @@ _ENDLESS = 100_000
 _COPIED = 60
 
 
-# Rich gives them no width and drops some itself; its own are added after this.
+# Removed from text; rich adds its own commands later.
 _COMMANDS: Final = dict.fromkeys(COMMANDS)
 
 
 class _Console(Console):
     def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, emoji=False, **options)  # ":key:" is part of somebody's address
+        super().__init__(highlight=False, emoji=False, **options)  # an address may contain ":key:"
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=segment.text.translate(_COMMANDS))
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # our own exit code, and no message
+        raise BrokenPipeError  # for our exit code, without rich's message
 
 
 def console() -> Console:
@@ -98,8 +59,8 @@ def side() -> Console:
 
 
 def error(message: str) -> None:
-    """Print one clear message about what went wrong."""
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    """Print an error message on stderr."""
+    with contextlib.suppress(OSError):  # stderr was closed
         side().print(f"[bold red]error:[/] {escape(redact(message))}")
 
 
@@ -123,7 +84,7 @@ def show(*lines: str) -> None:
 
 
 def write(text: str) -> None:
-    """Write text to stdout unchanged; on a terminal without what would command it."""
+    """Write text to stdout unchanged; on a terminal without control codes."""
     sys.stdout.write(text.translate(_COMMANDS) if sys.stdout.isatty() else text)
 
 
@@ -192,39 +153,39 @@ def steps(commands: Mapping[str, str]) -> Table:
 _STYLES = {"good": "green", "warn": "yellow", "bad": "bold red"}
 
 
-def show_grid(found: Grid) -> None:
+def show_grid(content: Grid) -> None:
     """Print the grid on stdout; in a pipe each row is one line, however long."""
     if sys.stdout.isatty():
         out = console()
-        out.print(laid_out(found, out))
+        out.print(laid_out(content, out))
     else:
-        show_text(repr(found))
+        show_text(repr(content))
 
 
-def laid_out(found: Grid, out: Console) -> RenderableType:
+def laid_out(content: Grid, out: Console) -> RenderableType:
     """The grid, fitted into the console: folded at words, or its rows as blocks of name and value."""
     table = grid()
-    table.show_header = found.headed
-    for name in found.columns:
+    table.show_header = content.headed
+    for name in content.columns:
         table.add_column(
             name,
-            justify="right" if name in found.right else "left",
+            justify="right" if name in content.right else "left",
             overflow="fold",
-            no_wrap=name in found.unbroken or name in found.right,
+            no_wrap=name in content.unbroken or name in content.right,
         )
-    for row in found.rows:
+    for row in content.rows:
         table.add_row(*map(cell_text, row))
-    title = [Text(found.title, style="bold")] if found.title else []
+    title = [Text(content.title, style="bold")] if content.title else []
     body: list[RenderableType] = []
-    if found.rows:
+    if content.rows:
         fits = least_width(out, table) <= out.width
-        body = [table] if fits else [_block(found, row) for row in found.rows]
-    return Group(*title, *body, *map(Text, found.notes))
+        body = [table] if fits else [_block(content, row) for row in content.rows]
+    return Group(*title, *body, *map(Text, content.notes))
 
 
-def _block(found: Grid, row: Sequence[str | Cell]) -> RenderableType:
+def _block(content: Grid, row: Sequence[str | Cell]) -> RenderableType:
     pairs = facts({})
-    for name, cell in zip(found.columns, row, strict=True):
+    for name, cell in zip(content.columns, row, strict=True):
         pairs.add_row(name, cell_text(cell))
     return Group(Text("─" * 20, style="dim"), pairs)
 

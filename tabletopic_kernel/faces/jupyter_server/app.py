@@ -23,7 +23,7 @@ from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.workbench.config import behind_hub
 from tabletopic_kernel.workbench.logs import without_secrets
 
-_STILL_HERE_MS = 60_000
+_ACTIVITY_MS = 60_000
 
 
 class TableTopicApp(ExtensionApp):
@@ -70,15 +70,15 @@ class TableTopicApp(ExtensionApp):
     ).tag(config=True)
 
     def initialize_settings(self) -> None:
-        """Make the backend; cheap, without requests, and nothing is started yet."""
+        """Make the backend; sends no request and starts nothing."""
         assert self.serverapp is not None
         base_url = self.serverapp.base_url
         in_force = SettingsInForce(self.settings_file, self.state_dir)
-        # Kernels inherit them: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
+        # For kernels: `%dashboard` shows a page below the URL, `%topic` the sidebar's topics.
         os.environ.update({"TABLETOPIC_BASE_URL": base_url, **in_force.environment()})
-        host = HeadlessHost(in_force, **_given(command=self.host_command))
+        host = HeadlessHost(in_force, **_set_options(command=self.host_command))
         dashboard = Dashboard(
-            in_force, url_path_join(base_url, PATH), **_given(command=self.dashboard_command)
+            in_force, url_path_join(base_url, PATH), **_set_options(command=self.dashboard_command)
         )
         self.backend = Backend(
             in_force,
@@ -100,12 +100,12 @@ class TableTopicApp(ExtensionApp):
         self.handlers.extend([*ROUTES, (rf"{PATH}(/.*|)", DashboardProxy)])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        self._still_here = PeriodicCallback(self._keep_alive, _STILL_HERE_MS)
-        self._still_here.start()
-        self._keep_stack()
-        self._tell_kernels(serverapp.kernel_manager)
+        self._activity_timer = PeriodicCallback(self._report_activity, _ACTIVITY_MS)
+        self._activity_timer.start()
+        self._bind_stack()
+        self._configure_kernels(serverapp.kernel_manager)
 
-    def _keep_stack(self) -> None:
+    def _bind_stack(self) -> None:
         """If configured, make the stack end with this process, even if it is killed."""
         if behind_hub() if self.stop_stack is None else self.stop_stack:
             try:
@@ -113,7 +113,7 @@ class TableTopicApp(ExtensionApp):
             except (OSError, SettingsError) as error:
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 
-    def _tell_kernels(self, manager: Any) -> None:
+    def _configure_kernels(self, manager: Any) -> None:
         """Pass the current settings file and state folder to each new kernel.
 
         Not through ``os.environ``, from which the server's own settings are read.
@@ -129,7 +129,7 @@ class TableTopicApp(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Stop host and dashboard; the local stack keeps running, or stops afterwards: ``stop_stack``."""
-        self._still_here.stop()
+        self._activity_timer.stop()
         atexit.unregister(self.backend.stop)
         await self.backend.leave()
 
@@ -137,7 +137,7 @@ class TableTopicApp(ExtensionApp):
         """A running host counts as activity: the server does not shut down as idle."""
         return {"headless host": 1} if self._is_busy() else None
 
-    def _keep_alive(self) -> None:
+    def _report_activity(self) -> None:
         if self._is_busy() and self.serverapp is not None:
             from jupyter_server._tz import utcnow  # noqa: PLC0415
 
@@ -148,6 +148,6 @@ class TableTopicApp(ExtensionApp):
         return self.keep_alive and self.backend.host.child.pid is not None
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """Those that are set."""
+def _set_options(**options: Any) -> dict[str, Any]:
+    """The options that are set."""
     return {name: value for name, value in options.items() if value}

@@ -1,4 +1,4 @@
-"""The handlers' backend. Methods block, and any thread may call them; ``call`` runs them in one."""
+"""The handlers' backend. Methods block, and any thread may call them; ``call`` runs them in a thread."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 T = TypeVar("T")
-# More than one page needs at once; a broker that does not respond blocks each for 10 s.
+# A page sends several requests at once; a broker that does not respond blocks each for 10 s.
 _THREADS = 8
-# The first poll loads the clients, 1 to 2 s; if it takes longer, the page says what it waits for.
-_FIRST_LOOK_S = 5.0
-# The next overview should show a change, but nobody waits for a slow broker.
-_SEEN_S = 2.0
+# The first poll loads the clients, in 1 to 2 s; after this limit the page says what it waits for.
+_FIRST_POLL_S = 5.0
+# How long a change waits for an overview that shows it: a slow broker must not block the response.
+_AFTER_CHANGE_S = 2.0
 _LEAVE_S = 5.0
 _QUICKSTART = "01_quickstart.ipynb"
 # Its location in a checkout, and in an installed package.
@@ -47,9 +47,9 @@ class Backend:
         in_force: the current settings.
         host: the headless host.
         dashboard: the dashboard's process.
-        overview_every_s: pause between two polls of all topics, while somebody watches.
+        overview_every_s: pause between two polls of all topics, while a page is open.
         warm_host: start the host with the local stack, before a topic is enabled.
-        warm_dashboard: start the dashboard as soon as a table has rows, before somebody opens it.
+        warm_dashboard: start the dashboard as soon as a table has rows, before a user opens it.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Backend:
         self.servers = Servers(in_force)
         self.sample = Sample(in_force)
         self._overviews = OverviewMaker(in_force, self.servers, host, self.sample)
-        self._refresher = Refresher(self._look, overview_every_s)
+        self._refresher = Refresher(self._poll, overview_every_s)
         self._warm_host = warm_host
-        self._to_warm = warm_dashboard
+        self._warm_dashboard = warm_dashboard
         self._loading = False
         self._threads = ThreadPoolExecutor(_THREADS, "tabletopic")
 
@@ -92,29 +92,28 @@ class Backend:
 
     def known(self) -> Overview | None:
         """The overview, if it was polled recently; never blocks."""
-        kept = self._refresher.kept()
-        # Whether our own host runs is known at once.
-        return None if kept is None else {**kept, "host": self.host.status(kept["host"]["ids"])}
+        overview = self._refresher.kept()
+        # The state of our own host needs no poll.
+        return None if overview is None else {**overview, "host": self.host.status(overview["host"]["ids"])}
 
     def first_overview(self) -> Overview:
-        """Wait for the overview; if the servers are slow, return one that says so."""
-        found = self._refresher.wait(_FIRST_LOOK_S)
-        return found or self._overviews.waiting()
+        """Wait for the overview; while the servers are slow, it says so."""
+        return self._refresher.wait(_FIRST_POLL_S) or self._overviews.waiting()
 
-    def _look(self, last: Overview | None) -> Overview:
-        found = self._overviews.look(last)
-        if not self._loading and found["servers"]["state"] in ("starting", "ready"):
+    def _poll(self, last: Overview | None) -> Overview:
+        overview = self._overviews.look(last)
+        if not self._loading and overview["servers"]["state"] in ("starting", "ready"):
             self._loading = True
             threading.Thread(target=_load, name="loading", daemon=True).start()
-        # Not earlier: while Spark starts and the first rows arrive, there is nothing to see and much to do.
-        if self._to_warm and any(row["commits"] for row in found["topics"]):
-            self._to_warm = False
-            with contextlib.suppress(TableTopicError, OSError):  # whoever opens it gets the error
+        # Not before the first commit: until then Spark needs the processors, and there is nothing to see.
+        if self._warm_dashboard and any(row["commits"] for row in overview["topics"]):
+            self._warm_dashboard = False
+            with contextlib.suppress(TableTopicError, OSError):  # opening the page reports it
                 self.dashboard.warm()
-        return found
+        return overview
 
     def perform(self, operation: Operation[..., Any], route: Route, values: Mapping[str, Any]) -> Any:
-        """Run an operation; its result, None if the status says everything."""
+        """Run an operation; returns its result, or None if the status code is the whole response."""
         if route.checks_topic:
             self.check_known(values["topic"])
         result = operation(self.workbench, **values)
@@ -131,7 +130,7 @@ class Backend:
         def started() -> None:
             self._refresher.hurry()
             if self._warm_host and self.servers.doing.state == "idle":
-                with contextlib.suppress(TableTopicError):  # whoever enables a topic sees it
+                with contextlib.suppress(TableTopicError):  # `enable` reports it
                     self.host.start_if_alone()
                 self._refresher.hurry()
 
@@ -140,13 +139,13 @@ class Backend:
 
     def await_overview(self) -> Overview | None:
         """Wait for an overview that shows what was just done; None if the servers are slow."""
-        return self._refresher.wait(_SEEN_S)
+        return self._refresher.wait(_AFTER_CHANGE_S)
 
     def ensure_host(self) -> None:
         """Start the headless host unless some host is live."""
-        known = self.known()
+        overview = self.known()
         self.host.start_if_alone(
-            known["host"]["ids"] if known and known["servers"]["state"] == "ready" else None
+            overview["host"]["ids"] if overview and overview["servers"]["state"] == "ready" else None
         )
 
     async def quickstart(self, contents: Any) -> str:
@@ -165,7 +164,7 @@ class Backend:
         return self.in_force.workbench()
 
     def check_known(self, topic: str) -> None:
-        """Check that the topic is in Kafka or enabled, as tables outlive topics."""
+        """Check that the topic is in Kafka or enabled: tables outlive topics."""
         workbench = self.workbench
         if topic not in workbench.kafka_topics() and topic not in workbench.desired_topics():
             raise UnknownTopicError(f"there is no topic {topic!r}; create it, or check the name")

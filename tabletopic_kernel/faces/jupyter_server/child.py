@@ -1,7 +1,7 @@
-"""A child process of the Jupyter server, which ends with it.
+"""A child process of the Jupyter server.
 
-The server asks it to end when the server itself stops; a killed server runs no code, so host and dashboard
-also get our pid and watch their parent. A program that sends sample events ends when they are sent.
+A stopping server asks host and dashboard to end. A killed server cannot, so they also get its pid and watch
+their parent. Sample events are sent to their end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Child:
         self._what = what
         self._lock = threading.Lock()  # guards the process and the knowledge of its end
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked = False
+        self._stop_requested = False
         self._log: Path | None = None
 
     @property
@@ -53,18 +53,18 @@ class Child:
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,
-                        # Ctrl-C in the server's terminal asks a question there: not for the child.
+                        # Ctrl-C in the server's terminal asks for confirmation; the child must not get it.
                         start_new_session=True,
                     )
             except OSError as error:
                 raise StackError(f"{self._what} cannot be started: {error}") from error
-            self._log, self._asked = log, False
+            self._log, self._stop_requested = log, False
             return True
 
     def stop(self, limit_s: float) -> None:
         """Ask it to end, and wait; it is killed after ``limit_s``. Idempotent."""
         with self._lock:
-            process, self._asked = self._process, True
+            process, self._stop_requested = self._process, True
         if process is None or process.poll() is not None:
             return
         process.terminate()
@@ -75,9 +75,9 @@ class Child:
             process.wait()
 
     def ask_to_stop(self) -> None:
-        """Ask it to end without waiting: a stopping server does not have the time."""
+        """Ask it to end without waiting."""
         with self._lock:
-            self._asked = True
+            self._stop_requested = True
             if self._process and self._process.poll() is None:
                 self._process.terminate()
 
@@ -94,15 +94,15 @@ class Child:
         """Why it failed; None if it runs, was stopped, or has finished."""
         with self._lock:
             process, log = self._process, self._log
-            if process is None or self._asked or log is None or not process.poll():
+            if process is None or self._stop_requested or log is None or not process.poll():
                 return None
         code = process.returncode
-        if code < 0:  # it left no message: the log's last lines are its Spark's, about the loss
+        if code < 0:  # the log's last lines are Spark's, about its lost parent
             return f"{self._what} was killed by signal {-code}; see {log}"
         ending = redact(tail(log, _LOG_LINES).strip())
         return f"{self._what} ended with exit code {code}{f': {ending}' if ending else ''}; see {log}"
 
     def last_pid(self) -> int | None:
-        """Id of the process that was started last, whether it runs or not."""
+        """Id of the last started process, which may have ended."""
         with self._lock:
             return self._process.pid if self._process else None

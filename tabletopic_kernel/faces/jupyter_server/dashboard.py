@@ -1,7 +1,7 @@
 """The dashboard's process, and its proxy for logged-in users.
 
-A separate process, as in the server's each callback of a page would block everything else. It listens on a
-unix socket in a private folder: a port would be open to every user of the machine.
+A separate process, because a page's callbacks would block the Jupyter server. It listens on a unix socket in
+a private folder: a port would be open to every user of the machine.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Dashboard:
             state_dir = Path(self.in_force.settings().state_dir)
             with stack_errors(state_dir, STATE_DIR):
                 return logs_folder(state_dir) / "dashboard.out"
-        except TableTopicError:  # wrong settings, which the dashboard itself reports, or no right to write
+        except TableTopicError:  # wrong settings, which the dashboard reports, or a read-only folder
             assert self._folder is not None
             return self._folder / "out"
 
@@ -122,7 +122,7 @@ class Dashboard:
 
 
 def _new_folder() -> Path:
-    """A private folder whose path leaves room for a socket's, however long that of temporary files is."""
+    """A private folder with a path that is short enough for a socket in it."""
     folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
         folder.rmdir()
@@ -143,7 +143,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
     """Proxies requests and websockets to the dashboard."""
 
     auth_resource = "tabletopic"
-    # By then `prepare` has required the login; repeated where Jupyter's check of extensions expects it.
+    # `prepare` has already required the login; Jupyter's check of extensions looks for it here.
     get = authenticated(NamedLocalProxyHandler.get)
     head = authenticated(NamedLocalProxyHandler.head)
     post = authenticated(NamedLocalProxyHandler.post)
@@ -153,19 +153,19 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
     options = authenticated(NamedLocalProxyHandler.options)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # The dashboard knows its prefix, so paths are passed on whole; watching it is not activity.
+        # The dashboard knows its prefix, so it gets whole paths. Watching it is not activity.
         super().__init__(*args, **{**kwargs, "absolute_url": True, "update_last_activity": False})
         self.proxy_base = PATH
 
         def guarded(response: Any) -> None:
-            """Add the headers of Jupyter's own pages: who may frame them, and that types are not guessed."""
+            """Add the headers of Jupyter's own pages: no foreign frames, no guessed types."""
             response.headers["Content-Security-Policy"] = self._frame_policy()
             response.headers["X-Content-Type-Options"] = "nosniff"
 
         self.rewrite_response = guarded
 
     def _frame_policy(self) -> str:
-        """A Hub forbids all frames; this page is made for one, of the same origin."""
+        """The server's policy, but with frames of the same origin: a Hub forbids all."""
         own = str(self.content_security_policy)
         return own.replace("frame-ancestors 'none'", "frame-ancestors 'self'")
 
@@ -179,7 +179,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
                 raise HTTPError(403)
             self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
             return
-        # Through the websocket people also replay; to look, the page that is the first answer is enough.
+        # The websocket also replays dead letters, so it needs the right to execute.
         action = "execute" if self.request.headers.get("Upgrade") else "read"
         allowed = self.authorizer.is_authorized(self, self.current_user, action, self.auth_resource)
         if not (await allowed if asyncio.iscoroutine(allowed) else allowed):
@@ -195,7 +195,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
             raise HTTPError(503, "%s", str(error)) from error
 
     async def _open(self, backend: Any) -> None:
-        """Show the heading at once, and the page when the process responds, which may take long to start."""
+        """Show the heading at once, and the page when the process responds."""
         topic, theme = self.get_query_argument("topic", ""), self.get_query_argument("theme", "")
         title = html.escape(topic or "Table topics")
         self.set_header("Content-Security-Policy", self._frame_policy())
@@ -204,7 +204,7 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
             f'<main><h1 style="font-size:20px">{title}</h1>'
             '<p role="status">Starting the dashboard …</p></main>'
         )
-        self.flush()  # the proxy's, which returns nothing to wait for
+        self.flush()  # the proxy's flush returns nothing to await
         try:
             await backend.call(backend.dashboard.ensure)
         except TableTopicError as error:
@@ -221,10 +221,10 @@ class DashboardProxy(NamedLocalProxyHandler):  # type: ignore[misc]
         return headers
 
     def write_message(self, message: Any, binary: bool = False) -> Any:
-        """Send to the page; one that was just closed misses nothing."""
+        """Send to the page, unless it was just closed."""
         try:
             return super().write_message(message, binary)
         except WebSocketClosedError:
-            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            nobody.set_result(None)
-            return nobody
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            return done

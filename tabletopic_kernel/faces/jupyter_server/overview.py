@@ -41,11 +41,7 @@ class OverviewMaker:
     sample: Sample
 
     def look(self, last: Overview | None = None) -> Overview:
-        """The overview as the API returns it.
-
-        Args:
-            last: the previous overview: if the servers do not respond, its topics are still shown.
-        """
+        """The overview for the API, with the topics of ``last`` while the servers do not respond."""
         servers, figures, ids = self._servers(last)
         return {
             "servers": servers,
@@ -69,37 +65,37 @@ class OverviewMaker:
     def _servers(self, last: Overview | None) -> tuple[ServersState, Topics, list[str]]:
         """The servers' state, the topics' figures, the live hosts' ids."""
         state, detail, workbench = self._reach(is_again=bool(last and last["servers"]["missing"]))
-        # A restarting server does not remove topics.
+        # Topics stay visible while a server restarts.
         figures, ids = _known(last) if state == "starting" else _EMPTY, list[str]()
         missing: tuple[str, ...] = ()
         if workbench is not None:
             try:
                 away = workbench.servers.away()
-                missing, detail = away.names, self._why_away(away)
+                missing, detail = away.names, self._missing_reason(away)
                 away.check("kafka")
                 topics = rows(workbench)
                 ids = live_hosts(workbench)
                 if self.host.is_young or ids:
-                    topics = [_on_its_way(row) for row in topics]
+                    topics = [_as_starting(row) for row in topics]
                 figures = summed(topics)
             except TableTopicError as error:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
-            except Exception as error:  # only the page can be told
+            except Exception as error:  # the page shows it
                 _LOG.exception("overview")
                 message = redact(f"{type(error).__name__}: {error}")
                 detail = f"unexpected {message}; the Jupyter server's log has the trace"
                 state, figures = "unreachable", _known(last)
         return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
 
-    def _why_away(self, away: MissingServers) -> str:
+    def _missing_reason(self, missing: MissingServers) -> str:
         """Which servers have ended, or why they did not restart; empty if all run."""
         doing = self.servers.doing
-        return doing.detail if away.names and doing.state == "failed" else away.message()
+        return doing.detail if missing.names and doing.state == "failed" else missing.message()
 
     def _reach(self, *, is_again: bool) -> tuple[_State, str, Workbench | None]:
-        """What is known before a server is queried: state, detail, and the workbench for the queries.
+        """State and detail before any query, and the workbench for the queries.
 
-        If a server that ended is restarting (``is_again``), the others respond, and the missing one is named.
+        ``is_again``: a server that ended is restarting; the others respond, so queries go on.
         """
         doing = self.servers.doing
         if doing.state == "stopping" or (doing.state == "starting" and not is_again):
@@ -122,8 +118,8 @@ class OverviewMaker:
             return True
 
 
-def _on_its_way(row: Row) -> Row:
-    """A host was just started, or has not reported since the broker is back: not an error yet."""
+def _as_starting(row: Row) -> Row:
+    """Not an error yet: a new host, or one that has not reported since the broker is back."""
     return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
 
 
@@ -170,8 +166,8 @@ def rows(workbench: Workbench) -> list[Row]:
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
     enabled = [
-        row_of(one, desired_topics[one.topic], partitions.get(one.topic, len(one.end_offsets)))
-        for one in statuses(workbench.broker, desired_topics, workbench.catalog_of)
+        row_of(status, desired_topics[status.topic], partitions.get(status.topic, len(status.end_offsets)))
+        for status in statuses(workbench.broker, desired_topics, workbench.catalog_of)
     ]
     others = [
         row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - desired_topics.keys())
@@ -188,14 +184,13 @@ def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
         "run": desired.run,
         "table": status.table,
         "state": status.state,
-        # The header says once that no host runs, and has the button.
+        # The page's header says that no host runs, and has the button.
         "error": None if status.error == NO_HOST_HINT else status.error,
         "lag_records": status.lag_records,
         "lag_seconds": status.lag_seconds,
         "schema_version": _newest(status.schema_versions),
         "rows_per_second": status.rows_per_second,
         "commits": status.commits,
-        # Text: JavaScript's numbers cannot hold 64 bits.
         "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
         "last_commit_ms": status.last_commit_ms,
         "dead_letters": status.dead_letters,
@@ -237,13 +232,13 @@ def row_of_other(topic: str, partitions: int) -> Row:
 def _newest(versions: list[dict[str, Any]]) -> str | None:
     """The newest version of each subject."""
     newest: dict[str, int] = {}
-    for one in versions:
-        newest[one["subject"]] = max(one["version"], newest.get(one["subject"], 0))
+    for version in versions:
+        newest[version["subject"]] = max(version["version"], newest.get(version["subject"], 0))
     return ", ".join(f"v{version}" for version in newest.values()) or None
 
 
 def summed(rows: list[Row]) -> Topics:
-    """Topics with their total lag in records, and the seconds of the one furthest behind."""
+    """Topics with their total lag in records, and the lag in seconds of the topic furthest behind."""
     seconds = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
     records = sum(row["lag_records"] or 0 for row in rows)
     return {"topics": rows, "lag_records": records, "lag_seconds": max(seconds, default=None)}

@@ -10,18 +10,18 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-# It rests for this multiple of a poll's duration: 100 topics without a host mean reading 100 tables.
-_REST = 3.0
+# Pause as a multiple of a poll's duration: with 100 topics and no host, a poll reads 100 tables.
+_REST_FACTOR = 3.0
 _LONGEST_REST_S = 5.0
 
 
 class Refresher(Generic[T]):
-    """Caches the result of ``look``, refreshed while it is polled; one thread, which sleeps otherwise.
+    """Caches the result of ``look``; one thread refreshes it while clients poll, and sleeps otherwise.
 
     Args:
         look: computes the new value from the last; may block. If it raises, the last value stays.
-        every_s: pause between two polls; longer after a slow one, as that may have been work.
-        idle_s: polling stops when nobody has asked for this long.
+        every_s: pause between two refreshes; longer after a slow one.
+        idle_s: refreshing stops when no client has polled for this long.
     """
 
     def __init__(self, look: Callable[[T | None], T], every_s: float, idle_s: float = 10.0) -> None:
@@ -29,10 +29,10 @@ class Refresher(Generic[T]):
         self._every_s = every_s
         self._idle_s = idle_s
         self._changed = threading.Condition()  # guards the following fields
-        self._kept: T | None = None
-        # Of the last poll; times are monotonic, in seconds.
+        self._value: T | None = None
+        # Start and end of the last refresh; times are monotonic, in seconds.
         self._began = self._ended = float("-inf")
-        self._asked_at = float("-inf")
+        self._polled_at = float("-inf")
         self._wanted_since = float("-inf")
         self._waiting = 0
         self._closed = False
@@ -42,21 +42,21 @@ class Refresher(Generic[T]):
         """The cached result, if it is fresh enough; never blocks. Counts as a poll."""
         with self._changed:
             now = time.monotonic()
-            # While somebody asks, it is the newest available, even if slow servers delay a poll.
-            fresh = now - max(self._asked_at, self._ended) < self._idle_s
-            self._ask()
-            return self._kept if fresh else None
+            # While clients poll, a value that slow servers delay is still the newest available.
+            fresh = now - max(self._polled_at, self._ended) < self._idle_s
+            self._note_poll()
+            return self._value if fresh else None
 
     def wait(self, limit_s: float) -> T | None:
         """The result of a refresh that starts after this call; None if that takes longer."""
-        asked = time.monotonic()
+        called_at = time.monotonic()
         with self._changed:
-            self._wanted_since = max(self._wanted_since, asked)
-            self._waiting += 1  # a poll may take longer than idle_s
-            self._ask()
-            self._changed.wait_for(lambda: self._began >= asked or self._closed, limit_s)
+            self._wanted_since = max(self._wanted_since, called_at)
+            self._waiting += 1  # a refresh may take longer than idle_s
+            self._note_poll()
+            self._changed.wait_for(lambda: self._began >= called_at or self._closed, limit_s)
             self._waiting -= 1
-            return self._kept if self._began >= asked else None
+            return self._value if self._began >= called_at else None
 
     def hurry(self) -> None:
         """Refresh as soon as possible after a change, if it is polled at all."""
@@ -65,13 +65,13 @@ class Refresher(Generic[T]):
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the thread, after the poll in progress."""
+        """End the thread, after the refresh in progress."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def _ask(self) -> None:
-        self._asked_at = time.monotonic()
+    def _note_poll(self) -> None:
+        self._polled_at = time.monotonic()
         if self._thread is None and not self._closed:
             self._thread = threading.Thread(target=self._run, name="overview", daemon=True)
             self._thread.start()
@@ -79,25 +79,25 @@ class Refresher(Generic[T]):
 
     def _run(self) -> None:
         while self._rest():
-            began, found = time.monotonic(), self._kept
+            began, value = time.monotonic(), self._value
             try:
-                found = self._look(found)
-            except Exception:  # a thread that ends here would leave the last result for ever
+                value = self._look(value)
+            except Exception:  # without this thread the value would never change again
                 _LOG.exception("overview")
             with self._changed:
-                self._kept, self._began, self._ended = found, began, time.monotonic()
+                self._value, self._began, self._ended = value, began, time.monotonic()
                 self._changed.notify_all()
 
     def _rest(self) -> bool:
-        """Sleep until a poll is due; False when closed."""
+        """Sleep until a refresh is due; False when closed."""
 
         def due_in() -> float | None:
             now = time.monotonic()
-            if now - self._asked_at > self._idle_s and not self._waiting:
+            if now - self._polled_at > self._idle_s and not self._waiting:
                 return None
             if self._wanted_since > self._began:
                 return 0.0
-            rest = min(_REST * (self._ended - self._began), _LONGEST_REST_S)
+            rest = min(_REST_FACTOR * (self._ended - self._began), _LONGEST_REST_S)
             return max(0.0, self._ended + max(self._every_s, rest) - now)
 
         with self._changed:

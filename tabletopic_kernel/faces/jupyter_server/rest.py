@@ -1,8 +1,7 @@
 """The REST interface: a handler for each path, with a method for each of its verbs.
 
-Arguments are parsed and validated by the signatures of functions before anything is done. Then the backend
-works in a thread, and the response is written: a second in the event loop is a second in which nothing else
-in JupyterLab responds.
+The signatures of functions validate the arguments. The backend works in threads: a second in the event loop
+is a second in which nothing else in JupyterLab responds.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class Handler(ExtensionHandlerMixin, APIHandler):
     @property
     def backend(self) -> Backend:
         """The server's backend."""
-        found: Backend = self.settings[BACKEND]
-        return found
+        backend: Backend = self.settings[BACKEND]
+        return backend
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run work that may block in a thread."""
@@ -131,12 +130,12 @@ class Endpoint:
 
     @property
     def answers_nothing(self) -> bool:
-        """Whether the status says everything: a request that is no function of its own here is just made."""
+        """Whether the status is the whole response; an operation with status 202 only makes a request."""
         return self.route.status in (204, 302) or (self.route.status == 202 and self.name not in OWN_ROUTES)
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """What a request contains besides its path: in the query if it reads, in the body if it changes."""
+        """Arguments besides the path: in the query of a GET, otherwise in the body."""
         fields: dict[str, Any] = {
             name: kind if default is REQUIRED else (kind, default)
             for name, (kind, default) in self.parameters.items()
@@ -154,21 +153,21 @@ class Endpoint:
         if not fields:
             return dict(in_path)
         if self.route.verb == "get":
-            given: Any = {name: query[name] for name in fields if query.get(name)}
+            arguments: Any = {name: query[name] for name in fields if query.get(name)}
         else:
             try:
-                given = json.loads(body or b"{}")
+                arguments = json.loads(body or b"{}")
             except ValueError as error:
                 raise UsageError(f"the request's body is not JSON: {error}") from None
         try:
-            read = self.model.model_validate(given)
+            read = self.model.model_validate(arguments)
         except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors()]
-            raise UsageError("; ".join(wrong)) from None
+            problems = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
+            raise UsageError("; ".join(f"{key or 'body'}: {message}" for key, message in problems)) from None
         return {**in_path, **{name: getattr(read, name) for name in fields}}
 
     async def respond(self, handler: Handler, values: Mapping[str, Any]) -> None:
-        """Work, and write the result, or a status that says everything."""
+        """Run the endpoint, and write the result or only a status."""
         if inspect.iscoroutinefunction(self.run):
             result = await self.run(handler, **values)
         else:
@@ -185,7 +184,7 @@ class Endpoint:
 def without_long_numbers(value: Any) -> Any:
     """Snapshot ids as text: JavaScript's numbers cannot hold 64 bits."""
     if isinstance(value, list):
-        return [without_long_numbers(one) for one in value]
+        return [without_long_numbers(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
@@ -195,27 +194,27 @@ def without_long_numbers(value: Any) -> Any:
 
 
 def _operation(operation: Operation[..., Any], route: Route) -> Endpoint:
-    """An operation that has no function of its own here: it gets what is in the path, and settings."""
+    """The endpoint of an operation; its arguments are those in the path, and settings."""
     kinds = {"topic": str, "settings": Settings}
-    taken = {name: (kinds[name], REQUIRED) for name in parameters_of(operation.run) if name in kinds}
+    parameters = {name: (kinds[name], REQUIRED) for name in parameters_of(operation.run) if name in kinds}
     return Endpoint(
         operation.name,
         route,
         summary_of(operation.run),
         route.notes,
-        taken,
+        parameters,
         lambda backend, **values: backend.perform(operation, route, values),
         operation.run,
     )
 
 
 def _make_endpoints() -> list[Endpoint]:
-    made = [_operation(one, one.route) for one in OPERATIONS if one.route is not None]
+    endpoints = [_operation(each, each.route) for each in OPERATIONS if each.route is not None]
     for name, own in OWN_ROUTES.items():
         documented = BY_NAME[name].run if name in BY_NAME else own.run
         summary, notes = summary_of(documented), " ".join(details_of(own.run).split())
-        made.append(Endpoint(name, own.route, summary, notes, parameters_of(own.run), own.run, own.run))
-    return made
+        endpoints.append(Endpoint(name, own.route, summary, notes, parameters_of(own.run), own.run, own.run))
+    return endpoints
 
 
 ENDPOINTS = _make_endpoints()
@@ -224,8 +223,8 @@ ENDPOINTS = _make_endpoints()
 def _method(endpoint: Endpoint) -> Callable[..., Awaitable[None] | None]:
     async def method(self: Handler, *in_path: str) -> None:
         query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
-        placed = dict(zip(endpoint.names_in_path, in_path, strict=True))
-        await endpoint.respond(self, endpoint.read(placed, query, self.request.body))
+        path_arguments = dict(zip(endpoint.names_in_path, in_path, strict=True))
+        await endpoint.respond(self, endpoint.read(path_arguments, query, self.request.body))
 
     method.__doc__ = f"{endpoint.summary}."
     return authenticated(authorized(method))

@@ -121,7 +121,7 @@ def sample(
     topic: Annotated[
         str, Field(description="Topic to send to", pattern=r"^[A-Za-z0-9._-]{1,249}$")
     ] = "clicks",
-    # More is a load test, for which the command line offers more.
+    # For load tests, use the command line.
     count: Annotated[int, Field(description="How many events", ge=1, le=100_000)] = 5_000,
 ) -> answers.Message:
     """Send clicks of a fictional shop to a topic, as Avro, and count them."""
@@ -260,8 +260,8 @@ async def overview(handler: Handler) -> answers.Overview:
 
     Cheap to poll: a thread refreshes it while clients poll. Does not count as activity.
     """
-    known = handler.backend.known()
-    return await handler.call(handler.backend.first_overview) if known is None else known
+    recent = handler.backend.known()
+    return await handler.call(handler.backend.first_overview) if recent is None else recent
 
 
 @_route("get", "settings-schema")

@@ -1,7 +1,7 @@
 """What the sidebar starts and stops: the local stack, a headless host, and sample events.
 
 The headless host is ``tabletopic serve`` as a child of this server. It outlives kernels and ends with the
-server: on request when that stops, otherwise by itself when its parent has ended.
+server: on request, or by itself when its parent has ended.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Servers:
             return self._doing
 
     def start(self, done: Callable[[], None]) -> None:
-        """Start the stack in a thread; ``done`` is called at the end. Does nothing if it is starting.
+        """Start the stack in a thread, unless it is starting; ``done`` is called at the end.
 
-        As after ``tabletopic up --detach``, the servers keep running after the Jupyter server has ended.
+        As after ``tabletopic up --detach``, the servers outlive the Jupyter server.
 
         Raises:
             ActionNeededError: the stack is being stopped, or is not needed.
@@ -73,15 +73,14 @@ class Servers:
                 "the settings name broker, registry and catalog, so no local stack is started: "
                 "check that those run, or remove them from tabletopic.toml"
             )
-        if self._begin("starting"):
+        if self._try_begin("starting"):
             arguments = (settings, done)
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
     def stop(self, end_host: Callable[[], None] = lambda: None) -> None:
         """Stop the hosts, then the stack, and wait for their end; the data stays.
 
-        Args:
-            end_host: stops the host that was not started by ``serve --detach``.
+        ``end_host`` stops the host that ``serve --detach`` did not start.
 
         Raises:
             ActionNeededError: the stack is just being started.
@@ -91,7 +90,7 @@ class Servers:
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
 
         settings = self._in_force.settings()
-        if not self._begin("stopping"):
+        if not self._try_begin("stopping"):
             return
         try:
             self._set(Doing("stopping", "hosts commit staged files"))
@@ -102,8 +101,8 @@ class Servers:
         finally:
             self._set(Doing())
 
-    def _begin(self, state: Literal["starting", "stopping"]) -> bool:
-        """Whether the caller should do it now; not if it is already in progress."""
+    def _try_begin(self, state: Literal["starting", "stopping"]) -> bool:
+        """Whether the caller should do it now: False if it is already in progress."""
         with self._lock:
             if self._doing.state in ("idle", "failed"):
                 self._doing = Doing(state, "…")
@@ -147,7 +146,7 @@ def _detail(step: Step) -> str:
 
 
 class Sample:
-    """Sends click events in another process, as generating them would block the server."""
+    """Sends click events in another process: generating them would block the server."""
 
     def __init__(self, in_force: SettingsInForce) -> None:
         self._in_force = in_force
@@ -158,7 +157,7 @@ class Sample:
 
         Raises:
             NoServersError: there is no broker.
-            ActionNeededError: the last ones are still being sent.
+            ActionNeededError: earlier events are still being sent.
             StackError: nothing can be written in the state folder.
         """
         state_dir = self._in_force.workbench().servers.state_dir
@@ -177,14 +176,14 @@ class Sample:
         return {"state": "failed" if obituary else "idle", "detail": obituary or ""}
 
 
-# It loads its libraries, joins the group and takes over its topics; Spark may start later.
-_YOUNG_S = 20.0
+# Time to load libraries, join the group and take over topics; Spark may start later.
+_START_S = 20.0
 _SERVE = (sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve")
 
 
 @dataclass
 class HeadlessHost:
-    """At most one; ``command`` runs it. ``stop_limit_s`` is the time for its last commits."""
+    """At most one host, run by ``command``; ``stop_limit_s`` is the time for its last commits."""
 
     in_force: SettingsInForce
     command: list[str] = field(default_factory=lambda: [*_SERVE])
@@ -195,7 +194,7 @@ class HeadlessHost:
     @property
     def is_young(self) -> bool:
         """Whether it was started just now, and may not have reported its topics yet."""
-        return self.child.pid is not None and time.monotonic() - self._started_s < _YOUNG_S
+        return self.child.pid is not None and time.monotonic() - self._started_s < _START_S
 
     def start(self) -> None:
         """Start it unless it runs; it takes some seconds to join.
@@ -215,8 +214,7 @@ class HeadlessHost:
     def start_if_alone(self, ids: list[str] | None = None) -> None:
         """Start it unless some host, here or elsewhere, is live. Raises like ``start``.
 
-        Args:
-            ids: the live hosts, if known: a broker that has just started takes seconds to report them.
+        ``ids``: the live hosts, if known; a new broker takes seconds to report them.
         """
         if self.child.pid is not None:
             return
@@ -242,7 +240,7 @@ class HeadlessHost:
         obituary, pid = self.child.obituary(), self.child.pid
         state: Literal["none", "starting", "running", "failed"]
         others = self._others(ids)
-        own = [one for one in ids if one not in others]
+        own = [host_id for host_id in ids if host_id not in others]
         if obituary is not None:  # the group still counts it for some seconds
             state, detail, ids = ("running" if others else "failed"), obituary, others
         elif pid is not None:
@@ -255,16 +253,16 @@ class HeadlessHost:
         return {"state": state, "detail": detail, "ids": ids}
 
     def _others(self, ids: list[str]) -> list[str]:
-        """Hosts other than our child, dead or alive; a host's id is machine-pid-something."""
+        """Hosts other than our child, dead or alive; a host's id is machine-pid-suffix."""
         pid = self.child.last_pid()
         ours = re.compile(rf"{re.escape(socket.gethostname())}-{pid}-\w+")
-        return [one for one in ids if pid is None or not ours.fullmatch(one)]
+        return [host_id for host_id in ids if pid is None or not ours.fullmatch(host_id)]
 
 
 def live_hosts(workbench: Workbench) -> list[str]:
     """Ids of the live hosts; none while the broker, having just started, does not know its groups yet."""
     try:
-        # Every host creates it. Without it none has ever run, and a new broker takes up to 10 s to say so.
+        # Every host creates this topic. Without it no host ever ran; a new broker needs up to 10 s to say so.
         if SETTINGS_TOPIC not in workbench.broker.topics():
             return []
         return workbench.hosts()

@@ -22,10 +22,10 @@ class NoServersError(RetryableError):
 
 @dataclass
 class SettingsInForce:
-    """The settings of this Jupyter server; read again each time, as users may edit them.
+    """The settings of this Jupyter server, read again each time: users may edit them.
 
-    ``settings_file`` and ``state_dir`` are empty if the usual rules apply: the nearest ``tabletopic.toml`` in
-    or above the folder in which the server was started, and the folder that it names.
+    Empty ``settings_file`` and ``state_dir``: the nearest ``tabletopic.toml`` in or above the folder of the
+    server, and the folder that it names.
     """
 
     settings_file: str = ""
@@ -48,27 +48,27 @@ class SettingsInForce:
     def kernel_environment(self) -> dict[str, str]:
         """Variables by which a kernel in any folder finds the current settings and servers.
 
-        Without them it would search upwards from its notebook's folder, and find others.
+        Without them it would search upwards from its notebook's folder, and could find others.
         """
         try:
             loaded = self._load()
         except SettingsError:  # the kernel reports it itself
             return self.environment()
-        found = {"TABLETOPIC_STATE_DIR": str(Path(loaded.settings.state_dir).absolute())}
+        variables = {"TABLETOPIC_STATE_DIR": str(Path(loaded.settings.state_dir).absolute())}
         if loaded.file is not None:
             is_named = "TABLETOPIC_CONFIG" in os.environ | self.environment()
             variable = "TABLETOPIC_CONFIG" if is_named else FOUND_VARIABLE
-            found[variable] = str(Path(loaded.file).absolute())
-        return found
+            variables[variable] = str(Path(loaded.file).absolute())
+        return variables
 
     def environment(self) -> dict[str, str]:
         """Variables by which a child process finds the same settings."""
-        given: dict[str, str] = {}
+        variables: dict[str, str] = {}
         if self.settings_file:
-            given["TABLETOPIC_CONFIG"] = str(Path(self.settings_file).expanduser().absolute())
+            variables["TABLETOPIC_CONFIG"] = str(Path(self.settings_file).expanduser().absolute())
         if self.state_dir:
-            given["TABLETOPIC_STATE_DIR"] = str(Path(self.state_dir).expanduser().absolute())
-        return given
+            variables["TABLETOPIC_STATE_DIR"] = str(Path(self.state_dir).expanduser().absolute())
+        return variables
 
     def workbench(self) -> Workbench:
         """The workbench: the same object until settings or servers change. Takes some ms; any thread.
@@ -83,13 +83,13 @@ class SettingsInForce:
             servers = find_servers(settings)
         except SettingsError as error:
             with self._lock:
-                self._workbench = None  # its clients would keep looking for a broker that was stopped
+                self._workbench = None  # its clients would keep looking for a stopped broker
             raise NoServersError(str(error)) from error
         with self._lock:
-            held = self._workbench
-            if held is None or (held.settings, held.servers) != (settings, servers):
+            workbench = self._workbench
+            if workbench is None or (workbench.settings, workbench.servers) != (settings, servers):
                 try:
-                    held = self._workbench = Workbench(settings)
+                    workbench = self._workbench = Workbench(settings)
                 except SettingsError as error:  # the stack was stopped at this moment
                     raise NoServersError(str(error)) from error
-            return held
+            return workbench

@@ -16,28 +16,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tabletopic_kernel.faces.live_dashboard",
         description="The live dashboard of the table topics.",
     )
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument(
+    listen = parser.add_mutually_exclusive_group()
+    listen.add_argument(
         "--unix-socket",
         metavar="PATH",
         help="listen on this unix socket; the folder's permissions keep other users out",
     )
-    place.add_argument(
+    listen.add_argument(
         "--port", type=int, default=0, help="listen on this port of 127.0.0.1; 0 picks a free one"
     )
     parser.add_argument("--prefix", default="", metavar="/PATH/", help="prefix of all paths")
     parser.add_argument("--parent-pid", type=int, metavar="PID", help="stop when this process ends")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        serve(Place(given.unix_socket, given.port, given.prefix), parent_pid=given.parent_pid, ready=_tell)
+        place = Place(options.unix_socket, options.port, options.prefix)
+        serve(place, parent_pid=options.parent_pid, ready=_print_address)
     except TableTopicError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 
 
-def _tell(where: str) -> None:
-    print(where, flush=True)  # noqa: T201
+def _print_address(address: str) -> None:
+    print(address, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

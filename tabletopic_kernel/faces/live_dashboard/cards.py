@@ -32,7 +32,7 @@ _WORKS = {"compact": "Next compaction", "expire": "Next expiry"}
 
 def tiles(view: View, name: str, zone: tzinfo) -> str:
     """The topic's state in figures."""
-    # Longer than other functions, as it is a list of tiles.
+    # Longer than other functions: a list of tiles.
     topic, state, host = view.topic(name), view.standing(name), view.live_host(name)
     known, facts = topic.progress is not None, view.tables.get(name)
     progress = topic.progress or Progress(topic=name, table="")
@@ -99,20 +99,21 @@ def _behind(seconds: float | None) -> str:
 
 def _time_left(view: View, name: str) -> tuple[str, str]:
     """How long until retention may delete the oldest record that is not in the table, and why."""
-    topic, kept = view.topic(name), view.retention.get(name)
-    if kept is None:
+    topic, retention = view.topic(name), view.retention.get(name)
+    if retention is None:
         return "-", ""
     if topic.lag_records == 0:
-        return "no limit", f"no lag; {kept}"
-    left = kept.left_s(topic.oldest_ms, view.now_ms)
-    return "no limit" if kept.is_endless else "-" if left is None else words.seconds(left), str(kept)
+        return "no limit", f"no lag; {retention}"
+    left = retention.left_s(topic.oldest_ms, view.now_ms)
+    limit = "no limit" if retention.is_endless else "-" if left is None else words.seconds(left)
+    return limit, str(retention)
 
 
 def notes(view: View, name: str) -> str:
     """Errors with their next steps; the first step, if there is no data yet."""
-    # Longer than other functions, as it is a list of notes, the most pressing first.
+    # Longer than other functions: a list of notes, the most pressing first.
     topic, state, desired = view.topic(name), view.state(name), view.desired_topic(name)
-    progress, kept = topic.progress, view.retention.get(name)
+    progress, retention = topic.progress, view.retention.get(name)
     texts = [(text, "bad") for text in view.troubles.values()]
     if view.desired_topics is None and not view.troubles:
         texts.append(("Connecting to the broker …", "info"))
@@ -135,7 +136,7 @@ def notes(view: View, name: str) -> str:
         elif topic.lag_records == 0:
             waits += " The topic is empty: send some."
         texts.append((f"No commit yet. {waits}", "info"))
-    left = kept.left_s(topic.oldest_ms, view.now_ms) if kept and topic.lag_records else None
+    left = retention.left_s(topic.oldest_ms, view.now_ms) if retention and topic.lag_records else None
     if left is not None and left < _SAFE_S:
         risk = "The topic's retention may delete the oldest record that is not in the table in"
         remedy = "raise retention.ms, or find out why the table is behind."
@@ -223,8 +224,8 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
         "Dead letters", f"{words.number(sum(refused.values()))} records rejected; {waiting}.{passed}"
     )
     if counts:
-        named = ["reason", "records", "share"]
-        html += table("Dead letters by reason", named, counts, right=["records"], long=["share"])
+        columns = ["reason", "records", "share"]
+        html += table("Dead letters by reason", columns, counts, right=["records"], long=["share"])
     if topic.dead_letters:
         html += _samples(topic.dead_letters[-_ROWS:], zone)
     return html

@@ -67,20 +67,20 @@ def commit_lag(history: History, window_ms: int, now_ms: int, partitions: Sequen
 
 
 def _next(ledger: array[int] | None, partition: int) -> int:
-    known = ledger[partition] if ledger is not None and partition < len(ledger) else UNKNOWN
-    return max(0, known)
+    next_offset = ledger[partition] if ledger is not None and partition < len(ledger) else UNKNOWN
+    return max(0, next_offset)
 
 
 def _ledger_before(history: History, items: list[tuple[int, Bucket]]) -> array[int] | None:
     """The ledger at the start of the window: from the newest bucket before it, in any tier."""
     first_ms = items[0][0] if items else 0
-    known = [
+    ledgers = [
         (bucket.next_ms, bucket.next_offsets)
         for tier in history.tiers
         for _, bucket in tier.items()
         if bucket.next_offsets is not None and bucket.next_ms < first_ms
     ]
-    return max(known, key=lambda one: one[0])[1] if known else None
+    return max(ledgers, key=lambda item: item[0])[1] if ledgers else None
 
 
 def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], at_ms: int) -> float | None:
@@ -96,11 +96,11 @@ def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], 
 
 
 def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms: int) -> Columns:
-    """Rows and bytes committed per second, averaged over at least two commits, as otherwise it is all spikes.
+    """Rows and bytes committed per second, averaged over spans of at least two commits, to smooth the spikes.
 
-    Column ``at`` is the end of a stretch; stretches without a commit are 0. A stretch's rows arrived between
-    the last commit before it and the last one in it; that time counts if it is shorter than the stretch.
-    Otherwise the figure would drop whenever a commit is slightly late.
+    Column ``at`` is the end of a span; spans without a commit are 0. A span's rows arrived between the last
+    commit before it and the last commit in it; that time counts if it is shorter than the span. Otherwise the
+    figure would drop whenever a commit is slightly late.
     """
     step_ms, items = window(history, window_ms, now_ms)
     by_start = dict(items)
@@ -132,60 +132,60 @@ def throughput(history: History, window_ms: int, now_ms: int, commit_interval_ms
 def commits(history: History, window_ms: int, now_ms: int) -> Columns:
     """Files per commit and their mean size in bytes, where there were commits."""
     step_ms, items = window(history, window_ms, now_ms)
-    made = [(start_ms + step_ms / 2, one) for start_ms, one in items if one.commits]
+    buckets = [(start_ms + step_ms / 2, bucket) for start_ms, bucket in items if bucket.commits]
     return {
-        "at": [at for at, _ in made],
-        "files": [one.files / one.commits for _, one in made],
-        "file_bytes": [one.bytes / one.files if one.files else None for _, one in made],
+        "at": [at_ms for at_ms, _ in buckets],
+        "files": [bucket.files / bucket.commits for _, bucket in buckets],
+        "file_bytes": [bucket.bytes / bucket.files if bucket.files else None for _, bucket in buckets],
     }
 
 
 def since_commit(history: History, window_ms: int, now_ms: int) -> Columns:
-    """Seconds since the last commit: it grows until the next one, so each commit has two points."""
+    """Seconds since the last commit; each commit has two points, before and after it."""
     _, items = window(history, window_ms, now_ms)
-    made = [bucket.last_commit_ms for _, bucket in items if bucket.commits]
+    commits_ms = [bucket.last_commit_ms for _, bucket in items if bucket.commits]
     first_ms = now_ms - window_ms
-    last = _commit_before(history, made[0] if made else now_ms + 1)
+    last_ms = _commit_before(history, commits_ms[0] if commits_ms else now_ms + 1)
     columns: Columns = {"at": [], "seconds": []}
 
     def point(at_ms: int, value_s: float) -> None:
         columns["at"].append(at_ms)
         columns["seconds"].append(value_s)
 
-    if last is not None:
-        point(first_ms, max(0, first_ms - last) / 1000)
-    for commit_ms in made:
-        if last is not None:
-            point(commit_ms, (commit_ms - last) / 1000)
+    if last_ms is not None:
+        point(first_ms, max(0, first_ms - last_ms) / 1000)
+    for commit_ms in commits_ms:
+        if last_ms is not None:
+            point(commit_ms, (commit_ms - last_ms) / 1000)
         point(commit_ms, 0.0)
-        last = commit_ms
-    if last is not None:
-        point(now_ms, max(0, now_ms - last) / 1000)
+        last_ms = commit_ms
+    if last_ms is not None:
+        point(now_ms, max(0, now_ms - last_ms) / 1000)
     return columns
 
 
 def schema_versions(changes: Sequence[SchemaChange], first_ms: int) -> Columns:
     """The schema versions that changed the table, and the rejected ones, by time."""
-    recent = [one for one in changes if one.at_ms >= first_ms]
+    recent = [change for change in changes if change.at_ms >= first_ms]
     return {
-        "at": [one.at_ms for one in recent],
-        "changed": [None if one.refused else one.version for one in recent],
-        "refused": [one.version if one.refused else None for one in recent],
+        "at": [change.at_ms for change in recent],
+        "changed": [None if change.refused else change.version for change in recent],
+        "refused": [change.version if change.refused else None for change in recent],
     }
 
 
 def _commit_before(history: History, at_ms: int) -> int | None:
-    known = [
+    commits_ms = [
         bucket.last_commit_ms
         for tier in history.tiers
         for _, bucket in tier.items()
         if UNKNOWN < bucket.last_commit_ms < at_ms
     ]
-    return max(known, default=None)
+    return max(commits_ms, default=None)
 
 
 def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: int, each: int) -> list[int]:
-    """Times at which end offsets would complete the plots: ``each`` per window, gaps only."""
+    """Times without known end offsets, which would fill the plots' gaps: at most ``each`` per window."""
     wanted: set[int] = set()
     for window_ms in windows_ms:
         tier = history.tier_for(window_ms)

@@ -79,7 +79,7 @@ def table(
     head = "".join(f'<th scope="col"{side(name)}>{escape(name)}</th>' for name in columns)
     body = "".join(
         "<tr>"
-        + "".join(f"<td{side(name)}>{cell(one)}</td>" for name, one in zip(columns, row, strict=True))
+        + "".join(f"<td{side(name)}>{cell(value)}</td>" for name, value in zip(columns, row, strict=True))
         + "</tr>"
         for row in rows
     )
@@ -104,7 +104,9 @@ def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ())
 def message_html(text: str) -> str:
     """A message with next steps in the dashboard's words; text in backquotes is code."""
     pieces = for_face(text, Face.DASHBOARD).split("`")
-    return "".join(f"<code>{escape(one)}</code>" if at % 2 else escape(one) for at, one in enumerate(pieces))
+    return "".join(
+        f"<code>{escape(piece)}</code>" if index % 2 else escape(piece) for index, piece in enumerate(pieces)
+    )
 
 
 def note(text: Cell, kind: str = "") -> str:
@@ -124,28 +126,28 @@ def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ())
 
 def key_of(lines: Sequence[tuple[str, str, str]]) -> str:
     """Which line of a plot is which; empty if there is nothing to distinguish."""
-    named = "".join(
+    key = "".join(
         f'<span aria-hidden="true" style="color:{colour}">{_SAMPLES.get(shape, "━━")}</span> '
         f'<span class="name">{escape(name)}</span> '
         for name, colour, shape in lines
     )
-    return f'<p class="keys">{named}</p>' if named else ""
+    return f'<p class="keys">{key}</p>' if key else ""
 
 
 def moment(at_ms: int, zone: tzinfo) -> Html:
     """A time as shown by a clock in ``zone``."""
-    at = datetime.fromtimestamp(at_ms / 1000, zone)
-    return Html(f'<time datetime="{at.isoformat(timespec="seconds")}">{at:%Y-%m-%d %H:%M:%S}</time>')
+    local = datetime.fromtimestamp(at_ms / 1000, zone)
+    return Html(f'<time datetime="{local.isoformat(timespec="seconds")}">{local:%Y-%m-%d %H:%M:%S}</time>')
 
 
 class Part:
     """A pane of our HTML; ``show`` sends it only if it changed."""
 
-    def __init__(self, colours: Palette, **more: Any) -> None:
-        import panel as pn  # noqa: PLC0415 - two seconds, and the words above are wanted without it
+    def __init__(self, colours: Palette, **options: Any) -> None:
+        import panel as pn  # noqa: PLC0415 - two seconds, and callers of the functions above do not need it
 
         self.pane = pn.pane.HTML(
-            "", sizing_mode="stretch_width", margin=0, stylesheets=[part_css(colours)], **more
+            "", sizing_mode="stretch_width", margin=0, stylesheets=[part_css(colours)], **options
         )
 
     def show(self, html: str) -> None:

@@ -34,7 +34,7 @@ Take = Callable[[list[ControlEvent]], None]
 # For the last minutes heartbeats count too: they show who is alive and what is staged.
 _RECENT_MS = 120_000
 _CHUNK = 20_000
-_READ_AGAIN_S = 1.0
+_REREAD_S = 1.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -63,13 +63,13 @@ def follow(open_reader: OpenReader, log: Log, take: Take, over: threading.Event)
     while not over.is_set():
         try:
             with open_reader() as reader:
-                place = TopicPartition(CONTROL_TOPIC, 0, offset)
-                for messages in reader.follow([place], lambda: not over.is_set()):
+                position = TopicPartition(CONTROL_TOPIC, 0, offset)
+                for messages in reader.follow([position], lambda: not over.is_set()):
                     offset = (messages[-1].offset() or 0) + 1
                     take(_events(messages))
-        except Exception as error:  # a thread that ends here would leave the pages as they are
+        except Exception as error:  # without this thread the pages would never change again
             _log("control topic", error)
-            over.wait(REFUSED_S if isinstance(error, RetryableError) else _READ_AGAIN_S)
+            over.wait(REFUSED_S if isinstance(error, RetryableError) else _REREAD_S)
 
 
 def recall(
@@ -91,12 +91,12 @@ def recall(
                     report((log.recent - upper) / (log.recent - log.first))
         except Exception as error:  # as above
             _log("the past", error)
-            over.wait(REFUSED_S if isinstance(error, LoginRefusedError) else _READ_AGAIN_S)
+            over.wait(REFUSED_S if isinstance(error, LoginRefusedError) else _REREAD_S)
     report(1.0)
 
 
 def _log(what: str, error: Exception) -> None:
-    """Log an error after which a thread goes on, with the trace if nobody expects it."""
+    """Log an error that does not end the thread, with the trace if it is unexpected."""
     if _is_expected(error):
         _LOG.info("%s: %s", what, error)
     else:
@@ -110,7 +110,9 @@ def _is_expected(error: Exception) -> bool:
 def _chunk(reader: Reader, lower: int, upper: int, over: threading.Event) -> list[ControlEvent]:
     """Events from offset ``lower`` to before ``upper``, without heartbeats: commits contain as much."""
     batches = reader.read_range(CONTROL_TOPIC, {0: lower}, {0: upper}, lambda: not over.is_set())
-    return _events([one for batch in batches for one in batch if not is_heartbeat(one.value() or b"")])
+    return _events(
+        [message for batch in batches for message in batch if not is_heartbeat(message.value() or b"")]
+    )
 
 
 def _reader(properties: Mapping[str, str]) -> Reader:
@@ -124,8 +126,8 @@ def _events(messages: Sequence[Message]) -> list[ControlEvent]:
 
 
 _TICK_S = 1.0
-_IDLE_TICK_S = 5.0  # nobody watches; the history still needs end offsets
-_AGAIN_S = 2.0
+_IDLE_TICK_S = 5.0  # without an open page; the history still needs end offsets
+_RETRY_S = 2.0
 LoadSettings = Callable[[], Settings]
 
 
@@ -144,7 +146,7 @@ class Live:
         return self
 
     def stop(self) -> None:
-        """End all threads, which takes as long as a request in progress."""
+        """End all threads; waits for requests in progress."""
         self._stop.set()
         self._thread.join()
 
@@ -169,7 +171,7 @@ class Live:
         """Have the topic's host replay its dead letters; waits, and returns the outcome as text."""
         try:
             outcome = Workbench(self._load_settings()).replay(topic)
-        except Exception as error:  # the page would raise it with each look
+        except Exception as error:  # the page would raise it with each update
             _LOG.info("replay of %s", topic, exc_info=error)
             return for_face(words(error), Face.DASHBOARD)
         return (
@@ -184,7 +186,7 @@ class Live:
                 workbench = Workbench(self._load_settings())
             except Exception as error:
                 self._failed("servers", error)
-                self._stop.wait(_AGAIN_S)
+                self._stop.wait(_RETRY_S)
                 continue
             self.known.begin_again()
             self._serve(workbench)
@@ -196,28 +198,28 @@ class Live:
             threading.Thread(target=task, args=(workbench, over), name=name, daemon=True)
             for name, task in (
                 ("control topic", self._follow),
-                ("broker", self._ask_broker),
-                ("tables", self._ask_tables),
+                ("broker", self._poll_broker),
+                ("tables", self._poll_tables),
             )
         ]
         for thread in threads:
             thread.start()
-        while not over.is_set() and not self._stop.wait(_AGAIN_S):
-            if self._moved(workbench.servers):
+        while not over.is_set() and not self._stop.wait(_RETRY_S):
+            if self._servers_changed(workbench.servers):
                 break
         over.set()
         for thread in threads:
             thread.join()
 
-    def _moved(self, servers: Servers) -> bool:
-        """Whether the settings now lead to other servers; not while they lead to none: they may come back."""
+    def _servers_changed(self, servers: Servers) -> bool:
+        """Whether the settings lead to other servers; False while they lead to none, which may come back."""
         try:
-            found = find_servers(self._load_settings())
+            current = find_servers(self._load_settings())
         except Exception as error:
             self._failed("servers", error)
             return False
         self.known.trouble("servers", None)
-        return found != servers
+        return current != servers
 
     def _follow(self, workbench: Workbench, over: threading.Event) -> None:
         open_reader = partial(_reader, workbench.servers.kafka)
@@ -229,7 +231,7 @@ class Live:
                 self.known.read(1.0)  # no host has ever run here
             except Exception as error:
                 _log("control topic", error)
-            over.wait(_AGAIN_S)
+            over.wait(_RETRY_S)
         else:
             return
         past = threading.Thread(
@@ -242,7 +244,7 @@ class Live:
         follow(open_reader, log, self.known.take, over)
         past.join()
 
-    def _ask_broker(self, workbench: Workbench, over: threading.Event) -> None:
+    def _poll_broker(self, workbench: Workbench, over: threading.Event) -> None:
         polls = BrokerPolls(workbench, self.known)
         while not over.is_set():
             try:
@@ -254,7 +256,7 @@ class Live:
                 self._failed("broker", error)
             over.wait(_TICK_S if self.known.is_watched() else _IDLE_TICK_S)
 
-    def _ask_tables(self, workbench: Workbench, over: threading.Event) -> None:
+    def _poll_tables(self, workbench: Workbench, over: threading.Event) -> None:
         polls = TablePolls(workbench, self.known)
         while not over.is_set():
             try:
@@ -265,7 +267,7 @@ class Live:
             over.wait(_TICK_S)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """Show an error and log an unexpected one, once; it ends no thread, or pages would show the past."""
+        """Show an error, and log an unexpected one once."""
         if not _is_expected(error) and words(error) != self.known.troubles.get(what):
             _log(what, error)
         self.known.trouble(what, error)

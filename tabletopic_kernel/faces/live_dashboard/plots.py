@@ -56,7 +56,7 @@ HEIGHT_PX = 220
 class Change:
     """How one state of a source's columns becomes the next: patches first, then rows appended.
 
-    ``rows`` is the number of rows afterwards; older ones roll over. ``replace``: nothing is kept.
+    ``rows`` is the number of rows afterwards; older rows roll over. ``replace``: no row is kept.
     """
 
     patches: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
@@ -92,24 +92,24 @@ def change(old: Mapping[str, list[float]], new: Mapping[str, list[float]]) -> Ch
 
 def follow(source: ColumnDataSource, columns: Columns) -> None:
     """Update a source to its columns; sends nothing if nothing changed."""
-    new = {name: [nan if one is None else float(one) for one in values] for name, values in columns.items()}
-    found = change({name: list(values) for name, values in source.data.items()}, new)
-    if found.replace:
-        if len(source.data["at"]) or found.rows:
+    new = {name: [nan if y is None else float(y) for y in values] for name, values in columns.items()}
+    difference = change({name: list(values) for name, values in source.data.items()}, new)
+    if difference.replace:
+        if len(source.data["at"]) or difference.rows:
             source.data = new
         return
-    if found.patches:
-        source.patch(found.patches)
-    if found.appended:
-        source.stream(found.appended, rollover=found.rows)
+    if difference.patches:
+        source.patch(difference.patches)
+    if difference.appended:
+        source.stream(difference.appended, rollover=difference.rows)
 
 
 @dataclass
 class Plot:
     """A figure over time, the source behind it, and (name, colour, dash or marker) of each line.
 
-    A page creates its figures once: models created while it is open can reach the browser after what refers
-    to them. So places for later lines exist from the beginning, and get their names later.
+    A page creates its figures once, with places for lines that get their names later: models created while it
+    is open can reach the browser after the models that refer to them.
     """
 
     figure: Any
@@ -161,7 +161,7 @@ def time_plot(
     """An empty plot over time.
 
     ``y_title`` has the unit; ``columns``: (column, label) of each line; ``time_axis``: from ``recent`` or
-    ``fixed``; ``title``: for screen readers, as the visible one is above the plot; ``kind``: ``line`` or
+    ``fixed``; ``title``: for screen readers, the visible title is above the plot; ``kind``: ``line`` or
     ``dots``; ``unit``: ``count`` or ``bytes``, for the ticks.
     """
     fig = figure(
@@ -231,8 +231,8 @@ def _colour(fig: Any, colours: Palette) -> None:
         axis.axis_label_text_font_size = axis.major_label_text_font_size = "11px"
 
 
-def lines_plot(colours: Palette, y_title: str, places: int, **more: Any) -> Plot:
+def lines_plot(colours: Palette, y_title: str, places: int, **options: Any) -> Plot:
     """A plot with places for this many lines; see ``Plot.show_lines`` and ``time_plot``."""
-    plot = time_plot(colours, y_title, [(f"line{at}", "") for at in range(places)], **more)
+    plot = time_plot(colours, y_title, [(f"line{index}", "") for index in range(places)], **options)
     plot.key = []
     return plot

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 
-# By the name of a catalog that failed to respond, or that and the topic of a table.
+# By the name of a catalog that failed to respond, or by catalog and topic of a table that failed.
 _Errors = dict[str | tuple[str | None, str] | None, Exception]
 WINDOWS_MS = {"10 minutes": 600_000, "2 hours": 7_200_000, "7 days": 604_800_000}
 _DESIRED_S, _HOSTS_S, _CLUSTER_S, _OLDEST_S, _RETENTION_S = 3.0, 4.0, 10.0, 1.5, 60.0
-_UNHEARD_S = 15.0
-_AGAIN_S = 30.0
+_UNREPORTED_S = 15.0
+_REREAD_S = 30.0
 _HEALTH_S = 15.0  # reads all manifests of the head
 _METADATA_S = 1.0  # a table with thousands of snapshots takes a while to read
 _SHOWN = 50  # snapshots
 _SAMPLES = 40  # times per window whose end offsets are looked up by the topic's own timestamps
 
 
-class _Every:
-    """Says when something is due again."""
+class _Schedule:
+    """Times at which tasks are due again."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def due(self, what: str, seconds: float, now: float) -> bool:
-        """Whether it is due; if so, counts as done."""
+        """Whether the task is due; if so, counts as done."""
         if now < self._next.get(what, 0.0):
             return False
         self._next[what] = now + seconds
@@ -48,12 +48,12 @@ class _Every:
 
 
 class BrokerPolls:
-    """Queries of the broker. Only one thread uses it."""
+    """Queries of the broker, for a single thread."""
 
     def __init__(self, workbench: Workbench, known: Known) -> None:
         self._workbench = workbench
         self._known = known
-        self._every = _Every()
+        self._schedule = _Schedule()
         self._cluster: str | None = None
         self._recalled: set[str] = set()
 
@@ -63,12 +63,12 @@ class BrokerPolls:
         Raises RetryableError or KafkaException if the broker does not respond.
         """
         broker, known = self._workbench.broker, self._known
-        if self._every.due("cluster", _CLUSTER_S, now):
-            found = broker.cluster_id()
-            if self._cluster not in (None, found):
+        if self._schedule.due("cluster", _CLUSTER_S, now):
+            cluster = broker.cluster_id()
+            if self._cluster not in (None, cluster):
                 return False
-            self._cluster = found
-        if self._every.due("desired state", _DESIRED_S, now):
+            self._cluster = cluster
+        if self._schedule.due("desired state", _DESIRED_S, now):
             desired_topics = self._workbench.desired_topics()
             with known.lock:
                 known.desired_topics = desired_topics
@@ -76,15 +76,15 @@ class BrokerPolls:
         ends = broker.end_offsets(desired_topics)
         with known.lock:
             known.record.observe_ends(now_ms, ends)
-        if self._every.due("oldest", _OLDEST_S, now):
-            self._ask_oldest(now_ms, ends)
-        if self._every.due("hosts", _HOSTS_S, now):
+        if self._schedule.due("oldest", _OLDEST_S, now):
+            self._poll_oldest(now_ms, ends)
+        if self._schedule.due("hosts", _HOSTS_S, now):
             hosts = self._hosts()
             with known.lock:
                 known.hosts = hosts
         for topic in known.watched_topics():
             if topic in ends:
-                self._ask_details(topic, ends[topic], now, now_ms)
+                self._poll_details(topic, ends[topic], now, now_ms)
         return True
 
     def _hosts(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class BrokerPolls:
         except RetryableError:  # a broker that has just started does not know its groups yet
             return self._known.hosts
 
-    def _ask_oldest(self, now_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
+    def _poll_oldest(self, now_ms: int, ends: Mapping[str, Mapping[int, int]]) -> None:
         behind: dict[str, dict[int, int]] = {}
         with self._known.lock:
             for topic in ends:
@@ -104,17 +104,17 @@ class BrokerPolls:
         with self._known.lock:
             self._known.record.observe_oldest(now_ms, {topic: oldest.get(topic) for topic in behind})
 
-    def _ask_details(self, topic: str, ends: Mapping[int, int], now: float, now_ms: int) -> None:
+    def _poll_details(self, topic: str, ends: Mapping[int, int], now: float, now_ms: int) -> None:
         """Query what only a topic's page shows."""
-        if self._every.due(f"retention {topic}", _RETENTION_S, now):
+        if self._schedule.due(f"retention {topic}", _RETENTION_S, now):
             config = self._workbench.broker.topic_config(topic)
-            found = Retention(
+            retention = Retention(
                 ms=_number(config.get("retention.ms")),
                 bytes=_number(config.get("retention.bytes")),
                 cleanup_policy=config.get("cleanup.policy", "delete"),
             )
             with self._known.lock:
-                self._known.retention[topic] = found
+                self._known.retention[topic] = retention
         if topic not in self._recalled:
             self._recalled.add(topic)
             self._recall_ends(topic, list(ends), now_ms)
@@ -140,26 +140,23 @@ class TablePolls:
     def __init__(self, workbench: Workbench, known: Known) -> None:
         self._workbench = workbench
         self._known = known
-        self._every = _Every()
+        self._schedule = _Schedule()
         self._catalogs: dict[str | None, Catalog] = {}
         self._shown: dict[str, int | None] = {}  # topic → the snapshot whose facts are known
 
     def step(self, now: float, now_ms: int) -> None:
-        """Run the queries that are due. Raises the first error after all were tried.
-
-        Of a catalog that does not respond, or of a table that cannot be read.
-        """
+        """Run the queries that are due; raises the first error of a catalog or a table after all of them."""
         errors: _Errors = {}
-        self._ask_unheard(now, now_ms, errors)
+        self._poll_unreported(now, now_ms, errors)
         for topic in self._known.watched_topics():
             with self._known.lock:
                 desired = (self._known.desired_topics or {}).get(topic)
             if desired is not None:
-                self._ask(desired, errors, partial(self._ask_table, topic, desired, now, now_ms))
+                self._poll(desired, errors, partial(self._poll_table, topic, desired, now, now_ms))
         for error in errors.values():
             raise error
 
-    def _ask(self, desired: DesiredTopic, errors: _Errors, ask: Callable[[], None]) -> None:
+    def _poll(self, desired: DesiredTopic, errors: _Errors, query: Callable[[], None]) -> None:
         """Query a catalog about a topic, unless it has just failed to respond."""
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415 - PyIceberg costs half a second
 
@@ -168,39 +165,39 @@ class TablePolls:
             return
         try:
             with in_section(name):
-                ask()
+                query()
         except TableTopicError as error:
             errors[name] = error
-        except Exception as error:  # of this table alone: it may be damaged
+        except Exception as error:  # this table may be damaged
             errors[name, desired.topic] = error
 
     def _catalog(self, name: str | None) -> Catalog:
-        """A catalog object of this thread's own."""
+        """A catalog object of this thread."""
         if name not in self._catalogs:
             self._catalogs[name] = self._workbench.open_catalog(name)
         return self._catalogs[name]
 
-    def _ask_unheard(self, now: float, now_ms: int, errors: _Errors) -> None:
-        """Query tables of topics that no host reports; soon, if nothing is known."""
+    def _poll_unreported(self, now: float, now_ms: int, errors: _Errors) -> None:
+        """Query the tables of topics that no host reports, and at once if nothing is known."""
         known = self._known
         with known.lock:
             if known.history_read < 1.0:
                 return  # an event may still report them
             desired_topics = dict(known.desired_topics or {})
             topics = [known.record.topic(name) for name in desired_topics]
-            unknown = [one.topic for one in topics if one.progress is None]
-            unheard = [one.topic for one in topics if not one.is_reported(now_ms)]
-        asked = unheard if self._every.due("unheard", _UNHEARD_S, now) else unknown
-        for topic in asked:
+            unknown = [record.topic for record in topics if record.progress is None]
+            unreported = [record.topic for record in topics if not record.is_reported(now_ms)]
+        due = unreported if self._schedule.due("unreported", _UNREPORTED_S, now) else unknown
+        for topic in due:
             desired = desired_topics[topic]
-            self._ask(desired, errors, partial(self._ask_progress, desired))
+            self._poll(desired, errors, partial(self._poll_progress, desired))
 
-    def _ask_progress(self, desired: DesiredTopic) -> None:
+    def _poll_progress(self, desired: DesiredTopic) -> None:
         progress = progress_of_table(desired, self._catalog(desired.settings.catalog))
         with self._known.lock:
             self._known.record.read_from_table(progress)
 
-    def _ask_table(self, topic: str, desired: DesiredTopic, now: float, now_ms: int) -> None:
+    def _poll_table(self, topic: str, desired: DesiredTopic, now: float, now_ms: int) -> None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - PyIceberg costs half a second
 
         from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - the same
@@ -212,9 +209,9 @@ class TablePolls:
             newest = progress.snapshot_id if progress else None
         changed = self._shown.get(topic, -1) != newest
         # Others commit too, and no event reports that.
-        if not (changed or self._every.due(f"again {topic}", _AGAIN_S, now)):
+        if not (changed or self._schedule.due(f"again {topic}", _REREAD_S, now)):
             return
-        if not self._every.due(f"table {topic}", _METADATA_S, now):
+        if not self._schedule.due(f"table {topic}", _METADATA_S, now):
             return
         try:
             with reachable("the catalog"):
@@ -225,7 +222,7 @@ class TablePolls:
         facts = facts_of(table, desired.settings.catalog)
         self._shown[topic] = newest
         health = known.health.get(topic)
-        if self._every.due(f"health {topic}", _HEALTH_S, now):
+        if self._schedule.due(f"health {topic}", _HEALTH_S, now):
             settings = desired.settings
             health = table_health(topic, table, next_work(table, settings, now_ms), settings.catalog)
         with known.lock:

@@ -43,10 +43,10 @@ def serve(
     parent_pid: int | None = None,
     load: LoadSettings | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT, or the end of the process ``parent_pid``, however that one ends.
+    """Serve until SIGTERM, SIGINT, or any end of the process ``parent_pid``.
 
-    ``ready`` is called with the URL and its token, or the socket's path, as soon as it responds; ``load``
-    reads the settings, by default the nearest file's and the environment's. Raises UsageError if the port or
+    ``ready`` is called with the URL and its token, or the socket's path, once the server responds; ``load``
+    reads the settings, by default from the nearest file and the environment. Raises UsageError if the port or
     the socket is unavailable.
     """
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is loaded from the internet
@@ -62,7 +62,7 @@ def serve(
     )
     server = _listening(place, session.open_page)
     loop = IOLoop.current()
-    loop.asyncio_loop.set_exception_handler(_not_of_closed_pages)  # type: ignore[attr-defined]
+    loop.asyncio_loop.set_exception_handler(_ignore_closed_pages)  # type: ignore[attr-defined]
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # the same news
 
     def stop() -> None:
@@ -74,8 +74,8 @@ def serve(
     if parent_pid is not None:
         when_ended(parent_pid, stop)
     server.start()
-    where = place.unix_socket or _link(server)
-    loop.call_later(0, ready, where)
+    address = place.unix_socket or _link(server)
+    loop.call_later(0, ready, address)
     try:
         loop.start()
     finally:
@@ -89,24 +89,23 @@ def _listening(place: Place, open_page: Callable[[], Any]) -> Any:
     """A server of the pages at ``place``; raises UsageError if that is in use."""
     from panel.io.server import get_server  # noqa: PLC0415 - two seconds
 
-    # Whoever reaches the socket was admitted by its owner, the proxy, which checks login and origin. On a
-    # port, pages of other sites must not read along.
-    more: dict[str, Any] = (
+    # The proxy, which owns the socket, has checked login and origin. On a port, the origin must be checked.
+    options: dict[str, Any] = (
         {"unix_socket": place.unix_socket, "allow_websocket_origin": ["*"]}
         if place.unix_socket
         else {"port": place.port, "address": "127.0.0.1"}
     )
     try:
         server = get_server(
-            {"/": open_page}, prefix=place.prefix, unused_session_lifetime=_KEEP_UNUSED_MS, **more
+            {"/": open_page}, prefix=place.prefix, unused_session_lifetime=_KEEP_UNUSED_MS, **options
         )
     except OSError as error:
-        where, remedy = f"127.0.0.1:{place.port}", "choose another with --port, or 0 for a free one"
+        address, remedy = f"127.0.0.1:{place.port}", "choose another with --port, or 0 for a free one"
         if place.unix_socket:
-            where, remedy = place.unix_socket, "choose another with --unix-socket"
-        raise UsageError(f"cannot listen at {where}: {error.strerror or error}; {remedy}") from error
+            address, remedy = place.unix_socket, "choose another with --unix-socket"
+        raise UsageError(f"cannot listen at {address}: {error.strerror or error}; {remedy}") from error
     if not place.unix_socket:  # otherwise the proxy says who may frame the pages
-        server._tornado.add_transform(_Guarded)
+        server._tornado.add_transform(_SecurityHeaders)
     return server
 
 
@@ -114,15 +113,15 @@ def _link(server: Any) -> str:
     """The link that opens the pages of a server on a port: every user of the machine may connect to it."""
     token = secrets.token_urlsafe()
     options = {"cookie": f"tabletopic-dashboard-{server.port}", "token": token, "path": f"{server.prefix}/"}
-    server._tornado.default_router.rules.insert(0, Rule(_Strangers(options), _Door, options))
+    server._tornado.default_router.rules.insert(0, Rule(_WithoutCookie(options), _TokenExchange, options))
     return f"http://127.0.0.1:{server.port}{server.prefix}/?token={token}"
 
 
 _OWN_NAMES = ("127.0.0.1", "localhost", "::1")  # a page of another name is another site's (DNS rebinding)
 
 
-class _Strangers(Matcher):
-    """Matches requests without the cookie, and those with a token, which should not stay in the address."""
+class _WithoutCookie(Matcher):
+    """Matches requests without the cookie, or with a token, which should not stay in the address."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -135,15 +134,15 @@ class _Strangers(Matcher):
         return None if is_admitted else {}
 
 
-class _Door(RequestHandler):
-    """Gives the cookie to whoever has the token, and shows nothing else."""
+class _TokenExchange(RequestHandler):
+    """Exchanges the token for the cookie, and shows nothing else."""
 
     def initialize(self, **options: str) -> None:
         """Tornado's constructor."""
         self._options = options
 
     def prepare(self) -> None:
-        """For every method."""
+        """Answer requests of every method."""
         cookie, token, path = (self._options[key] for key in ("cookie", "token", "path"))
         is_known = _is_same(self.get_query_argument("token", ""), token)
         if not is_known or self.request.host_name not in _OWN_NAMES:
@@ -156,11 +155,11 @@ class _Door(RequestHandler):
         self.redirect(url_concat(self.request.path, others))
 
 
-def _is_same(one: str, other: str) -> bool:
-    return secrets.compare_digest(one.encode(), other.encode())
+def _is_same(left: str, right: str) -> bool:
+    return secrets.compare_digest(left.encode(), right.encode())
 
 
-class _Guarded(OutputTransform):
+class _SecurityHeaders(OutputTransform):
     """Other sites may not frame these pages, and browsers may not guess types."""
 
     def __init__(self, request: object) -> None:
@@ -175,7 +174,7 @@ class _Guarded(OutputTransform):
         return status_code, headers, chunk
 
 
-def _not_of_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _ignore_closed_pages(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Closing a page while something is being sent to it is not an error."""
     if not isinstance(context.get("exception"), WebSocketClosedError):
         loop.default_exception_handler(context)

@@ -14,9 +14,9 @@ from tabletopic_kernel.faces.live_dashboard.live import Live, LoadSettings
 from tabletopic_kernel.faces.live_dashboard.theme import MADE, first_look, palette
 from tabletopic_kernel.workbench.config import load_settings
 
-# A commit should be visible within 2 s of its event; all topics together cost more to poll than one.
+# A commit should be visible within 2 s of its event; showing all topics costs more than showing one.
 _LOOK_AT_TOPIC_MS, _LOOK_AT_ALL_MS = 500, 1_000
-# Figures take half a second to create: that happens while the browser, which has its response, loads scripts.
+# Creating the figures takes half a second, while the browser already loads scripts.
 _AFTER_ANSWER_MS = 20
 _live: Live | None = None
 _live_lock = threading.Lock()
@@ -25,10 +25,10 @@ _live_lock = threading.Lock()
 def live(load: LoadSettings | None = None) -> Live:
     """The process's one reader, started on first use.
 
-    ``load`` reads the settings, now and whenever servers have to be found again; by default the nearest
-    file's and the environment's.
+    ``load`` reads the settings, now and to find the servers again; by default from the nearest file and the
+    environment.
     """
-    global _live  # noqa: PLW0603 - one for each process: every session looks at the same record
+    global _live  # noqa: PLW0603 - all sessions of the process share one record
     with _live_lock:
         if _live is None:
             _live = Live(load or (lambda: load_settings().settings)).start()
@@ -37,8 +37,8 @@ def live(load: LoadSettings | None = None) -> Live:
 
 def argument(name: str) -> str:
     """An argument of the page's URL; empty if missing."""
-    given = pn.state.session_args.get(name, [b""])[0]
-    return str(given.decode("utf-8", "replace"))
+    value = pn.state.session_args.get(name, [b""])[0]
+    return str(value.decode("utf-8", "replace"))
 
 
 def open_page() -> Any:
@@ -48,11 +48,11 @@ def open_page() -> Any:
 
     name, theme = argument("topic"), argument("theme")
     colours = palette(theme)
-    here: Any = pn.state.curdoc
+    document: Any = pn.state.curdoc
 
-    def link(other: str) -> str:
+    def link(topic_name: str) -> str:
         """The address of a topic's page, or (empty) of the overview."""
-        arguments = {"topic": other, "theme": theme if theme == colours.name else ""}
+        arguments = {"topic": topic_name, "theme": theme if theme == colours.name else ""}
         return "?" + urlencode({key: value for key, value in arguments.items() if value})
 
     reader = live()
@@ -60,8 +60,8 @@ def open_page() -> Any:
     pn.state.on_session_destroyed(lambda _: reader.unwatch(name))
     with reader.look() as view:
         opening = topic.opening(view, name, link) if name else overview.opening(view)
-    first_look(here, f"{name} · Table Topics" if name else "Table Topics", opening, colours)
-    whole: Any = pn.Column(sizing_mode="stretch_width", margin=0)
+    first_look(document, f"{name} · Table Topics" if name else "Table Topics", opening, colours)
+    column: Any = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def make() -> None:
         page: Any = (
@@ -76,11 +76,11 @@ def open_page() -> Any:
                 page.show(view)
 
         look()
-        whole.param.update(objects=[page.panel], css_classes=[MADE])
-        here.add_periodic_callback(look, _LOOK_AT_TOPIC_MS if name else _LOOK_AT_ALL_MS)
+        column.param.update(objects=[page.panel], css_classes=[MADE])
+        document.add_periodic_callback(look, _LOOK_AT_TOPIC_MS if name else _LOOK_AT_ALL_MS)
 
-    here.add_timeout_callback(make, _AFTER_ANSWER_MS)
-    return whole
+    document.add_timeout_callback(make, _AFTER_ANSWER_MS)
+    return column
 
 
 def _set_zone(page: Any) -> None:

@@ -1,6 +1,6 @@
-"""Colours and type of the pages, light and dark, and what a page shows immediately.
+"""Colours and type of the pages, light and dark, and the beginning of a page.
 
-The latter is its beginning as plain HTML, before four megabytes of scripts are loaded.
+A page begins as plain HTML, visible before four megabytes of scripts are loaded.
 """
 
 from __future__ import annotations
@@ -151,11 +151,10 @@ tbody tr:not(.below):hover > * {{ background: {colours.page}; }}
 """
 
 
-# Class of the page's outermost component once that has its content.
+# Class of the page's outermost component, once it has its content.
 MADE = "made"
-# Scripts and their styles come last, as a browser paints nothing below those it still waits for. The
-# beginning has a component's style, and is removed when the components exist: if it were only hidden, a text
-# search would find everything twice.
+# Scripts and their styles come last: a browser paints nothing below those that it still loads. The beginning
+# is removed when the components exist: hidden, it would make a text search find everything twice.
 _TEMPLATE = """
 {% block title %}{{ page_title | e }}{% endblock %}
 {% block css_resources %}

@@ -1,6 +1,6 @@
 """The input of a page: the progress record and related state, at one point in time.
 
-A few threads write what is known about broker, tables and control topic, and every page reads it.
+A few threads write the state of broker, tables and control topic, and every page reads it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # PyIceberg takes half a second
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Figures from a table's metadata; ``snapshots`` newest first, only the last ones."""
+    """Figures from a table's metadata; ``snapshots``: the newest, newest first."""
 
     table: str
     rows: int
@@ -50,8 +50,8 @@ class Retention:
     def __str__(self) -> str:
         if "delete" not in self.cleanup_policy:
             return "the topic is compacted, not deleted"
-        kept = "kept forever" if self.ms is None or self.ms < 0 else f"kept for {seconds(self.ms / 1000)}"
-        return kept + (f", {size(self.bytes)} per partition" if self.bytes and self.bytes > 0 else "")
+        duration = "kept forever" if self.ms is None or self.ms < 0 else f"kept for {seconds(self.ms / 1000)}"
+        return duration + (f", {size(self.bytes)} per partition" if self.bytes and self.bytes > 0 else "")
 
     @property
     def is_endless(self) -> bool:

@@ -28,24 +28,24 @@ class ReplayBox:
     def __init__(self, topic: str, colours: Palette, replay: Replay | None, css: str) -> None:
         self._topic = topic
         self._replay = replay
-        self._under_way: Future[str] | None = None
+        self._running: Future[str] | None = None
         self.button = pn.widgets.Button(label="Replay", visible=False, margin=(8, 0), stylesheets=[css])
         self.button.on_click(self._clicked)
-        self._said = Part(colours)
-        self.panel = pn.Column(self.button, self._said.pane, margin=0, sizing_mode="stretch_width")
+        self._message = Part(colours)
+        self.panel = pn.Column(self.button, self._message.pane, margin=0, sizing_mode="stretch_width")
 
     def show(self, waiting: int) -> None:
         """Show that ``waiting`` dead letters are in the table."""
-        running = self._under_way is not None and not self._under_way.done()
+        running = self._running is not None and not self._running.done()
         self.button.visible = self._replay is not None and (waiting > 0 or running)
         self.button.disabled = running
-        if self._under_way is not None:
-            message = "The topic's host replays them …" if running else self._under_way.result()
-            self._said.show(f'<p role="status">{escape(message)}</p>')
+        if self._running is not None:
+            message = "The topic's host replays them …" if running else self._running.result()
+            self._message.show(f'<p role="status">{escape(message)}</p>')
 
     def _clicked(self, _: Any) -> None:
-        if self._replay is not None and (self._under_way is None or self._under_way.done()):
-            self._under_way = _POOL.submit(self._replay, self._topic)
+        if self._replay is not None and (self._running is None or self._running.done()):
+            self._running = _POOL.submit(self._replay, self._topic)
             self.button.disabled = True
 
 
@@ -85,7 +85,7 @@ class TopicTable(JSComponent):
             self.changes = changed
 
     def _send_all(self, _: object = None) -> None:
-        """Also at the browser's request: it shows the table now, or got a change for an unknown topic."""
+        """Send all rows; the browser requests it for a new table, and after a change of an unknown topic."""
         self.all = {"rows": list(self._shown.values()), "turn": self.all["turn"] + 1}
 
 
@@ -95,8 +95,8 @@ def cells_that_changed(old: dict[str, Row], new: dict[str, Row]) -> dict[str, Ro
     >>> cells_that_changed({"a": {"lag": 1, "rows": 5}}, {"a": {"lag": 2, "rows": 5}})
     {'a': {'lag': 2}}
     """
-    found = {
+    changes = {
         topic: {name: value for name, value in row.items() if old[topic][name] != value}
         for topic, row in new.items()
     }
-    return {topic: values for topic, values in found.items() if values}
+    return {topic: values for topic, values in changes.items() if values}

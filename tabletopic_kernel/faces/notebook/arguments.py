@@ -43,7 +43,7 @@ def parse(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | No
 
 
 def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Add a function's arguments to a parser; completion finds what names them by ``names``."""
+    """Add a function's arguments to a parser; an action's ``names`` say what completes it."""
     signature = signature_of(function)
     for argument in signature.arguments:
         names = [argument.name] if argument.option.positional else argument.spellings
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any])
 
 def values_of(function: Callable[..., Any], parsed: argparse.Namespace) -> dict[str, Any]:
     """The parsed arguments of a function, by name."""
-    signature, given = signature_of(function), vars(parsed)
-    values = {one.name: given[one.name] for one in signature.arguments}
+    signature, options = signature_of(function), vars(parsed)
+    values = {argument.name: options[argument.name] for argument in signature.arguments}
     if signature.settings is not None:
-        settings = {name.removeprefix(_PREFIX): v for name, v in given.items() if name.startswith(_PREFIX)}
+        settings = {name.removeprefix(_PREFIX): v for name, v in options.items() if name.startswith(_PREFIX)}
         values["settings"] = given_settings(settings)
     return values
 
@@ -68,29 +68,29 @@ def _about(argument: Argument) -> dict[str, Any]:
     is_required, is_pair = argument.default is REQUIRED, get_origin(kind) is tuple
     reader = _seconds if option.is_duration else _count if kind is int or is_pair else None
     default = argument.default_text or (str(argument.default or "") if reader and not is_required else "")
-    about: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "help": _help(_lower(option.help), default),
         "default": None if is_required else argument.default,
     }
     if option.positional:
-        about["nargs"] = None if is_required else "?"
+        attributes["nargs"] = None if is_required else "?"
     else:
-        about["dest"] = argument.name
+        attributes["dest"] = argument.name
     if kind is bool:
-        return about | {"action": "store_true"}
+        return attributes | {"action": "store_true"}
     if argument.choices:
-        about["choices"] = argument.choices
+        attributes["choices"] = argument.choices
     else:
-        about["metavar"] = option.metavar.strip("[]")
+        attributes["metavar"] = option.metavar.strip("[]")
     if is_pair:
-        about |= {"nargs": 2, "metavar": tuple(option.metavar.split())}
+        attributes |= {"nargs": 2, "metavar": tuple(option.metavar.split())}
     if reader is not None:
-        about["type"] = reader
-    return about
+        attributes["type"] = reader
+    return attributes
 
 
 def _help(text: str, default: str) -> str:
-    """A help text with its default, for argparse, to which ``%`` is special."""
+    """A help text with its default, and ``%`` escaped for argparse."""
     return (f"{text} (default: {default})" if default else text).replace("%", "%%")
 
 
@@ -101,7 +101,6 @@ def _lower(text: str) -> str:
 
 
 def _count(text: str) -> int:
-    """Numbers in magics are counts, so they begin at 1."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
@@ -118,17 +117,17 @@ _PREFIX = "set_"
 
 
 def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
-    """Add options for the settings; without ``fixed``, those that cannot change are not shown."""
+    """Add options for the settings; without ``fixed``, hide those that cannot change."""
     others = "tabletopic.toml overrides the defaults" if fixed else "others stay unchanged"
     group = parser.add_argument_group(f"settings of the table topic ({others})")
-    for one in setting_options():
+    for setting in setting_options():
         group.add_argument(
-            one.name,
-            dest=f"{_PREFIX}{one.field}",
-            metavar=one.metavar,
-            action="append" if one.several else "store",
-            help=_help(one.help, one.default if fixed else "")
-            if _is_offered(one, fixed)
+            setting.name,
+            dest=f"{_PREFIX}{setting.field}",
+            metavar=setting.metavar,
+            action="append" if setting.several else "store",
+            help=_help(setting.help, setting.default if fixed else "")
+            if _is_offered(setting, fixed)
             else argparse.SUPPRESS,
         )
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
@@ -20,11 +21,12 @@ from tabletopic_kernel.model.errors import TableTopicError
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-_KEEP_S = 10.0  # names come from the broker and the catalog; a user types several keys a second
+_KEEP_S = 10.0  # broker and catalog must not be queried with each key
+Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 _TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*)[\w.]*$", re.IGNORECASE)
 
 
-class _Kept:
+class _CachedNames:
     """A cached list of names, refreshed when old; empty if the server does not respond."""
 
     def __init__(self, ask: Callable[[], Iterable[str]]) -> None:
@@ -42,24 +44,22 @@ class _Kept:
         return self._names
 
 
-def make_matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResult]:
+def make_matcher(session: Session) -> Matcher:
     """The matcher for the completer's ``custom_matchers``."""
-    topics = _Kept(lambda: list(session.workbench.kafka_topics()))
-    tables = _Kept(lambda: _table_names(session))
+    topics = _CachedNames(lambda: list(session.workbench.kafka_topics()))
+    tables = _CachedNames(lambda: _table_names(session))
 
     def matcher(context: CompletionContext) -> SimpleMatcherResult:
         words = candidates(context.full_text, context.text_until_cursor, topics.names, tables.names)
         token = context.token
-        # The token may begin after a dash or inside a name with dots or dashes.
+        # IPython's token may begin after a dash or inside a name with dots or dashes.
         typed = re.split(r"\s", context.text_until_cursor)[-1]
         cut = len(typed) - len(token) if typed.endswith(token) else 0
-        found = [SimpleCompletion(text=word[cut:]) for word in words or () if word.startswith(typed)]
-        return {"completions": found, "suppress": words is not None}
+        completions = [SimpleCompletion(text=word[cut:]) for word in words or () if word.startswith(typed)]
+        return {"completions": completions, "suppress": words is not None}
 
-    made: Callable[[CompletionContext], SimpleMatcherResult] = context_matcher(identifier="tabletopic")(
-        matcher
-    )
-    return made
+    register: Callable[[Matcher], Matcher] = context_matcher(identifier="tabletopic")
+    return register(matcher)
 
 
 def candidates(
@@ -83,19 +83,19 @@ def candidates(
     return tables() if in_lake and _TABLE_WORD.search(until_cursor) else None
 
 
-def _names_first(found: list[str], begins_option: bool) -> list[str]:
-    """Options only if one is begun or nothing else fits: the completer would sort them to the front."""
-    names = [word for word in found if not word.startswith("-")]
-    return found if begins_option or not names else names
+def _names_first(words: list[str], begins_option: bool) -> list[str]:
+    """Without options unless the user types one or nothing else fits: IPython sorts options first."""
+    names = [word for word in words if not word.startswith("-")]
+    return words if begins_option or not names else names
 
 
 def _lake_options(words: list[str]) -> list[str] | None:
     """Options while only options precede the cursor; after them the SQL begins."""
-    actions = [one for one in make_lake_parser()._actions if one.nargs != 0]
-    takes_value = {option: one for one in actions for option in one.option_strings}
+    actions = [action for action in make_lake_parser()._actions if action.nargs != 0]
+    takes_value = {option: action for action in actions for option in action.option_strings}
     if words[-1] in takes_value:
         return _choices(takes_value[words[-1]])
-    only_options = all(word.startswith("-") or words[at] in takes_value for at, word in enumerate(words[1:]))
+    only_options = all(word.startswith("-") or last in takes_value for last, word in pairwise(words))
     return list(takes_value) if only_options else None
 
 
@@ -123,8 +123,8 @@ def _words_of(
 
 
 def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(found.choices)
+    subparsers = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(subparsers.choices)
 
 
 def _choices(action: argparse.Action) -> list[str]:

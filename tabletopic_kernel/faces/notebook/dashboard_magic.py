@@ -43,13 +43,13 @@ def base_url() -> str:
     Raises:
         ActionNeededError: there is no Jupyter server with our extension.
     """
-    found = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or os.environ.get("TABLETOPIC_BASE_URL")
-    if not found:
+    path = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or os.environ.get("TABLETOPIC_BASE_URL")
+    if not path:
         raise ActionNeededError(
             "this kernel was not started by a Jupyter server with this extension; "
             "run `tabletopic dashboard` in a terminal instead"
         )
-    return found if found.endswith("/") else f"{found}/"
+    return path if path.endswith("/") else f"{path}/"
 
 
 def frame(
@@ -93,8 +93,8 @@ class DashboardMagics(Magics):
     @report_errors
     def dashboard(self, line: str) -> DashboardFrame | None:
         """The live dashboard below the cell."""
-        given = parse(_PARSER, line)
-        return None if given is None else frame(self._session, **values_of(frame, given))
+        parsed = parse(_PARSER, line)
+        return None if parsed is None else frame(self._session, **values_of(frame, parsed))
 
 
 DashboardMagics.dashboard.__doc__ = _PARSER.format_help()

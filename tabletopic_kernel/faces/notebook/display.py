@@ -1,8 +1,7 @@
 """Output of cells: results, progress bars, one-line errors, tracebacks without secrets.
 
-An error or interrupt is one line that says what to do next, without a traceback. Where a cell has a
-traceback, text quoted from a server is in the errors that led to ours. Below the rows of ``%%lake`` is the
-freshness of the tables they came from.
+An error or interrupt is one line that says what to do next, without a traceback. Below the rows of ``%%lake``
+is the freshness of the tables they came from.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
             raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
         except TableTopicError as error:
             raise _without_traceback(error) from None
-        except Exception as error:  # of a library: the cell's output keeps its text
-            error.args = tuple(redact(one) if isinstance(one, str) else one for one in error.args)
+        except Exception as error:  # of a library; the notebook saves its text
+            error.args = tuple(redact(arg) if isinstance(arg, str) else arg for arg in error.args)
             raise
         except KeyboardInterrupt as interrupt:
-            # Raised again, as the following cells must not run; where it hit us is irrelevant.
+            # Raised again, so that the following cells do not run.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
 
     return run
@@ -69,12 +68,11 @@ def _shown_as(error: E, text: str) -> E:
     return error
 
 
-# The one method through which IPython's and ipykernel's shells create all tracebacks, including ``%tb``.
+# The method with which IPython's and ipykernel's shells create all tracebacks, including ``%tb``.
 _METHOD = "structured_traceback"
-# How a shell shows an error, and how it passes on what it shows: to a notebook with the error's text.
+# How a shell shows an error, and how it sends it to a notebook, with the error's text.
 _SHOW, _SEND = "showtraceback", "_showtraceback"
-# How a kernel replies to the sender of a cell, which quotes the error once more: programs that run notebooks
-# print that.
+# How a kernel replies to the sender of a cell. Programs that run notebooks print the error in the reply.
 _ANSWER = "do_execute"
 
 
@@ -92,7 +90,7 @@ def hide_secrets(shell: InteractiveShell) -> None:
             error = None
         if error is None or hasattr(error, "_render_traceback_") or not _has_group(error):
             show(exc_tuple, *arguments, **named)
-        else:  # IPython would print it bypassing all of its methods
+        else:  # IPython would print it without calling these methods
             shell._showtraceback(kind, error, traceback.format_exception(kind, error, trace))
 
     def sent(kind: Any, error: Any, lines: list[str]) -> None:
@@ -108,10 +106,10 @@ def hide_secrets(shell: InteractiveShell) -> None:
 
     async def answered(*arguments: Any, **named: Any) -> dict[str, Any]:
         content: dict[str, Any] = await answer(*arguments, **named)
-        for one in (content, *content.get("user_expressions", {}).values()):
-            if "evalue" in one:
-                one["evalue"] = redact(one["evalue"])
-                one["traceback"] = [redact(line) for line in one["traceback"]]
+        for part in (content, *content.get("user_expressions", {}).values()):
+            if "evalue" in part:
+                part["evalue"] = redact(part["evalue"])
+                part["traceback"] = [redact(line) for line in part["traceback"]]
         return content
 
     setattr(kernel, _ANSWER, answered)
@@ -256,7 +254,7 @@ class LakeResult:
     def _shown_count(self) -> str:
         rows = len(self)
         if rows > self._shown_rows or self._answer.truncated:
-            # Of a query that was not read to its end, one more row is known to exist.
+            # A truncated result has at least one more row.
             all_of = f"at least {rows + 1:,}" if self._answer.truncated else f"{rows:,}"
             shown = min(rows, self._shown_rows)
             return f"the first {shown:,} of {all_of} rows; name << SELECT … keeps them all"

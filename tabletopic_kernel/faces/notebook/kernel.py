@@ -54,7 +54,7 @@ def unload(shell: InteractiveShell) -> None:
     for kind, names in _MAGICS.items():
         for name in names:
             shell.magics_manager.magics[kind].pop(name, None)
-    shell.configurables[:] = [one for one in shell.configurables if not isinstance(one, LakeMagics)]
+    shell.configurables[:] = [item for item in shell.configurables if not isinstance(item, LakeMagics)]
 
 
 class Lazy:
@@ -68,10 +68,10 @@ class Lazy:
         if attribute.startswith(("_repr_", "_ipython_")):  # displayed, not used
             raise AttributeError(attribute)
         name, namespace, make, _ = self.__dict__["_lazy"]
-        made = make()
+        value = make()
         if namespace.get(name) is self:
-            namespace[name] = made
-        return getattr(made, attribute)
+            namespace[name] = value
+        return getattr(value, attribute)
 
     def __repr__(self) -> str:
         return str(self.__dict__["_lazy"][3])
@@ -109,5 +109,5 @@ def _objects(session: Session) -> dict[str, tuple[Callable[[], Any], str]]:
 
 
 def _workbench(session: Session) -> Workbench:
-    """Called when an object is used: settings and servers may come later than the kernel."""
+    """Read when an object is used: settings and servers may come later than the kernel."""
     return session.workbench

@@ -43,7 +43,7 @@ the rows says how fresh the tables are.
 
 @dataclass(frozen=True)
 class _Cell:
-    """A query in a cell of a shell, the variables that it may name, and the one that keeps the rows."""
+    """A query in a cell, the variables that it may name, and ``target``, the variable for the rows."""
 
     magics: LakeMagics
     sql: str
@@ -122,14 +122,14 @@ class LakeMagics(Magics, Configurable):
     def lake(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         """Query the tables in SQL."""
         options, rest = _split(line)
-        given = parse(_PARSER, options)
-        if given is None:
+        parsed = parse(_PARSER, options)
+        if parsed is None:
             return None
         target, sql = _target(f"{rest}\n{cell or ''}")
         if not sql.strip():
             raise UsageError("no SQL: write %lake SELECT …, or the query below %%lake")
         variables = {**self.namespace, **(local_ns or {})}
-        return _query(_Cell(self, sql, target, variables), **values_of(_query, given))
+        return _query(_Cell(self, sql, target, variables), **values_of(_query, parsed))
 
 
 def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -149,7 +149,7 @@ def _as_of(at: str | None, variables: Mapping[str, Any]) -> Any:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The options at the beginning of a line, and the rest: SQL may contain what looks like options."""
+    """The options at the beginning of a line, and the rest; text in SQL may look like options."""
     end = 0
     while match := _OPTION.match(line, end):
         end = match.end()

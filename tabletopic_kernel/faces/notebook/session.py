@@ -1,8 +1,7 @@
 """What the magics of one shell share: the workbench and the host in the kernel.
 
-The host's table topics run in threads of the kernel, as long as that lives. They print nothing: a thread's
-output would appear in whichever cell is running. A killed kernel loses nothing; the next host resumes from
-the ledger.
+The host's table topics run in threads of the kernel. They print nothing: the output would appear in whichever
+cell is running. A killed kernel loses nothing; the next host resumes from the ledger.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 LOG_FILE = "kernel.log"
-_LOOK_EVERY_S = 1.0
+_POLL_S = 1.0
 
 
 class KernelHost:
@@ -83,12 +82,12 @@ class KernelHost:
     def _stop_with_the_kernel(self, host: Host) -> None:
         """Wait for the end of the main thread, then let the host commit.
 
-        Python waits for this thread, which is no daemon. ``atexit`` functions come too late: by then no
-        thread can be started (Python 3.12), and closing topics takes threads.
+        Python waits for this thread, which is no daemon. ``atexit`` is too late: by then no thread can start
+        (Python 3.12), and closing topics needs threads.
         """
         main = threading.main_thread()
         while main.is_alive() and not host.has_ended:
-            main.join(_LOOK_EVERY_S)
+            main.join(_POLL_S)
         if not host.has_ended:
             host.stop()
 
@@ -108,10 +107,10 @@ def _start_spark(workbench: Workbench) -> None:
 def others(live: list[str]) -> list[str]:
     """Live hosts' ids, except leftovers of a dead process on this machine.
 
-    The group notices a killed host only after some seconds; until then a restarted kernel would believe that
-    another host runs its topics.
+    The group notices a killed host after some seconds. Until then, a restarted kernel would believe
+    that another host runs its topics.
     """
-    return [one for one in live if not _is_dead(one)]
+    return [host_id for host_id in live if not _is_dead(host_id)]
 
 
 def _is_dead(host_id: str) -> bool:
@@ -130,7 +129,7 @@ class Session:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._made: Workbench | None = None
+        self._cached: Workbench | None = None
         self.kernel_host = KernelHost()
 
     @property
@@ -144,22 +143,22 @@ class Session:
         from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415 - the first magic pays, not %load_ext
         from tabletopic_kernel.workbench.workbench import Workbench  # noqa: PLC0415
 
-        named = self._namespace.get("workbench")
-        if isinstance(named, Workbench):
-            return named
+        own_workbench = self._namespace.get("workbench")
+        if isinstance(own_workbench, Workbench):
+            return own_workbench
         settings = load_settings().settings
         with self._lock:
-            made = self._made
-            stale = made is None or made.settings != settings or made.servers != find_servers(settings)
-            if made is None or stale:  # a restarted stack may have other ports
-                made = self._made = Workbench(settings)
-            return made
+            cached = self._cached
+            stale = cached is None or cached.settings != settings or cached.servers != find_servers(settings)
+            if cached is None or stale:  # a restarted stack may have other ports
+                cached = self._cached = Workbench(settings)
+            return cached
 
     def hosts(self) -> list[str]:
         """Ids of the live hosts, this kernel's too; none while the broker knows no groups yet."""
         try:
             return others(self.workbench.hosts())
-        except RetryableError:  # as on a new broker, until a member joins the first group
+        except RetryableError:  # a new broker, until a member joins the first group
             return []
 
     def ensure_host(self) -> Host | None:

@@ -36,8 +36,8 @@ def manual() -> str:
         panels.setdefault(word.panel, []).append(name)
     width = max(map(len, panels))
     lists = [f"  {panel:{width}}  {', '.join(names)}" for panel, names in panels.items()]
-    more = "`%topic --help` says what each does, `%topic enable --help` has its options."
-    return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {more}"])
+    ending = "`%topic --help` says what each does, `%topic enable --help` has its options."
+    return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {ending}"])
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -52,11 +52,11 @@ def make_parser() -> argparse.ArgumentParser:
     for name, word in WORDS.items():
         summary = summary_of(word.documented)
         text = summary[:1].lower() + summary[1:]
-        made = commands.add_parser(
+        subparser = commands.add_parser(
             name, aliases=list(word.aliases), help=text, description=text, prog=f"%topic {name}"
         )
-        add_arguments(made, word.arguments)
-        made.set_defaults(command=name)
+        add_arguments(subparser, word.arguments)
+        subparser.set_defaults(command=name)
     return parser
 
 

@@ -68,11 +68,11 @@ def topic_list(session: Session) -> Grid:
 
 
 def _hints(session: Session, statuses: list[TopicStatus]) -> list[str]:
-    enabled = {one.topic for one in statuses}
+    enabled = {status.topic for status in statuses}
     others = [name for name in session.workbench.kafka_topics() if name not in enabled]
     if others:
-        more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
-        names = ", ".join(others[:_MOST_NAMES]) + more
+        ending = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
+        names = ", ".join(others[:_MOST_NAMES]) + ending
         return [f"not enabled: {names}. Enable one with `%topic enable TOPIC`"]
     if not statuses:
         return ["the broker has no topics yet; `%topic sample clicks` makes one, `%topic enable` enables it"]
@@ -97,11 +97,11 @@ def enable(
 
 
 def commit(session: Session, topic: Topic) -> Grid:
-    """Ask for a commit, unless nobody would make it."""
-    asked = perform(topics.commit, session, topic=topic)
+    """Request a commit; say so if no host would make it."""
+    requested = perform(topics.commit, session, topic=topic)
     if not session.hosts():
         return lines(f"no host runs {topic}; start one with `%topic host start`")
-    return asked
+    return requested
 
 
 def status(
@@ -144,12 +144,12 @@ def wait_for(session: Session, topic: Topic, timeout: Timeout = 300.0) -> Grid:
     ends = first.end_offsets
 
     def read(now: TopicStatus) -> int:
-        """Each partition counts by itself: what another one got meanwhile makes up for nothing."""
+        """Records read up to ``ends``; later records of one partition do not make up for another's."""
         return sum(min(now.next_offsets.get(partition, 0), end) for partition, end in ends.items())
 
-    begun = read(first)
-    with Bar(topic, sum(ends.values()) - begun, get_ipython()) as bar:
-        now = handle.wait(timeout, lambda now: bar.to(max(0, read(now) - begun)))
+    begin = read(first)
+    with Bar(topic, sum(ends.values()) - begin, get_ipython()) as bar:
+        now = handle.wait(timeout, lambda now: bar.to(max(0, read(now) - begin)))
     return status_facts(now)
 
 
@@ -177,7 +177,7 @@ def host(
             f"the host in this kernel has ended: {kernel.error}; start it again with `%topic host start`"
         )
     running = ", ".join(sorted(mine.coordinators())) if mine else ""
-    live = [one for one in session.hosts() if mine is None or one != mine.id]
+    live = [host_id for host_id in session.hosts() if mine is None or host_id != mine.id]
     pairs = {
         "in this kernel": f"{mine.id}, runs {running or 'no topics yet'}" if mine else "none",
         "elsewhere": ", ".join(live) or "none",
@@ -198,7 +198,7 @@ def up(session: Session) -> Grid:
         {
             "Kafka": servers.kafka.get("bootstrap.servers", ""),
             "registry": mask(registry_place(servers.registry)),
-            "catalog": ", ".join(one["name"] for one in servers.all_catalogs),
+            "catalog": ", ".join(catalog["name"] for catalog in servers.all_catalogs),
             "state folder": str(servers.state_dir),
         },
     )
@@ -226,7 +226,7 @@ def down(session: Session) -> Grid:
 
 # --- all words ----------------------------------------------------------------------------------------------
 
-_MORE: dict[str, Callable[..., Grid | None]] = {
+_OWN: dict[str, Callable[..., Grid | None]] = {
     "enable": enable,
     "commit": commit,
     "status": status,
@@ -235,14 +235,14 @@ _MORE: dict[str, Callable[..., Grid | None]] = {
 
 
 def _word(operation: Operation[..., Any]) -> Word:
-    own, aliases = _MORE.get(operation.name), operation.aliases
+    own, aliases = _OWN.get(operation.name), operation.aliases
     run: Callable[..., Grid | None] = own or partial(perform, operation)
     return Word(operation.panel, run, own or operation.run, operation.run, aliases)
 
 
 # In the order of the help.
 WORDS = (
-    {one.__name__: Word("Servers and settings", one, one, one) for one in (up, down)}
+    {run.__name__: Word("Servers and settings", run, run, run) for run in (up, down)}
     | {operation.name: _word(operation) for operation in OPERATIONS}
     | {"host": Word("Servers and settings", host, host, host)}
 )
@@ -267,7 +267,7 @@ def _host_note(session: Session) -> str:
 
 
 def lines(*texts: str) -> Grid:
-    """Lines of text as a result."""
+    """Lines of text, as a grid."""
     return Grid((), [], "", texts)
 
 

@@ -10,10 +10,10 @@ from tabletopic_kernel.faces.operations.operation import Operation
 
 # In the order of the help.
 OPERATIONS: tuple[Operation[..., Any], ...] = tuple(
-    one
+    value
     for module in (topics, inspection, maintenance, trial)
-    for one in vars(module).values()
-    if isinstance(one, Operation)
+    for value in vars(module).values()
+    if isinstance(value, Operation)
 )
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 

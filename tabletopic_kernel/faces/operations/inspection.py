@@ -89,7 +89,7 @@ def wait(workbench: Workbench, topic: Topic, timeout: Timeout = 300.0) -> TopicS
     return workbench.topic(topic).wait(timeout)
 
 
-@operation(PANEL, lambda found, values: _drawn("events_table", values["topic"] or "all topics", found))
+@operation(PANEL, lambda events, values: _drawn("events_table", values["topic"] or "all topics", events))
 def events(
     workbench: Workbench,
     topic: AnyTopic = None,

@@ -46,7 +46,7 @@ def _replay_text(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]:
     if isinstance(outcome, ReplayPlan):
         counts = {"rows": rows, "letters": f"{outcome.letters:,}"}
         first = Message("{rows} of {letters} dead letters would become rows", counts)
-        changes = [Message("  the table would change: {change}", {"change": one}) for one in outcome.changes]
+        changes = [Message("  the table would change: {text}", {"text": text}) for text in outcome.changes]
     else:
         first = Message("{rows} dead letters became rows", {"rows": rows})
         changes = []
@@ -117,8 +117,8 @@ class CompactionPlanAnswer:
 def counts_of(plan: CompactionPlan) -> CompactionPlanAnswer:
     """The plan with counts of files."""
     groups = [
-        CompactionGroup(one.partition, len(one.files), one.rows, one.deleted_rows, one.bytes)
-        for one in plan.groups
+        CompactionGroup(group.partition, len(group.files), group.rows, group.deleted_rows, group.bytes)
+        for group in plan.groups
     ]
     return CompactionPlanAnswer(plan.files, len(plan.delete_files), groups, plan.left, plan.refused)
 
@@ -214,11 +214,11 @@ def _expire_text(outcome: Sequence[Expired | OrphansRemoved | ExpiryPlan], _: Ar
     from tabletopic_kernel.table.expiry import ExpiryPlan
 
     lines: list[Message] = []
-    for one in outcome:
-        if isinstance(one, ExpiryPlan):
-            lines += _expiry_plan_text(one)
+    for result in outcome:
+        if isinstance(result, ExpiryPlan):
+            lines += _expiry_plan_text(result)
         else:
-            lines.append(Message("{text}", {"text": event_text(one)}))
+            lines.append(Message("{text}", {"text": event_text(result)}))
     return lines
 
 
@@ -256,10 +256,10 @@ def _expire_json(outcome: Sequence[Expired | OrphansRemoved | ExpiryPlan]) -> An
     from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
     from tabletopic_kernel.table.expiry import ExpiryPlan
 
-    if plans := [one for one in outcome if isinstance(one, ExpiryPlan)]:
+    if plans := [result for result in outcome if isinstance(result, ExpiryPlan)]:
         return {"tables": plain(plans)}
-    expired = [one.model_dump(include=_EXPIRED) for one in outcome if isinstance(one, Expired)]
-    orphans = next((one for one in outcome if isinstance(one, OrphansRemoved)), None)
+    expired = [result.model_dump(include=_EXPIRED) for result in outcome if isinstance(result, Expired)]
+    orphans = next((result for result in outcome if isinstance(result, OrphansRemoved)), None)
     return {"tables": expired, "orphans": orphans and orphans.model_dump(include={"files", "bytes"})}
 
 
@@ -285,6 +285,6 @@ def expire(
         return workbench.topic(topic).plan_expiry(orphans=orphans)
     outcome = workbench.topic(topic).expire(orphans=orphans, timeout_s=timeout)
     done = _outcome(outcome, "expiry", topic, timeout)
-    if error := next((one.error for one in done if one.error), None):
+    if error := next((result.error for result in done if result.error), None):
         raise ActionNeededError(error)
     return done

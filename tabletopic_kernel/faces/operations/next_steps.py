@@ -1,9 +1,8 @@
 """Next steps in messages, translated for each face.
 
 A message names an action as the command line spells it, in backquotes: "start one with `tabletopic serve`".
-This spelling is a template: events and errors contain it unchanged, also for other processes, and each face
-renders its own words for the action with ``for_face``. Anything else in backquotes stays, and so do commands
-marked for a terminal: "`tabletopic doctor` in a terminal".
+Events and errors contain this spelling; each face replaces it by its own words with ``for_face``. Other text
+in backquotes stays, and so do commands marked for a terminal: "`tabletopic doctor` in a terminal".
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class Face(StrEnum):
 
 _COMMAND = re.compile(r"`tabletopic ([a-z][a-z-]*)((?: [^`]*)?)`(?! in a terminal)")
 
-# Of commands that are no operation: each face has its own.
-MAGICS: Mapping[str, str] = {one.name: f"%topic {one.name}" for one in OPERATIONS} | {
+# Commands that are no operation differ from face to face.
+MAGICS: Mapping[str, str] = {each.name: f"%topic {each.name}" for each in OPERATIONS} | {
     "up": "%topic up",
     "down": "%topic down",
     "serve": "%topic host start",
@@ -42,7 +41,7 @@ MAGICS: Mapping[str, str] = {one.name: f"%topic {one.name}" for one in OPERATION
     "query": "%lake",
 }
 # The labels on the sidebar's buttons and in a topic's menu.
-BUTTONS: Mapping[str, str] = {one.name: one.button for one in OPERATIONS if one.button} | {
+BUTTONS: Mapping[str, str] = {each.name: each.button for each in OPERATIONS if each.button} | {
     "up": "Start the local stack",
     "down": "Stop the Local Stack",
     "serve": "Start a host",

@@ -1,8 +1,8 @@
-"""An operation of the product: a function, from whose signature and docstring each face derives its own form.
+"""An operation of the product: each face derives its own form from a function's signature and docstring.
 
-The command line makes a command of it, ``%topic`` a word, the Jupyter server a route. The first sentence of
-the docstring is its summary everywhere; the rest is in the command's help. A face has a function of its own,
-declared in the same way, only where it does more than run the operation and show the result.
+The command line makes it a command, ``%topic`` a word, the Jupyter server a route. The first sentence of the
+docstring is its summary everywhere; the rest is in the command's help. A face has a function of its own only
+where it does more than run the operation and show the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Option:
         spellings: empty: ``--name``.
         metavar: placeholder for the value in the help.
         least, most: limits of a number.
-        default_text: the default in words, where its value does not say enough.
+        default_text: the default in words, if its value says too little.
         positional: identified by position, not by an option.
         names: what completes it.
         is_duration: typed as ``500ms``, ``5s``, ``2m``; the function gets seconds.
@@ -67,7 +67,7 @@ class Option:
 
 @dataclass(frozen=True)
 class SettingOptions:
-    """The argument collects the options of a table topic's settings: all, or those that can change."""
+    """An argument with the settings of a table topic, an option each: all, or those that can change."""
 
     changeable: bool = False
 
@@ -112,12 +112,12 @@ class Signature:
 def parameters_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Types, and defaults or ``REQUIRED``, of all parameters but the first, which the face itself passes.
 
-    The first may have a type that is imported for type checkers only.
+    The first parameter's type may be imported for type checkers only.
     """
     _, *parameters = inspect.signature(function).parameters.values()
-    given = SimpleNamespace(__annotations__={one.name: one.annotation for one in parameters})
-    hints = get_type_hints(given, inspect.unwrap(function).__globals__, include_extras=True)
-    return {one.name: (hints[one.name], one.default) for one in parameters}
+    annotated = SimpleNamespace(__annotations__={each.name: each.annotation for each in parameters})
+    hints = get_type_hints(annotated, inspect.unwrap(function).__globals__, include_extras=True)
+    return {each.name: (hints[each.name], each.default) for each in parameters}
 
 
 @cache
@@ -151,14 +151,14 @@ def _paragraphs(function: Callable[..., Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Route:
-    """The operation in the REST interface: with the arguments in its path, and settings if it takes them.
+    """An operation's place in the REST interface. Its arguments are those in the path, and settings.
 
     Attributes:
         verb: HTTP's, in lower case.
         path: below ``tabletopic/api/``; ``{topic}`` is the argument with that name.
         status: for a success; 202 and 204 have no body.
         key: the body is an object with the result under this key.
-        checks_topic: the operation supports tables whose topics were deleted; the route does not.
+        checks_topic: refuses deleted topics, whose tables the operation supports.
         notes: added to the summary in its description.
     """
 
@@ -186,7 +186,7 @@ class Message:
 
 @dataclass(frozen=True)
 class JsonText:
-    """Finished JSON text, as Python's writer would lose digits or bytes."""
+    """Finished JSON text: Python's writer would lose digits or bytes."""
 
     text: str
 
@@ -194,7 +194,7 @@ class JsonText:
 def plain(result: Any) -> Any:
     """A result as JSON values."""
     if isinstance(result, list | tuple):
-        return [plain(one) for one in result]
+        return [plain(item) for item in result]
     if isinstance(result, BaseModel):
         return result.model_dump(mode="json")
     if hasattr(result, "to_json"):
@@ -241,10 +241,10 @@ class Operation(Generic[P, T]):
 
 
 def operation(
-    panel: str, text: Callable[[Any, Mapping[str, Any]], Grid | Sequence[Message]], **more: Any
+    panel: str, text: Callable[[Any, Mapping[str, Any]], Grid | Sequence[Message]], **attributes: Any
 ) -> Callable[[Callable[Concatenate[Workbench, P], T]], Operation[P, T]]:
     """Declare a function as an operation; arguments as the attributes of ``Operation``."""
-    return lambda run: Operation(run, panel, text, **more)
+    return lambda run: Operation(run, panel, text, **attributes)
 
 
 # --- arguments that several operations have -----------------------------------------------------------------

@@ -22,7 +22,7 @@ from tabletopic_kernel.table.topic_table import TopicTable
 
 @dataclass
 class ReplayPlan:
-    """What a replay would do: new rows, letters that stay by reason, changes of the table."""
+    """What a replay would do: ``rows`` of ``letters``, ``stayed`` by reason, ``changes`` of the table."""
 
     topic: str
     letters: int = 0

@@ -29,7 +29,7 @@ from tabletopic_kernel.model.redact import HIDDEN, learn
 from tabletopic_kernel.workbench.logs import log_json_to
 from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
 
-QUIET = run._Manner(quiet=True)
+QUIET = run._ServeMode(quiet=True)
 STAY = "while :; do sleep 0.1; done"
 
 
@@ -106,8 +106,8 @@ class Bench:
 
 def test_metrics_while_the_host_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The port is told, answers as long as the host runs, and is closed then."""
-    manner = run._Manner(metrics=Address("127.0.0.1", 0))
-    with run._watched(cast(Any, SimpleNamespace(workbench=Bench())), cast(Any, FakeHost()), manner):
+    mode = run._ServeMode(metrics=Address("127.0.0.1", 0))
+    with run._watched(cast(Any, SimpleNamespace(workbench=Bench())), cast(Any, FakeHost()), mode):
         url = capsys.readouterr().err.split()[-1]
         assert url.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(url, timeout=10) as answer:

@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.local import state
 from tabletopic_kernel.local.hosts import stop_detached
@@ -23,6 +22,7 @@ from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
+from tabletopic_kernel.render.words import seconds
 from tabletopic_kernel.workbench.clients import MissingServers, Servers
 from tabletopic_kernel.workbench.doctor import run as doctor
 from tabletopic_kernel.workbench.doctor.check import Check, Failed
@@ -407,4 +407,4 @@ def test_demo_hands_its_options_on(
 )
 def test_spans_of_time(value: float | None, text: str) -> None:
     """Seconds, minutes, hours and days, two units at most."""
-    assert screen.seconds(value) == text
+    assert seconds(value) == text

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tabletopic_kernel.faces.cli.commands import topics
-from tabletopic_kernel.faces.cli.screen import event_text
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import EVENT_ADAPTER, Progress, SchemaVersion
+from tabletopic_kernel.render.words import event_text
 
 CONTRACT = {
     "topic",

@@ -97,7 +97,7 @@ def test_a_slow_look_is_no_gap(refreshed: Callable[..., tuple[Refresher, Looks]]
     looks.go.clear()
     refresher._ended -= 1_000
     assert refresher.kept() == {"n": 1}
-    refresher._asked_at -= 1_000
+    refresher._polled_at -= 1_000
     assert refresher.kept() is None
     looks.go.set()
 

@@ -74,7 +74,7 @@ def test_other_servers_are_another_record() -> None:
 @pytest.mark.parametrize("error", [RuntimeError("no more threads"), UsageError("a property")])
 def test_an_unexpected_error_ends_no_reader(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Neither of recent events nor of the past; what was read once is not read again."""
-    monkeypatch.setattr(module, "_READ_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "_REREAD_S", 0.0)
     over, troubles = threading.Event(), [error]
 
     class Reader:
@@ -142,7 +142,7 @@ def test_a_damaged_table_ends_no_thread_and_hides_no_other_table(
     for topic in live.known.desired_topics:
         live.watch(topic)
     over, workbench = threading.Event(), Mock(open_catalog=lambda _: catalog)
-    tables = threading.Thread(target=live._ask_tables, args=(workbench, over))
+    tables = threading.Thread(target=live._poll_tables, args=(workbench, over))
     tables.start()
     try:
         deadline = time.monotonic() + 240

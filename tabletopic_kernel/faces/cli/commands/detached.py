@@ -16,11 +16,11 @@ from tabletopic_kernel.model.errors import StackError
 JOINS = "joins; Ctrl-C commits staged files and leaves"  # printed once it has started
 JOIN_S = 60.0
 _LAST_LINES = 15
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 
 
-def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
-    """Start a host that outlives this process, with ``more`` options; returns its log and its pid.
+def start_detached(call: Call, serve_options: Sequence[str] = ()) -> tuple[Path, int]:
+    """Start a host that outlives this process, with more ``serve_options``; returns log and pid.
 
     Hosts that run at the same time share the log. Raises StackError if the host ends before it joins.
     """
@@ -34,7 +34,7 @@ def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
     options = ["--state-dir", str(state_dir)]
     if call.config is not None:
         options += ["--config", str(call.config.absolute())]
-    options += ["--mark", mark, *more]
+    options += ["--mark", mark, *serve_options]
     command = [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "serve", *options]
     start = log.stat().st_size
     process = processes.spawn(command, Path.cwd(), log, append=True)
@@ -43,5 +43,5 @@ def start_detached(call: Call, more: Sequence[str] = ()) -> tuple[Path, int]:
         if not processes.is_alive(process, mark):
             last = "\n".join(text.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]) or "(none)"
             raise StackError(f"the host has ended. Its last lines, all of them in {log}:\n{last}")
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)
     return log, process.pid

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from tabletopic_kernel.model.settings.sections import Settings
 
 
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 _REOPEN_S = 2.0
 _LAST_WORDS_S = 0.5
-_DULL = HEARTBEATS | {"FilesStaged"}
-_BAD = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
+_ROUTINE = HEARTBEATS | {"FilesStaged"}
+_PROBLEMS = frozenset({"Failed", "CommitFailed", "GapDetected", "SchemaRefused"})
 _LOG = logging.getLogger("tabletopic.serve")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Manner:
+class _ServeMode:
     """How a host runs as a process, apart from its settings."""
 
     quiet: bool = False
@@ -51,14 +51,14 @@ class _Manner:
     with_parent: int | None = None
 
     def note(self, message: str) -> None:
-        """Print a note of the process."""
+        """Print or log a note."""
         if self.json_logs:
             _LOG.info("%s", message)
         elif not self.quiet:
             screen.note(message)
 
     @property
-    def tells_people(self) -> bool:
+    def prints_events(self) -> bool:
         """Whether events are printed as text."""
         return not self.quiet and not self.json_logs
 
@@ -94,69 +94,71 @@ def serve(
 
     need_limits()
     if detach:
-        more = ["--log-format", log_format]
+        serve_options = ["--log-format", log_format]
         if metrics_port is not None:
-            more += ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
-        _serve_detached(call, more)
+            serve_options += ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
+        _serve_detached(call, serve_options)
         return
     address = None if metrics_port is None else Address(metrics_host, metrics_port)
-    with stop_event() as asked:
-        _serve(call, _Manner(quiet, log_format == "json", address, with_parent), asked)
+    with stop_event() as stop:
+        _serve(call, _ServeMode(quiet, log_format == "json", address, with_parent), stop)
 
 
-def _serve(call: Call, manner: _Manner, asked: threading.Event) -> None:
+def _serve(call: Call, mode: _ServeMode, stop: threading.Event) -> None:
     from tabletopic_kernel.local.crash_points import obey
 
     obey()
     workbench = call.workbench
-    _log_to(workbench.servers.state_dir, call.debug, manner)
+    _log_to(workbench.servers.state_dir, call.debug, mode)
     host = workbench.host()
-    with _watched(call, host, manner):
+    with _watched(call, host, mode):
         thread = threading.Thread(
-            target=_start_spark, args=(call, host, manner), name="spark start", daemon=True
+            target=_start_spark, args=(call, host, mode), name="spark start", daemon=True
         )
         thread.start()
-        _run(call, host, manner, asked)
+        _run(call, host, mode, stop)
 
 
 @contextlib.contextmanager
-def _watched(call: Call, host: Host, manner: _Manner) -> Iterator[None]:
+def _watched(call: Call, host: Host, mode: _ServeMode) -> Iterator[None]:
     """Write the host's events to the log and serve its metrics at their port, if enabled."""
-    if manner.json_logs and not manner.quiet:
+    if mode.json_logs and not mode.quiet:
         host.listen(_log_event)
-    if manner.metrics is None:
+    if mode.metrics is None:
         yield
         return
-    watch = call.workbench.watch(host, manner.metrics)
+    watch = call.workbench.watch(host, mode.metrics)
     watch.start()
-    manner.note(f"metrics at {watch.url}/metrics")
+    mode.note(f"metrics at {watch.url}/metrics")
     try:
         yield
     finally:
         watch.stop()
 
 
-def _run(call: Call, host: Host, manner: _Manner, asked: threading.Event) -> None:
+def _run(call: Call, host: Host, mode: _ServeMode, stop: threading.Event) -> None:
     """Run the host until it is stopped; raises the error that ended it."""
     began_ms = now_ms()
     host.start()
     over = threading.Event()
-    teller = threading.Thread(target=_tell, args=(call, host, began_ms, over), name="events", daemon=True)
-    manner.note(f"host {host.id} {JOINS}")
-    if manner.tells_people:
-        teller.start()
+    printer = threading.Thread(
+        target=_print_events, args=(call, host, began_ms, over), name="events", daemon=True
+    )
+    mode.note(f"host {host.id} {JOINS}")
+    if mode.prints_events:
+        printer.start()
     try:
-        waited_for = None
-        while not asked.wait(_LOOK_EVERY_S) and not host.wait(0) and not _is_orphan(manner.with_parent):
-            if host.waits_for != waited_for:
-                waited_for = host.waits_for
-                manner.note(f"waiting: {waited_for}" if waited_for else "the broker responds")
-        manner.note("leaving: committing staged files …")
+        shown_wait = None
+        while not stop.wait(_POLL_S) and not host.wait(0) and not _is_orphan(mode.with_parent):
+            if host.waits_for != shown_wait:
+                shown_wait = host.waits_for
+                mode.note(f"waiting: {shown_wait}" if shown_wait else "the broker responds")
+        mode.note("leaving: committing staged files …")
     finally:
         host.stop()
         over.set()
-        if manner.tells_people:
-            teller.join(_LAST_WORDS_S * 4)
+        if mode.prints_events:
+            printer.join(_LAST_WORDS_S * 4)
     host.wait(0)  # raises the error that ended it
 
 
@@ -164,9 +166,9 @@ def _log_event(event: ControlEvent) -> None:
     """Write an event as a log record, except heartbeats and staged files."""
     from tabletopic_kernel.render.words import event_text
 
-    if event.type in _DULL:
+    if event.type in _ROUTINE:
         return
-    level = logging.WARNING if event.type in _BAD else logging.INFO
+    level = logging.WARNING if event.type in _PROBLEMS else logging.INFO
     if isinstance(event, Failed) and not event.waits:
         level = logging.ERROR
     _LOG.log(
@@ -179,17 +181,17 @@ def _log_event(event: ControlEvent) -> None:
 
 
 def _is_orphan(with_parent: int | None) -> bool:
-    """Whether the parent process has ended, so that the system has assigned another."""
+    """Whether the parent process has ended: the system then assigns another."""
     return with_parent is not None and os.getppid() != with_parent
 
 
-def _serve_detached(call: Call, more: Sequence[str]) -> None:
-    log, pid = start_detached(call, more)
+def _serve_detached(call: Call, serve_options: Sequence[str]) -> None:
+    log, pid = start_detached(call, serve_options)
     screen.show(f"host {pid} runs in the background; its output goes to {screen.plain(log)}")
     screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
 
 
-def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
+def _start_spark(call: Call, host: Host, mode: _ServeMode) -> None:
     """Start Spark early, while joining the group; topics report errors when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
     from tabletopic_kernel.clients.spark.session import warm_up
@@ -199,26 +201,25 @@ def _start_spark(call: Call, host: Host, manner: _Manner) -> None:
 
     began = time.monotonic()
     try:
-        session = call.workbench.host_spark(TerminalReport() if manner.tells_people else silent)
-        manner.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
-        # Without topics it prepares for its first, which may belong to another host until that one dies. With
-        # topics, these come first, and warm it up as well.
+        session = call.workbench.host_spark(TerminalReport() if mode.prints_events else silent)
+        mode.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+        # A host without topics warms up, to take over quickly from a host that dies; topics warm it up, too.
         if host.wait_until_joined(JOIN_S) and not host.coordinators():
             java = java_properties(call.workbench.broker.properties)
             warm_up(session, source.warm_up_options(java, SETTINGS_TOPIC))
     except TableTopicError as error:
-        if manner.json_logs:
+        if mode.json_logs:
             _LOG.error("%s", error)
         else:
             screen.error(str(error))
         return
     make_later()
-    # A full collection walks through all modules: 0.1 s of some commit, for nothing.
+    # A full collection walks through all modules and would delay some commit by 0.1 s.
     gc.collect()
     gc.freeze()
 
 
-def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
+def _print_events(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
     """Print this host's events until the end, across broker outages."""
     out = screen.console()
     ends_at = float("inf")
@@ -235,9 +236,9 @@ def _tell(call: Call, host: Host, since_ms: int, over: threading.Event) -> None:
         try:
             for event in call.workbench.events(None, since_ms, going):
                 since_ms = max(since_ms, event.at_ms + 1)
-                if event.host == host.id and event.type not in _DULL:
+                if event.host == host.id and event.type not in _ROUTINE:
                     out.print(screen.event_line(event))
-        except BrokenPipeError:  # nobody listens any more; the work continues
+        except BrokenPipeError:  # nobody reads the output; the host continues
             return
         except Exception as error:  # the broker is unavailable; events are only news
             logging.getLogger(__name__).warning("events: %s", error)
@@ -252,12 +253,12 @@ def _hint_if_idle(call: Call) -> None:
         logging.getLogger(__name__).warning("desired state: %s", error)
 
 
-def _log_to(state_dir: Path, debug: bool, manner: _Manner) -> None:
+def _log_to(state_dir: Path, debug: bool, mode: _ServeMode) -> None:
     """Log to a file in the state folder, and as JSON to stdout."""
     from tabletopic_kernel.workbench.logs import log_json_to, log_to
 
     log_to(state_dir, "serve.log", logging.NOTSET)
-    if manner.json_logs:
+    if mode.json_logs:
         log_json_to(sys.stdout)
         _LOG.setLevel(logging.INFO)
     if not debug:

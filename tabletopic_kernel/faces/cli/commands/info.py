@@ -26,33 +26,33 @@ def info(call: Call, as_json: Json = False) -> None:
     from tabletopic_kernel.model.redact import HIDDEN, mask_property
 
     hosts = call.hosts()
-    found = addresses(call, hosts or [])
+    servers = addresses(call, hosts or [])
     if as_json:
-        screen.show_json(found)
+        screen.show_json(servers)
         return
-    catalog: dict[str, Any] = found["catalog"]
+    catalog: dict[str, Any] = servers["catalog"]
     screen.console().print(
         screen.facts(
             {
-                "bootstrap servers": found["bootstrap_servers"],
-                **_more(found["kafka"], "bootstrap.servers", "metadata.broker.list"),
-                "registry": found["registry_url"],
-                **_more(found["registry"], "url"),
+                "bootstrap servers": servers["bootstrap_servers"],
+                **_masked(servers["kafka"], "bootstrap.servers", "metadata.broker.list"),
+                "registry": servers["registry_url"],
+                **_masked(servers["registry"], "url"),
                 "catalog": catalog["name"],
-                **_more(catalog["properties"]),
-                **_more_catalogs(found["catalogs"]),
-                "state folder": found["state_dir"],
+                **_masked(catalog["properties"]),
+                **_masked_catalogs(servers["catalogs"]),
+                "state folder": servers["state_dir"],
                 "hosts": _host_list(call, hosts),
             }
         )
     )
-    if HIDDEN in str([mask_property(*one) for part in _properties(found) for one in part.items()]):
+    if HIDDEN in str([mask_property(*item) for part in _properties(servers) for item in part.items()]):
         screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
     call.note_missing_servers()
 
 
-def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
-    """What a client needs besides the address, in printable form."""
+def _masked(properties: dict[str, str], *addresses: str) -> dict[str, str]:
+    """A client's properties other than its addresses, with secrets masked."""
     from tabletopic_kernel.model.redact import mask_property
 
     return {
@@ -60,20 +60,20 @@ def _more(properties: dict[str, str], *addresses: str) -> dict[str, str]:
     }
 
 
-def _more_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
-    """Properties of the additional catalogs, each prefixed with the catalog's name, in printable form."""
+def _masked_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
+    """Properties of the other catalogs, prefixed with the catalog's name, with secrets masked."""
     from tabletopic_kernel.model.redact import mask_property
 
     return {
-        f"{one['name']}: {key}": mask_property(key, value)
-        for one in catalogs
-        for key, value in one["properties"].items()
+        f"{catalog['name']}: {key}": mask_property(key, value)
+        for catalog in catalogs
+        for key, value in catalog["properties"].items()
     }
 
 
-def _properties(found: dict[str, Any]) -> list[dict[str, str]]:
-    catalogs = [found["catalog"], *found["catalogs"]]
-    return [found["kafka"], found["registry"], *(one["properties"] for one in catalogs)]
+def _properties(servers: dict[str, Any]) -> list[dict[str, str]]:
+    catalogs = [servers["catalog"], *servers["catalogs"]]
+    return [servers["kafka"], servers["registry"], *(catalog["properties"] for catalog in catalogs)]
 
 
 def _host_list(call: Call, hosts: list[str] | None) -> str:
@@ -90,8 +90,8 @@ def addresses(call: Call, hosts: list[str]) -> dict[str, Any]:
     servers = call.workbench.servers
     kafka = servers.kafka
     catalog, *others = (
-        {"name": one["name"], "properties": {key: value for key, value in one.items() if key != "name"}}
-        for one in servers.all_catalogs
+        {"name": each["name"], "properties": {key: value for key, value in each.items() if key != "name"}}
+        for each in servers.all_catalogs
     )
     return {
         "bootstrap_servers": kafka.get("bootstrap.servers") or kafka.get("metadata.broker.list", ""),

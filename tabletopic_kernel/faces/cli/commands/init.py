@@ -59,10 +59,10 @@ def init(
             f"{file} exists; --force overwrites it, --file names another file, --catalog NAME adds a "
             "catalog to it"
         )
-    sections, secrets_too = _answered(SERVERS)
+    sections, secrets_too = _ask_all(SERVERS)
     with _writing(file):
         write_whole(file, settings_text(sections, secrets_too=secrets_too))
-    _show_next(_at(call, file), sections, secrets_too=secrets_too)
+    _show_next(_with_file(call, file), sections, secrets_too=secrets_too)
 
 
 def _add_catalog(call: Call, file: Path, name: str) -> None:
@@ -80,7 +80,7 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
         raise UsageError(f"{name} is the name of [catalog] in SQL; choose another name")
     load_settings({"catalogs": {name: {"type": "rest"}}}, environ=environ)  # whether the name is valid
     server = further_catalog(name)
-    sections, secrets_too = _answered((server,))
+    sections, secrets_too = _ask_all((server,))
     text = file.read_text("utf-8")
     lines = section_lines(server, sections[server.section], secrets_too=secrets_too)
     added = "\n".join(["" if text.endswith("\n") or not text else "\n", *lines, ""])
@@ -96,15 +96,15 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
             file.chmod(0o600)
         with file.open("a", encoding="utf-8") as end:
             end.write(added)
-    _show_next(_at(call, file), sections, secrets_too=secrets_too, catalog=name)
+    _show_next(_with_file(call, file), sections, secrets_too=secrets_too, catalog=name)
 
 
-def _answered(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
+def _ask_all(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
     """The user's answers about servers, by section, and whether secrets go into the file."""
     from tabletopic_kernel.workbench.server_questions import secrets_of
 
     try:
-        sections = {server.section: _server(server) for server in servers}
+        sections = {server.section: _ask_server(server) for server in servers}
         secrets = [name for answers in sections.values() for name in secrets_of(answers)]
         secrets_too = bool(secrets) and _confirm(
             f"Write {', '.join(secrets)} into the file, which only you can read? Otherwise set variables",
@@ -125,14 +125,14 @@ def _writing(file: Path) -> Iterator[None]:
     screen.show(f"wrote [bold]{screen.plain(file)}[/]")
 
 
-def _at(call: Call, file: Path) -> Call:
-    """The call with the file in the commands to copy, if it would not be found otherwise."""
+def _with_file(call: Call, file: Path) -> Call:
+    """The call, with the file in the commands to copy unless they find it by themselves."""
     from tabletopic_kernel.workbench.config import FILE_NAME
 
     return call if file == Path(FILE_NAME) else replace(call, config=file)
 
 
-def _server(server: Server) -> Answers:
+def _ask_server(server: Server) -> Answers:
     from tabletopic_kernel.workbench.doctor.run import check_server
     from tabletopic_kernel.workbench.server_questions import answer_way
 
@@ -211,7 +211,7 @@ def _show_next(
     if not all(sections.values()):
         commands[call.command("up", "--detach")] = "starts what the file does not name"
     commands[call.command("doctor")] = "checks everything"
-    there = ("--catalog", catalog) if catalog else ()
-    commands[call.command("enable", "TOPIC", *there)] = "makes a topic a table topic"
-    commands[call.command("serve")] = f"runs the table topics{'; restart a running host' * bool(there)}"
+    catalog_option = ("--catalog", catalog) if catalog else ()
+    commands[call.command("enable", "TOPIC", *catalog_option)] = "makes a topic a table topic"
+    commands[call.command("serve")] = f"runs the table topics{'; restart a running host' * bool(catalog)}"
     screen.console().print(screen.steps(commands))

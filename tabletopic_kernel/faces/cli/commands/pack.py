@@ -14,6 +14,7 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.render.words import size
 
 
 def pack(
@@ -55,12 +56,12 @@ def pack(
     except BaseException:
         report(Step(name, "failed", time.monotonic() - began))
         raise
-    report(Step(name, "done", packed.seconds, screen.size(packed.bytes)))
+    report(Step(name, "done", packed.seconds, size(packed.bytes)))
     if as_json:
         screen.show_json(dataclasses.asdict(packed) | {"spark_conf": packed.spark_conf})
         return
     screen.show(
-        f"wrote [bold]{screen.plain(packed.file)}[/]: {screen.size(packed.bytes)}, "
+        f"wrote [bold]{screen.plain(packed.file)}[/]: {size(packed.bytes)}, "
         f"{packed.packages} packages, in {packed.seconds:.0f} s; it runs with {screen.plain(packed.python)}"
     )
     screen.note("In tabletopic.toml:")

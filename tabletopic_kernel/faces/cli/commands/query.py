@@ -16,6 +16,7 @@ from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.render.words import age, clock, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
@@ -141,7 +142,7 @@ def _show_csv(answer: Answer) -> None:
 
 
 class _Screen:
-    """Standard output, as the writer of CSV wants it."""
+    """Standard output, for the CSV writer."""
 
     def write(self, text: str) -> None:
         """Write a line."""
@@ -150,12 +151,9 @@ class _Screen:
 
 def _show_freshness(answer: Answer) -> None:
     for read in answer.tables:
-        if read.snapshot_ms is None:
+        if (at_ms := read.snapshot_ms) is None:
             screen.note(f"{read.table}: no snapshot yet")
         else:
-            screen.note(
-                f"{read.table}: snapshot {read.snapshot_id} of {screen.clock(read.snapshot_ms)}, "
-                f"{screen.age(read.snapshot_ms)}"
-            )
+            screen.note(f"{read.table}: snapshot {read.snapshot_id} of {clock(at_ms)}, {age(at_ms)}")
     if answer.scanned_bytes is not None:
-        screen.note(f"scanned {screen.size(answer.scanned_bytes)}")
+        screen.note(f"scanned {size(answer.scanned_bytes)}")

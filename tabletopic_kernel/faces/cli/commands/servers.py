@@ -70,7 +70,7 @@ def up(
 
 
 def _addresses(running: StackInfo, own: list[str]) -> dict[str, Any]:
-    """Addresses to print; None for each server that the settings name, as it is not the stack's."""
+    """Addresses to print; None for a server that the settings name: it is not the stack's."""
     properties = {key: value for key, value in running.catalog.items() if key != "name"}
     catalog = {"name": running.catalog["name"], "properties": properties}
     return {
@@ -98,7 +98,7 @@ def _show_stack(call: Call, running: StackInfo, own: list[str], stays: bool) -> 
 
 
 def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
-    """Commands and what they do. Sample events are not offered for the user's own Kafka."""
+    """Commands with their purposes; no sample events into the user's own Kafka."""
     topic = "TOPIC" if "kafka" in own else "clicks"
     steps = {
         call.command("enable", topic): "make the topic a table topic",
@@ -119,8 +119,8 @@ def _next_steps(call: Call, own: list[str], stays: bool) -> dict[str, str]:
 
 def _stay(stack: LocalStack) -> None:
     """Wait for Ctrl-C, SIGTERM or the end of a server; then stop them all."""
-    with stop_event() as asked:
-        while not asked.wait(_POLL_S):
+    with stop_event() as stop:
+        while not stop.wait(_POLL_S):
             if stack.info() is None:
                 stack.down()
                 raise StackError(f"a server has ended; see the logs in {stack.state_dir / 'logs'}")

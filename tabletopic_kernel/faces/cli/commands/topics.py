@@ -109,7 +109,7 @@ def _watch(call: Call, topic: str | None, as_json: bool) -> None:
 
 
 def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableType:
-    """With --watch, errors are shown until the servers are back."""
+    """The page, or the error while the servers do not respond."""
     try:
         return _page(call, call.workbench.status(topic), topic, out)
     except RetryableError as error:
@@ -121,7 +121,7 @@ def _retrying(error: RetryableError) -> str:
 
 
 def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
-    """The grid of the operation, and below it the servers."""
+    """The operation's grid above the servers' addresses."""
     from tabletopic_kernel.model.redact import mask
     from tabletopic_kernel.model.settings.servers import registry_place
     from tabletopic_kernel.render.topics import status_facts, status_table

@@ -41,17 +41,17 @@ def sample(
     topic = to or topic
     options = {"rate": rate, "switch_at": switch_at, "seed": seed, "partitions": partitions}
     with (
-        stop_event() as asked,
+        stop_event() as stop,
         CountBar(count, topic, "events") as bar,
     ):
         tallies = trial.send(
-            call.workbench, topic, count, schema, on_progress=bar.to, stop=asked.is_set, **options
+            call.workbench, topic, count, schema, on_progress=bar.to, stop=stop.is_set, **options
         )
     if as_json:
         screen.show_json(dataclasses.asdict(tallies))
     else:
         _show_tallies(topic, tallies)
-    if asked.is_set():
+    if stop.is_set():
         raise typer.Exit(INTERRUPTED)
 
 
