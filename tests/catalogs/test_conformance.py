@@ -233,7 +233,7 @@ def test_old_snapshots_expire(rig: LakeRig, lake: Lake) -> None:
         rig.committed(coordinator, 6, 8)
     before = rows(rig)
     there = set(list_files(rig.table.table, rig.table.table.location(), recursive=True))
-    coordinator.ask(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="expire"))
+    coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="expire"))
     for _ in range(5):
         coordinator.step()
         while tasks:
@@ -261,7 +261,7 @@ def test_small_files_become_one(rig: LakeRig, lake: Lake, monkeypatch: pytest.Mo
     for start in (0, 2, 4):
         rig.committed(coordinator, start, start + 2)
     before = rows(rig)
-    coordinator.ask(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="compact"))
+    coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="compact"))
     for _ in range(8):
         rig.now_ms += 1_000
         coordinator.step()
@@ -355,7 +355,7 @@ def test_letters_are_kept_and_replayed(rig: LakeRig) -> None:
     assert sorted(letters.scan().to_arrow()["offset"].to_pylist()) == [2, 4]
     assert rows(rig) == [0, 1, 3, 5]
     rig.registry.schemas[LATE] = AVRO
-    coordinator.ask(ReplayRequest(id="r", asked_ms=rig.now_ms))
+    coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     settled(rig, coordinator)
     assert rows(rig) == [0, 1, 2, 3, 4, 5]
     letters.refresh()

@@ -77,7 +77,7 @@ def _freeze(arena: Arena, pid: int) -> str:
 
 def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
     def doing(arena: Arena, _: str) -> str:
-        java = [one for host in arena.victims() for one in java_of(host)]
+        java = [one for host in arena.alive for one in java_of(host)]
         if not java:
             raise ProcessLookupError("no JVM runs")
         chosen = arena.dice.choice(java)
@@ -92,7 +92,7 @@ def _spark(number: signal.Signals, seconds: float = 0.0) -> Doing:
 
 
 def _kill_workers(arena: Arena, _: str) -> str:
-    workers = [one for host in arena.victims() for one in workers_of(host)]
+    workers = [one for host in arena.alive for one in workers_of(host)]
     for worker in workers:
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.kill()

@@ -18,7 +18,8 @@ from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRe
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
 from tabletopic_kernel.query.answer import Answer, TableRead
-from tabletopic_kernel.table.compaction.plan import CompactionPlan, Group
+from tabletopic_kernel.table.compaction.group import Group
+from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tabletopic_kernel.table.expiry import ExpiryPlan
 from tabletopic_kernel.table.health import TableHealth
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema

@@ -145,7 +145,7 @@ def measure_format(name: str) -> None:
     with tempfile.TemporaryDirectory() as root:
         plan = make_plan(root, form)
         good = measure(f"{name}, all good", plan, values)
-        if plan.names_schemas:
+        if plan.settings.value_format == "by_schema_id":
             turns = [prefix(8) + value[5:] if at % 2 else value for at, value in enumerate(values)]
             measure(f"{name}, two ids in turns", plan, turns, good)
         for what, damage in form.damage.items():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tabletopic_kernel.model.progress.events import is_outcome
+from tabletopic_kernel.workbench.topics.requests import Requests
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.hosts import Hosts
 from tests.recovery.stream import Stream
@@ -29,7 +30,7 @@ def test_requests_of_a_host_that_is_killed(
     wait_until("it is done", lambda: [e for e in bench.events(stream.topic) if is_outcome(e, done)])
     for host in (first, second):  # else the second took over before all is asked, on a slow machine
         host.freeze()
-    monkeypatch.setattr(Workbench, "_check_acts", lambda *_: None)
+    monkeypatch.setattr(Requests, "_check_acts", lambda *_: None)
     asked = [
         done,
         bench.ask_for_compaction(stream.topic),
@@ -40,7 +41,7 @@ def test_requests_of_a_host_that_is_killed(
     bench.alter(stream.topic, {"commit_interval_ms": "600ms"})
     first.kill()
     second.thaw()
-    outcomes = [(bench._answers(request, 120) or [None])[-1] for request in asked]
+    outcomes = [(bench.topic(stream.topic)._answers(request, 120) or [None])[-1] for request in asked]
     assert [getattr(outcome, "error", "none") for outcome in outcomes] == [None] * len(asked)
     events = list(bench.events(stream.topic))
     assert [sum(is_outcome(event, request) for event in events) for request in asked] == [1] * len(asked)

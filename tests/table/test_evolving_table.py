@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership.take_over import take_over
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -61,7 +62,7 @@ class Lane:
 
     def send(self, *records: tuple[int, dict[str, Any]]) -> StageResult:
         """Stage and commit records, each a schema id and a value."""
-        owner = self._owner = self._owner or Owner.take(TOPIC, self.settings, self._services(), None)
+        owner = self._owner = self._owner or take_over(TOPIC, self.settings, self._services(), None)
         batch = self._batch([self._encode(*record) for record in records])
         result = _run(owner.plan(), batch)
         while needs := result.needs:
