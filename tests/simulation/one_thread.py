@@ -23,7 +23,7 @@ from pyiceberg import serializers
 from pyiceberg.avro import file as avro_file
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.io import pyarrow
-from pyiceberg.manifest import ManifestWriter, clear_manifest_cache
+from pyiceberg.manifest import ManifestWriter
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, TableMetadataUtil
@@ -35,6 +35,7 @@ from pyiceberg.utils.config import Config
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from tabletopic_kernel.clients.catalog.pyiceberg_seams import tables as catalog_metadata
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import clear_manifest_cache
 from tabletopic_kernel.clients.storage import storage
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.pipeline import conform, write

@@ -519,7 +519,7 @@ def test_a_manifest_that_cannot_be_read_keeps_all(life: Life) -> None:
     head = life.foreign().current_snapshot()
     assert head is not None
     place_of(head.manifests(life.foreign().io)[0].manifest_path).unlink()
-    from pyiceberg.manifest import clear_manifest_cache
+    from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import clear_manifest_cache
 
     clear_manifest_cache()
     with pytest.raises(RetryableError):

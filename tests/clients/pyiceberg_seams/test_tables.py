@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg import serializers
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import clear_manifest_cache
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -25,6 +24,7 @@ from sqlalchemy import text
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.catalog.pyiceberg_seams import manifests as manifests_module
 from tabletopic_kernel.clients.catalog.pyiceberg_seams import tables
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import clear_manifest_cache
 from tests.table.histories import place_of
 
 _NAME = "default.t"

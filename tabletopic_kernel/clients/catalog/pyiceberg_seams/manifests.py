@@ -63,10 +63,18 @@ class _ManifestFile(ManifestFile):
     fetch_manifest_entry = renamed(ManifestFile.fetch_manifest_entry, AvroFile=_AvroFile)
 
 
+_manifest_cache = manifest._ManifestCache()
+
+
+def clear_manifest_cache() -> None:
+    """As PyIceberg's, for the manifests that are read here."""
+    _manifest_cache.clear()
+
+
 _manifests = renamed(
     manifest._manifests,
     read_manifest_list=renamed(manifest.read_manifest_list, AvroFile=_AvroFile, ManifestFile=_ManifestFile),
-    _manifest_cache=manifest._ManifestCache(),
+    _manifest_cache=_manifest_cache,
 )
 
 
