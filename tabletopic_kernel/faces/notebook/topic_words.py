@@ -261,7 +261,7 @@ def _who_runs(session: Session) -> str:
 
 def _host_note(session: Session) -> str:
     try:
-        return f"host: {_who_runs(session)}"
+        return f"runs on {_who_runs(session)}"
     except TableTopicError as error:
         return f"host: {error}"
 
