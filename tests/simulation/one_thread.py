@@ -19,7 +19,7 @@ from unittest import mock
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
-from pyiceberg import serializers
+from pyiceberg import manifest, serializers
 from pyiceberg.avro import file as avro_file
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.io import pyarrow
@@ -186,6 +186,7 @@ def pyiceberg_in_one_thread(seed: int) -> Iterator[None]:
         return uuid.UUID(int=dice.getrandbits(128), version=4)
 
     clear_manifest_cache()
+    manifest.clear_manifest_cache()  # of writers beside the product
     with ExitStack() as patches:
         for where, name, what in (
             (ExecutorFactory, "_instance", _AtOnce()),
