@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
+from tabletopic_kernel.clients.catalog.aws import limits_of_aws
 from tabletopic_kernel.clients.catalog.catalog import check_inside
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
@@ -154,6 +155,7 @@ def plan_enable(
         else:
             _plan_old(plan, table, columns, origin, settings, facts)
             _plan_key(plan, table.table, key, settings)
+        plan.notes += limits_of_aws(catalog.properties, {c.name: c.type for c in plan.columns})
         if key is None and settings.has_typed_keys:
             plan.notes.append(
                 f"no schema is registered as {key_subject(topic)} yet: {KEY} is added with the first key"
@@ -243,7 +245,7 @@ def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: Topic
     if key is None:
         return
     schema, last = table.schema(), table.metadata.last_column_id
-    evolution = evolve_key(schema, key, last, new_columns=settings.on_incompatible == "new_column")
+    evolution = evolve_key(schema, key, last, settings)
     if KEY in evolution.refused:
         raise UsageError(f"{KEY} {evolution.refused[KEY]}: keep the key format, or choose another --table")
     reasons = "; ".join(f"{column} {reason}" for column, reason in evolution.refused.items())

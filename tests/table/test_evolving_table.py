@@ -23,6 +23,7 @@ from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.take_over import take_over
 from tabletopic_kernel.host.services import Services
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch, StageResult
@@ -286,6 +287,55 @@ def test_names_that_engines_cannot_tell_apart(tmp_path: Path, transform: Any) ->
     within = "" if transform == "flatten" else "_kafka_value."
     assert schema.find_field(f"{within}ID_2").doc == 'of the shop; field "ID"'
     assert schema.find_field(f"{within}in.X_2").doc == 'field "X"'
+
+
+def test_names_in_lists_and_maps_that_engines_cannot_tell_apart(tmp_path: Path) -> None:
+    """The same, in the elements of new lists and maps."""
+    lane = Lane(tmp_path)
+    pair = record({"name": "x", "type": "int"}, {"name": "X", "type": "int"}, name="Pair")
+    lane.send((lane.register(record({"name": "id", "type": "int"})), {"id": 1}))
+    values = {"type": "map", "values": "Pair"}
+    new = [{"name": "l", "type": {"type": "array", "items": pair}}, {"name": "m", "type": values}]
+    lane.send((lane.register(record(*new)), {"l": [{"x": 1, "X": 2}], "m": {"k": {"x": 3, "X": 4}}}))
+    assert _plain(lane.rows()[1]) == {
+        "id": None,
+        "l": [{"x": 1, "X_2": 2}],
+        "m": [("k", {"x": 3, "X_2": 4})],
+    }
+
+
+@pytest.mark.parametrize("transform", ["flatten", "none"])
+def test_columns_in_lowercase(tmp_path: Path, transform: Any) -> None:
+    """Athena and Glue need it: new columns are, at any depth; two that would be equal are refused."""
+    lane = Lane(tmp_path, transform=transform, column_names="lower")
+    place = record({"name": "postCode", "type": "string"}, name="Place")
+    first = lane.register(record({"name": "userId", "type": "int"}, {"name": "homePlace", "type": place}))
+    lane.send((first, {"userId": 1, "homePlace": {"postCode": "a"}}))
+    fields = [
+        {"name": "userId", "type": "long"},
+        {"name": "newIn", "type": {"type": "array", "items": place}},
+    ]
+    second = lane.register(record(*fields))
+    lane.new_host()
+    lane.send((second, {"userId": 2, "newIn": [{"postCode": "b"}]}))
+    rows = [_plain(row) if transform == "flatten" else row["_kafka_value"] for row in lane.rows()]
+    assert rows == [
+        {"userid": 1, "homeplace": {"postcode": "a"}, "newin": None},
+        {"userid": 2, "homeplace": None, "newin": [{"postcode": "b"}]},
+    ]
+    both = record({"name": "X", "type": "int"}, {"name": "x", "type": "int"}, name="Both")
+    inside = lane.register(record({"name": "userId", "type": "long"}, {"name": "both", "type": both}))
+    beside = lane.register(record({"name": "USERID", "type": "long"}))
+    result = lane.send((inside, {"userId": 3, "both": {"X": 1, "x": 2}}), (beside, {"USERID": 4}))
+    assert (result.rows, result.refused) == (0, {"incompatible_schema": 2})
+
+
+def test_a_first_schema_whose_names_collide_in_lowercase(tmp_path: Path) -> None:
+    """There is no table then, and the error names the fields."""
+    lane = Lane(tmp_path, column_names="lower")
+    first = lane.register(record({"name": "ID", "type": "int"}, {"name": "id", "type": "int"}))
+    with pytest.raises(UsageError, match="column_names = lower: ID and id would have the same name"):
+        lane.send((first, {"ID": 1, "id": 2}))
 
 
 # -- a walk through what teams do to a schema

@@ -117,6 +117,20 @@ def test_a_new_table_has_new_columns(catalog: Catalog) -> None:
     assert catalog.list_namespaces() == []
 
 
+def test_what_aws_hides_is_planned(tmp_path: Path) -> None:
+    """A table with capital letters is not there for Athena; in lowercase it is."""
+    place = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    catalog = open_catalog({"name": "lake", "type": "sql", "rest.signing-name": "s3tables", **place})
+    field = '{"name":"hash","type":{"type":"fixed","name":"Sha","size":20}}'
+    text = f'{{"type":"record","name":"C","fields":[{{"name":"userId","type":"int"}},{field}]}}'
+    hidden, never = [note for note in planned(catalog, text).notes if "AWS" in note or "S3 Tables" in note]
+    assert "from Athena: userId; set column_names = lower" in hidden
+    assert never == "S3 Tables never compact tables with columns of type fixed: hash"
+    plan = planned(catalog, text, column_names="lower")
+    assert [column.name for column in plan.columns][:2] == ["userid", "hash"]
+    assert not any("Athena" in note for note in plan.notes)
+
+
 def test_a_topic_that_the_broker_calls_internal_is_refused(catalog: Catalog) -> None:
     """Also one whose name is not known here, as a newer Kafka may have."""
     answers = cast(Any, Answers(V1, internal=True))

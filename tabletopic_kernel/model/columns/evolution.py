@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from tabletopic_kernel.model.columns.merge import Change, Merge
-from tabletopic_kernel.model.columns.names import Known, Matching, renamed_path
+from tabletopic_kernel.model.columns.names import Known, Matching, Naming, as_written, renamed_path
 
 KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata", "_kafka_value"
 
@@ -59,6 +59,7 @@ def evolve(
     known: Known | None = None,
     partition_names: Mapping[str, int] | None = None,
     by_value: bool = False,
+    naming: Naming = as_written,
 ) -> Evolution:
     """Merge the columns of ``writer`` (see ``table_columns``) into the schema of a table.
 
@@ -73,10 +74,12 @@ def evolve(
         partition_names: the table's partition fields, with the field id of each one's column.
         by_value: a column of integers accepts the whole numbers of a field of doubles, and one of doubles
             the integers it can represent exactly; other values are rejected one by one.
+        naming: of new columns.
     """
     aliases, former = aliases or {}, former or {}
     matching = Matching(aliases, former, known)
-    merge = Merge(itertools.count(last_column_id + 1), matching, new_columns, partition_names or {}, by_value)
+    ids = itertools.count(last_column_id + 1)
+    merge = Merge(ids, matching, new_columns, partition_names or {}, by_value, naming)
     struct = merge.struct("", "", table.as_struct(), _with_kafka_columns(table, writer))
     schema = Schema(*struct.fields)
     noted = (

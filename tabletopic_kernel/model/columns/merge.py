@@ -12,6 +12,9 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from tabletopic_kernel.model.columns.names import (
     Homes,
     Matching,
+    Naming,
+    as_written,
+    colliding_fields,
     column_names,
     doc_with_original,
     original_name,
@@ -58,6 +61,7 @@ class Merge:
     new_columns: bool = False
     partition_names: Mapping[str, int] = field(default_factory=dict)
     by_value: bool = False
+    naming: Naming = as_written
     changes: list[Change] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     renames: dict[str, str] = field(default_factory=dict)
@@ -73,10 +77,12 @@ class Merge:
         columns = [self._known(path, origin, column, homes) for column in table.fields]
         taken = [*(column.name for column in columns), *self._taken_by_partitions(path, None)]
         new = homes.homeless
-        names = column_names(map(homes.original, new), taken)
+        names = column_names(map(homes.original, new), taken, self.naming)
         for name in new:
             original = homes.original(name)
             column = names[original]
+            if self._collides(path + name, original, column, homes.fields[name]):
+                continue
             columns.append(self._added(path, origin + step(name), homes.fields[name], column, original))
             self._note_rename(origin, name, column)
         return StructType(*columns)
@@ -102,6 +108,18 @@ class Merge:
         trial._type(path + table.name, origin, table.field_type, writer.field_type, may_rename=may_rename)
         return not trial.refused and not differ(table.doc, writer.doc)
 
+    def _collides(self, column: str, original: str, name: str, writer: NestedField) -> bool:
+        """Whether a new column in lowercase, or one in it, would have the name of another."""
+        if self.naming is as_written:
+            return False
+        inside = colliding_fields(writer.field_type)
+        # The decoder of JSON has numbered such names already.
+        if name in (self.naming(original), self.naming(writer.name)) and not inside:
+            return False
+        others = inside[0] if inside else f"{original} and an existing column"
+        self.refused[column] = f"cannot be in lowercase: {others} would have the same name"
+        return True
+
     def _known(self, path: str, origin: str, table: NestedField, homes: Homes) -> NestedField:
         name = homes.field_of(table)
         if name is None:
@@ -125,7 +143,7 @@ class Merge:
     def _renamed(self, path: str, table: NestedField, homes: Homes, name: str) -> NestedField:
         original = homes.original(name)
         taken = [*homes.other_columns(table), *self._taken_by_partitions(path, table.field_id)]
-        new = column_names([original], taken)[original]
+        new = column_names([original], taken, self.naming)[original]
         self.changes.append(Change("rename", path + table.name, table.name, new))
         return table.model_copy(update={"name": new, "doc": doc_with_original(table.doc, new, original)})
 
@@ -138,7 +156,7 @@ class Merge:
             self.renames[origin + step(name)] = column
 
     def _added(self, path: str, origin: str, writer: NestedField, name: str, original: str) -> NestedField:
-        kind = sanitize_names(writer.field_type, f"{origin}.", self.renames)
+        kind = sanitize_names(writer.field_type, f"{origin}.", self.renames, self.naming)
         doc = doc_with_original(writer.doc, name, original) if name != writer.name else writer.doc
         fresh = NestedField(next(self.ids), name, kind, required=False, doc=doc)
         self.changes.append(Change("add", path + name, None, spell(kind)))

@@ -3,7 +3,8 @@
 A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names
 in Arrow's C interface end; an empty name becomes ``_``, and names that differ only in case, which most
 engines cannot distinguish, get ``_2``, ``_3``… in the order of the schema; an existing column keeps its name.
-If the names differ, the column's doc ends with the field's name, by which the column is found again.
+Where names are to be lowercase, a new column's is, and two fields of a schema of Avro or Protobuf that would
+have the same are refused. If the names differ, the column's doc ends with the field's name, by which the column is found again.
 
 A field of a writer's schema belongs to the first of these: the column it had when the table first covered its
 schema; the column of its name; the column that one of its aliases names, if the writer has no field of that
@@ -26,7 +27,22 @@ _ORIGINAL: Final = re.compile(r'(?:^|; )(?:property|field) ("(?:[^"\\]|\\.)*")$'
 _DOT: Final = re.compile(r"(?<!\\)\.")
 
 
-def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+Naming = Callable[[str], str]  # a field's name → its column's, before numbering
+
+
+def as_written(key: str) -> str:
+    """The field's name, as far as Iceberg and Arrow take it."""
+    return key.replace(".", "_").replace("\0", "_") or "_"
+
+
+def in_lowercase(key: str) -> str:
+    """The same in lowercase, as Athena, Glue and Snowflake need it."""
+    return as_written(key).lower()
+
+
+def column_names(
+    keys: Iterable[str], taken: Iterable[str] = (), naming: Naming = as_written
+) -> dict[str, str]:
     """Field name → column name, for the fields of one object; ``taken`` are existing columns.
 
     >>> column_names(["a.b", "id", "ID", ""])
@@ -35,7 +51,7 @@ def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
     used = {name.lower() for name in taken}
     names = {}
     for key in keys:
-        base = name = _plain_name(key)
+        base = name = naming(key)
         for number in itertools.count(2):
             if name.lower() not in used:
                 break
@@ -45,8 +61,23 @@ def column_names(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
     return names
 
 
-def _plain_name(key: str) -> str:
-    return key.replace(".", "_").replace("\0", "_") or "_"
+def colliding_fields(kind: IcebergType) -> list[str]:
+    """Fields of one struct, at any depth, whose columns would have the same name in lowercase.
+
+    >>> colliding_fields(StructType(NestedField(1, "ID", StructType()), NestedField(2, "id", StructType())))
+    ['ID and id']
+    """
+    if isinstance(kind, ListType):
+        return colliding_fields(kind.element_type)
+    if isinstance(kind, MapType):
+        return colliding_fields(kind.value_type)
+    if not isinstance(kind, StructType):
+        return []
+    by_name: dict[str, list[str]] = {}
+    for column in kind.fields:
+        by_name.setdefault(in_lowercase(column.name), []).append(column.name)
+    inside = [text for column in kind.fields for text in colliding_fields(column.field_type)]
+    return [" and ".join(names) for names in by_name.values() if len(names) > 1] + inside
 
 
 def original_name(name: str, doc: str | None) -> str:
@@ -60,7 +91,8 @@ def original_name(name: str, doc: str | None) -> str:
         return name
     key: str = json.loads(match[1])
     # A doc may contain anything: only what the rule derives from the key counts.
-    return key if re.fullmatch(re.escape(_plain_name(key)) + r"(_\d+)?", name) else name
+    names = f"{re.escape(as_written(key))}|{re.escape(in_lowercase(key))}"
+    return key if re.fullmatch(rf"(?:{names})(_\d+)?", name) else name
 
 
 def doc_with_original(doc: str | None, name: str, original: str, kind: str = "field") -> str | None:
@@ -100,7 +132,12 @@ def _renamed(path: str, renames: Mapping[str, str]) -> Iterator[str]:
         yield renames.get(".".join(parts[:end]), part)
 
 
-def sanitize_names(kind: IcebergType, origin: str = "", renames: dict[str, str] | None = None) -> IcebergType:
+def sanitize_names(
+    kind: IcebergType,
+    origin: str = "",
+    renames: dict[str, str] | None = None,
+    naming: Naming = as_written,
+) -> IcebergType:
     """A new type with the names of its columns (``model/columns/names.py``), at every depth.
 
     Args:
@@ -110,31 +147,32 @@ def sanitize_names(kind: IcebergType, origin: str = "", renames: dict[str, str] 
     """
     if isinstance(kind, StructType):
         originals = {column.name: original_name(column.name, column.doc) for column in kind.fields}
-        names = column_names(originals.values())
+        names = column_names(originals.values(), naming=naming)
         return StructType(
-            *(_sanitized(column, names[originals[column.name]], origin, renames) for column in kind.fields)
+            *(
+                _sanitized(column, names[originals[column.name]], origin, renames, naming)
+                for column in kind.fields
+            )
         )
     if isinstance(kind, ListType):
-        inner = sanitize_names(kind.element_type, f"{origin}element.", renames)
-        return kind.model_copy(
-            update={"element_field": kind.element_field.model_copy(update={"field_type": inner})}
-        )
+        inner = sanitize_names(kind.element_type, f"{origin}element.", renames, naming)
+        return ListType(kind.element_id, inner, kind.element_required)
     if isinstance(kind, MapType):
-        inner = sanitize_names(kind.value_type, f"{origin}value.", renames)
-        return kind.model_copy(
-            update={"value_field": kind.value_field.model_copy(update={"field_type": inner})}
-        )
+        inner = sanitize_names(kind.value_type, f"{origin}value.", renames, naming)
+        return MapType(kind.key_id, kind.key_type, kind.value_id, inner, kind.value_required)
     return kind
 
 
-def _sanitized(column: NestedField, name: str, origin: str, renames: dict[str, str] | None) -> NestedField:
+def _sanitized(
+    column: NestedField, name: str, origin: str, renames: dict[str, str] | None, naming: Naming
+) -> NestedField:
     path = origin + step(column.name)
     doc = column.doc
     if name != column.name:
         doc = doc_with_original(column.doc, name, original_name(column.name, column.doc))
         if renames is not None:
             renames[path] = name
-    kind = sanitize_names(column.field_type, f"{path}.", renames)
+    kind = sanitize_names(column.field_type, f"{path}.", renames, naming)
     return column.model_copy(update={"name": name, "doc": doc, "field_type": kind})
 
 

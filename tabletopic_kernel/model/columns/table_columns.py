@@ -19,7 +19,13 @@ from pyiceberg.types import (
 )
 
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, Evolution, evolve
-from tabletopic_kernel.model.columns.names import sanitize_names
+from tabletopic_kernel.model.columns.names import (
+    Naming,
+    as_written,
+    colliding_fields,
+    in_lowercase,
+    sanitize_names,
+)
 from tabletopic_kernel.model.columns.types import numbered
 from tabletopic_kernel.model.dead_letter import SCHEMA
 from tabletopic_kernel.model.errors import UsageError
@@ -34,7 +40,7 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
     ``key``: the type of keys that name their schema; None while unknown.
 
     Raises:
-        UsageError: a value field has the name of an enabled metadata column.
+        UsageError: a value field has the name of an enabled metadata column, or, in lowercase, of another.
     """
     if clash := clashing_names(value, settings):
         raise UsageError(
@@ -42,9 +48,20 @@ def table_schema(value: Schema, settings: TopicSettings, key: IcebergType | None
             "switch it off with metadata_columns"
         )
     columns = StructType(*value.fields, *metadata_columns(settings, key))
-    struct = sanitize_names(columns)
+    naming = naming_of(settings)
+    if naming is in_lowercase and (collisions := colliding_fields(columns)):
+        raise UsageError(
+            f"column_names = lower: {'; '.join(collisions)} would have the same name; name the columns in a "
+            "projection, or keep the names as written"
+        )
+    struct = sanitize_names(columns, naming=naming)
     assert isinstance(struct, StructType)
     return numbered(struct.fields)
+
+
+def naming_of(settings: TopicSettings) -> Naming:
+    """The rule for a topic's new columns; a projection names them itself."""
+    return in_lowercase if settings.column_names == "lower" and settings.projection is None else as_written
 
 
 def clashing_names(value: Schema, settings: TopicSettings) -> list[str]:
@@ -94,16 +111,20 @@ def key_type(decoded: Schema) -> IcebergType:
     return decoded.fields[0].field_type if alone else decoded.as_struct()
 
 
-def evolve_key(
-    table: Schema, key: IcebergType, last_column_id: int, *, new_columns: bool = False
-) -> Evolution:
+def evolve_key(table: Schema, key: IcebergType, last_column_id: int, settings: TopicSettings) -> Evolution:
     """Like ``evolve``, for keys of type ``key``: the column ``_kafka_key``, and its siblings."""
     ours = [
         column
         for column in table.fields
         if column.name == KEY or (column.name.startswith(f"{KEY}_") and not column.required)
     ]
-    evolution = evolve(Schema(*ours), Schema(_key_column(key)), last_column_id, new_columns=new_columns)
+    evolution = evolve(
+        Schema(*ours),
+        Schema(_key_column(key)),
+        last_column_id,
+        new_columns=settings.on_incompatible == "new_column",
+        naming=naming_of(settings),
+    )
     evolved = {column.field_id: column for column in evolution.schema.fields}
     kept = [evolved.pop(column.field_id, column) for column in table.fields]
     return replace(evolution, schema=Schema(*kept, *evolved.values()))

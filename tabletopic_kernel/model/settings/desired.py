@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tabletopic_kernel.model.settings.sections import Frozen, TopicSettings
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.values import Frozen
 
 
 class _Request(Frozen):

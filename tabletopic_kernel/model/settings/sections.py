@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
+from pydantic import Field, ValidationInfo, field_validator
+
+from tabletopic_kernel.model.settings.values import (
+    CatalogName,
+    CatalogProperties,
+    DurationMs,
+    Frozen,
+    MetadataColumn,
+    NonEmpty,
+    SizeBytes,
+    Start,
+    TableProperties,
 )
-
-from tabletopic_kernel.model.redact import mask_property
-from tabletopic_kernel.model.settings import table_properties
-from tabletopic_kernel.model.settings.servers import check_catalog, check_catalog_name
-from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
 
 DEFAULT_CATALOG_NAME = "lake"
 
@@ -32,32 +30,6 @@ _TIME_TRAVEL_MS = 5 * 86_400_000
 _MAX_SNAPSHOTS = 500
 # Up to the comma between two items, not the one inside bucket(16, user_id).
 _ITEM = re.compile(r"(?:\([^()]*\)|[^,])+")
-
-
-NonEmpty = Annotated[str, Field(min_length=1)]
-DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
-SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
-Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
-MetadataColumn = Literal["key", "header", "metadata"]
-CatalogName = Annotated[str, AfterValidator(check_catalog_name)]
-TableProperties = Annotated[dict[str, str], AfterValidator(table_properties.checked)]
-CatalogProperties = Annotated[dict[str, str], AfterValidator(check_catalog)]
-
-
-class Frozen(BaseModel):
-    """A frozen section that takes no unknown key; its ``repr`` hides the secrets among its properties."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in super().__repr_args__():
-            yield name, _without_secrets("", value) if isinstance(value, dict) else value
-
-
-def _without_secrets(key: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_secrets(name, inner) for name, inner in value.items()}
-    return mask_property(key, value) if isinstance(value, str) else value
 
 
 class TopicSettings(Frozen):
@@ -127,6 +99,11 @@ class TopicSettings(Frozen):
         None,
         description="SELECT … FROM batch, with or without a WHERE, over the columns of the transform",
         json_schema_extra={"format": "sql"},  # forms give it several lines
+    )
+    column_names: Literal["as_written", "lower"] = Field(
+        "as_written",
+        description="names of new columns: as in the schema, or in lowercase, which Athena, Glue and "
+        "Snowflake need; a projection names its columns itself",
     )
     metadata_columns: tuple[MetadataColumn, ...] = Field(
         ("key", "header", "metadata"), description="which _kafka_* columns the table has"

@@ -29,7 +29,7 @@ from tabletopic_kernel.model.columns.evolution import (
     evolve,
     known_by,
 )
-from tabletopic_kernel.model.columns.table_columns import clashing_names, evolve_key, key_type
+from tabletopic_kernel.model.columns.table_columns import clashing_names, evolve_key, key_type, naming_of
 from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, NOT_AN_ENVELOPE, PROJECTION_FAILED
 from tabletopic_kernel.model.errors import ProjectionError, TableTopicError
@@ -93,6 +93,7 @@ class ValueColumns:
                 known=None if schema_id is None else _columns_when_covered(table, schema_id),
                 partition_names=sources,
                 by_value=by_value,
+                naming=naming_of(settings),
             )
         batch = batch_columns(table)
         wider = evolve(batch, self.schema, batch.highest_field_id, new_columns=beside, by_value=by_value)
@@ -139,8 +140,8 @@ class KeyColumn:
         self, table: TopicTable, settings: TopicSettings, schema_id: SchemaKey | None = None
     ) -> Evolution:
         """As ``Columns``."""
-        metadata, beside = table.table.metadata, settings.on_incompatible == "new_column"
-        return evolve_key(metadata.schema(), self.kind, metadata.last_column_id, new_columns=beside)
+        metadata = table.table.metadata
+        return evolve_key(metadata.schema(), self.kind, metadata.last_column_id, settings)
 
 
 def _columns_when_covered(table: TopicTable, schema_id: SchemaKey) -> Callable[[str], int | None] | None:
