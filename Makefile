@@ -71,7 +71,7 @@ test-servers: $(INSTALLED) ## production catalogs, object stores and brokers
 lint: $(INSTALLED) ## lint, format, types, import rules
 	@echo "==> ruff check" && $(BIN)/ruff check --quiet .
 	@echo "==> ruff format --check" && $(BIN)/ruff format --check --quiet .
-	@echo "==> mypy" && $(RUN) mypy
+	@echo "==> mypy" && $(RUN) mypy && $(RUN) mypy --config-file tests/mypy.ini tests
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
 
 simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; ARGS="--minutes 60", "--seed 4711"

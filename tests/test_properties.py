@@ -51,7 +51,7 @@ def ways_out(function: ast.FunctionDef) -> list[int]:
         if isinstance(node, ast.Return | ast.Continue) or (
             asks and any(isinstance(one, ast.Assert) for one in _below(node))
         ):
-            found.append(node.lineno)
+            found.append(node.lineno)  # type: ignore[attr-defined]
     return found
 
 

@@ -74,7 +74,7 @@ def test_a_table_chooses_no_client_for_its_files(tmp_path: Path, ran: Path) -> N
     for io in (table.io, catalog.load_table(IDENTIFIER).io):
         assert type(io) is TableFileIO
         assert io.properties == catalog.properties
-    io.fs_by_scheme("s3", "lake")
+    io.fs_by_scheme("s3", "lake")  # type: ignore[attr-defined]
     plan = TopicTable(catalog.load_table(IDENTIFIER)).plan()
     writer = DataFileWriter(plan.metadata, plan.io_properties, 1)
     writer.write(pa.table({"a": pa.array([1], pa.int64())}))
@@ -94,7 +94,7 @@ def test_a_file_of_pyiceberg_in_this_folder_chooses_nothing(
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     own = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://lake", "s3.region": "here"}
     catalog = open_catalog(own)
-    catalog._load_file_io().fs_by_scheme("s3", "lake")
+    catalog._load_file_io().fs_by_scheme("s3", "lake")  # type: ignore[attr-defined]
     assert set(catalog.properties) == {*own, "py-io-impl"}
     assert not ran.exists()
 

@@ -21,7 +21,7 @@ from tabletopic_kernel.clients.spark import callbacks
 from tabletopic_kernel.clients.spark.callbacks import keep_accepting
 
 
-class Server(CallbackServer):  # type: ignore[misc] - Py4J has no types
+class Server(CallbackServer):  # type: ignore[misc]  # Py4J has no types
     """Fails some times, then notes each connection."""
 
     def __init__(self, failures: int) -> None:

@@ -90,7 +90,7 @@ def main() -> None:
     array = pa.array(values, pa.binary())
     fast = decoder.fast
     assert fast is not None
-    report("ptars alone", RECORDS, lambda: fast._read(array))
+    report("ptars alone", RECORDS, lambda: fast._read(array))  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

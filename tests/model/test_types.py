@@ -143,7 +143,7 @@ def test_another_option_of_that_name_says_nothing() -> None:
 
 def test_another_option_of_that_number_is_a_bad_schema() -> None:
     """Where Confluent's option is known, one of another type under its number cannot be read."""
-    assert meta_pb2.field_meta.number == 1088
+    assert meta_pb2.field_meta.number == 1088  # type: ignore[attr-defined]
     use = OTHER_USE % '(confluent.field_meta) = "connect.name"'
     with pytest.raises(tree.ProtobufSchemaError, match="option"):
         compile_schema(use, {"confluent/meta.proto": OTHER_META % "string"})

@@ -149,7 +149,8 @@ def test_every_record_is_in_one_place(records: list[tuple[bytes | None, Headers 
     values = pa.array([value for value, _ in records], pa.binary())[cut:]
     headers = headers_of([headers for _, headers in records])[cut:]
     groups, unframed = split(values, headers)
-    placed = [at for part in (*groups, *unframed) for at in part.positions.tolist()]
+    parts: Any = (*groups, *unframed)
+    placed = [at for part in parts for at in part.positions.tolist()]
     assert sorted(placed) == list(range(len(values)))
     for group in groups:
         originals = [values[at].as_py() for at in group.positions.tolist()]

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,7 +96,7 @@ def _all_types(at: int) -> Rows:
         "at": {"x": 1.0},
     }  # fmt: skip
     empty = {"s": "", "raw": b"", "people": [], "m": {}.items()}
-    rows = [full, {}, empty]
+    rows: list[dict[str, Any]] = [full, {}, empty]
     names = [field.name for field in ALL.fields]
     found: Rows = {
         name: [list(v) if name == "m" and (v := row.get(name)) is not None else row.get(name) for row in rows]
@@ -307,7 +308,7 @@ def test_what_is_due_is_put_together_by_tiers(catalog: Catalog, monkeypatch: pyt
     monkeypatch.setattr(
         DataFile,
         "file_size_in_bytes",
-        property(lambda self: sizes.get(self.file_path, small.fget(self))),
+        property(lambda self: sizes.get(self.file_path, small.fget(self))),  # type: ignore[attr-defined]
     )
     assert lake.plan(due_only=True).groups == ()
     lake.append({"a": [31]})

@@ -293,7 +293,7 @@ def test_a_file_with_many_deleted_rows_is_due_by_itself(
 
 def _sized(monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]) -> None:
     small = DataFile.file_size_in_bytes
-    sized = property(lambda self: sizes.get(self.file_path, small.fget(self)))
+    sized = property(lambda self: sizes.get(self.file_path, small.fget(self)))  # type: ignore[attr-defined]
     monkeypatch.setattr(DataFile, "file_size_in_bytes", sized)
 
 

@@ -15,7 +15,7 @@ from tabletopic_kernel.workbench.config import (
 
 
 @pytest.fixture
-def load(tmp_path: Path):  # type: ignore[no-untyped-def] - a closure with defaults
+def load(tmp_path: Path):  # type: ignore[no-untyped-def]  # a closure with defaults
     """Load in an empty folder, with nothing from this process's environment."""
 
     def load(

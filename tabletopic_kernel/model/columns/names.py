@@ -4,7 +4,8 @@ A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), a
 in Arrow's C interface end; an empty name becomes ``_``, and names that differ only in case, which most
 engines cannot distinguish, get ``_2``, ``_3``… in the order of the schema; an existing column keeps its name.
 Where names are to be lowercase, a new column's is, and two fields of a schema of Avro or Protobuf that would
-have the same are refused. If the names differ, the column's doc ends with the field's name, by which the column is found again.
+have the same are refused. If the names differ, the column's doc ends with the field's name, by which the
+column is found again.
 
 A field of a writer's schema belongs to the first of these: the column it had when the table first covered its
 schema; the column of its name; the column that one of its aliases names, if the writer has no field of that

@@ -149,7 +149,8 @@ def test_a_commit_is_a_patch(view: View, record: Record) -> None:
     made.show(view)
     document = Document()
     document.add_root(made.panel.get_root())
-    source = next(one for one in document.select({"type": ColumnDataSource}) if "line0" in one.data)
+    sources: Any = document.select({"type": ColumnDataSource})
+    source = next(one for one in sources if "line0" in one.data)
     sent: list[Any] = []
     document.on_change(sent.append)
     record.fold(
