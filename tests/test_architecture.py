@@ -268,6 +268,22 @@ def test_few_modules_are_long() -> None:
     assert len(long) <= LONG_MODULES, long
 
 
+# Classes with more than 15 methods; lower it with their number.
+LARGE_CLASSES = 10
+
+
+def test_few_classes_are_large() -> None:
+    """A class of more than 15 methods has more than one thought; no more of them come."""
+    paths = (ROOT / "tabletopic_kernel").rglob("*.py")
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    large = sorted(node.name for node in nodes if isinstance(node, ast.ClassDef) and _methods(node) > 15)
+    assert len(large) <= LARGE_CLASSES, large
+
+
+def _methods(node: ast.ClassDef) -> int:
+    return sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
+
+
 def test_a_long_function_says_why() -> None:
     """A function of more than 40 lines has its reason in a comment."""
     for path in (ROOT / "tabletopic_kernel").rglob("*.py"):
