@@ -148,11 +148,11 @@ class Coordinator:
         """The current progress record."""
         worker = self._actions.worker
         waits_s, cluster_waits = (worker.waits_s, worker.cluster_waits) if worker else (None, None)
-        return self._report.progress(self.state, self.staged, waits_s, cluster_waits)
+        return self._report.progress.now(self.state, self.staged, waits_s, cluster_waits)
 
     def notice(self, text: str | None) -> None:
         """Report this text while there is no error; None removes it."""
-        self._report.notice = text
+        self._report.progress.notice = text
 
     # -- the loop
 
@@ -241,7 +241,7 @@ class Coordinator:
                 self._state, actions = transition(before, event)
                 after = self._state
             if event is Event.RESUME:
-                self._schedule.resume()
+                self._schedule.retries.resume()
             self._report.moved(event, before, after)
             for action in actions:
                 outcome = self._actions.perform(action, after)

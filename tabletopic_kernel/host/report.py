@@ -26,7 +26,6 @@ from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _RATE_WINDOW_S = 10.0
@@ -34,12 +33,10 @@ _SAMPLES = 5  # refused records that an event shows
 _MEASURE_EVERY_S = 10.0
 
 
-class Reporter:
-    """One topic's progress and events. Thread-safe; ``_lock`` guards its state."""
+class TopicProgress:
+    """One topic's progress record: what is true now. Thread-safe; ``_lock`` guards its state."""
 
-    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
-        self._topic = topic
-        self._services = services
+    def __init__(self, topic: str, settings: TopicSettings) -> None:
         self._lock = threading.Lock()
         self.notice: str | None = None  # an error that does not stop the topic
         self._catalog = settings.catalog
@@ -51,14 +48,14 @@ class Reporter:
         self._rates: deque[tuple[float, int]] = deque()  # (time, rows) of the last commits
         self._foreign = _ForeignChanges()
 
-    def progress(
+    def now(
         self,
         state: State,
         staged: Sequence[StagedBatch],
         waits_s: float | None = None,
         cluster_waits: str | None = None,
     ) -> events.Progress:
-        """The current progress record.
+        """The record in this state.
 
         ``waits_s``: how long the worker has been waiting for a turn. ``cluster_waits``: why its batch waits
         for a cluster's executors.
@@ -93,11 +90,34 @@ class Reporter:
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
             "dead_letters": dead_letters.count,
-            "dead_letter_table": self._name(dead_letters) if dead_letters.table else None,
+            "dead_letter_table": in_sql(dead_letters.identifier, self._catalog)
+            if dead_letters.table
+            else None,
         }
         if owner.table is not None:
             update |= owner.table.figures() | {"foreign_changes": self._foreign.of(owner.table)}
-        self._update(update)
+        self.update(update)
+
+    def committed(self, owner: Owner, rows: int, now_ms: int) -> None:
+        """Count the rows of a commit."""
+        with self._lock:
+            self._rates.append((time.monotonic(), rows))
+        self.sync(owner, last_commit_ms=now_ms)
+
+    def update(self, update: dict[str, object]) -> None:
+        """Change fields of the record."""
+        with self._lock:
+            self._record = self._record.model_copy(update=update)
+
+
+class Reporter:
+    """One topic's events: what happened. Thread-safe."""
+
+    def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
+        self._topic = topic
+        self._services = services
+        self._catalog = settings.catalog
+        self.progress = TopicProgress(topic, settings)
 
     def owned(self, ledger: Ledger) -> None:
         """Report that the topic runs here now."""
@@ -120,10 +140,8 @@ class Reporter:
         """Report a commit."""
         now, rows = self._services.now_ms(), sum(batch.rows for batch in batches)
         seconds = (self._services.elapsed_ms() - began_ms) / 1000
-        with self._lock:
-            self._rates.append((time.monotonic(), rows))
-        self.sync(owner, last_commit_ms=now)
-        progress = self.progress(State.RUNNING, ())
+        self.progress.committed(owner, rows, now)
+        progress = self.progress.now(State.RUNNING, ())
         self.write(
             events.Committed(
                 **self.stamp(),
@@ -149,7 +167,7 @@ class Reporter:
             events.DeadLettered(
                 **self.stamp(),
                 counts=counts,
-                table=self._name(owner.dead_letters) if dead_letters else None,
+                table=in_sql(owner.dead_letters.identifier, self._catalog) if dead_letters else None,
                 samples=[events.RefusedSample(**asdict(sample)) for sample in samples],
             )
         )
@@ -171,12 +189,12 @@ class Reporter:
         reason = self.with_section(redact(str(error)))
         if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
             reason += "; then resume the topic"
-        self._update({"error": reason})
+        self.progress.update({"error": reason})
         self.write(events.Failed(**self.stamp(), reason=reason, waits=waits))
 
     def clear_error(self) -> None:
         """Remove the error, which is resolved."""
-        self._update({"error": None})
+        self.progress.update({"error": None})
 
     def moved(self, event: Event, before: State, after: State) -> None:
         """Report a change of the topic's state."""
@@ -194,13 +212,6 @@ class Reporter:
     def with_section(self, error: str) -> str:
         """The error, with the settings section of the topic's catalog."""
         return of_section(error, self._catalog)
-
-    def _name(self, dead_letters: DeadLetters) -> str:
-        return in_sql(dead_letters.identifier, self._catalog)
-
-    def _update(self, update: dict[str, object]) -> None:
-        with self._lock:
-            self._record = self._record.model_copy(update=update)
 
     def stamp(self) -> dict[str, Any]:
         """The fields that each of the topic's events has."""

@@ -13,8 +13,9 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 BETWEEN_COMMITS = frozenset({State.RUNNING, State.STAGED})
 # After losing the table to another host: longer than a consumer group takes to notice a dead member, or two
 # hosts would keep taking it from each other.
-_LOST_WAIT_MS = 10_000
-_REFUSED_WAIT_MS = round(REFUSED_S * 1000)
+LOST_WAIT_MS = 10_000
+# After a refused login: frequent retries lock the account.
+REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
 # A worker that has run this long without a new error is healthy, even if it had nothing to commit.
 _CALM_MS = 30_000
@@ -26,6 +27,51 @@ _LAST_TRIES = 3
 _SWEEP_AFTER_MS = 4_000
 
 
+class Retries:
+    """When what failed is tried again: ``at_ms``, after ``attempts`` without a success (I9)."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.attempts = self.at_ms = 0
+        self._absent = 0  # consecutive commits that the catalog did not confirm and the table does not have
+        self._overtaken = 0  # consecutive commits that the catalog refused
+
+    def back_off(self) -> None:
+        """Retry later, with a longer wait each time."""
+        self.at_ms = max(self.at_ms, self._clock() + backoff_ms(self.attempts))
+        self.attempts += 1
+
+    def pause(self, wait_ms: int) -> None:
+        """Retry after this time, whatever was planned."""
+        self.at_ms = self._clock() + wait_ms
+
+    def resume(self) -> None:
+        """Retry at once: the user says that the cause is fixed."""
+        self.attempts = self.at_ms = 0
+
+    def succeeded(self) -> None:
+        """Note a commit."""
+        self.attempts = self._absent = self._overtaken = 0
+
+    def overtaken(self) -> bool:
+        """Count a conflict; True for every tenth in a row."""
+        self._overtaken += 1
+        return self._overtaken % _AT_ONCE == 0
+
+    def absent(self) -> None:
+        """Note that the catalog responds again, and a commit is not in the table.
+
+        From here on the wait grows with the number of such commits, not with the length of the outage.
+        """
+        self.attempts = self._absent
+        self._absent += 1
+
+    @property
+    def has_given_up(self) -> bool:
+        """When closing: whether commits have failed so often that the next owner may settle them."""
+        return self.attempts >= _LAST_TRIES
+
+
 class Schedule:
     """A coordinator's timers. Used only by its thread. Times are ms of ``clock``.
 
@@ -34,10 +80,7 @@ class Schedule:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._attempt = 0
-        self._absent = 0  # consecutive commits that the catalog did not confirm and the table does not have
-        self._overtaken = 0  # consecutive commits that the catalog refused
-        self._retry_at_ms = 0
+        self.retries = Retries(clock)
         self._last_commit_ms = clock()
         self._sweep_at_ms: int | None = None
         self.asked: Offsets | None = None
@@ -45,7 +88,7 @@ class Schedule:
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
         """The event that is due by time in this state, with ``staged_bytes`` staged."""
         now = self._clock()
-        if now < self._retry_at_ms:
+        if now < self.retries.at_ms:
             return None
         if state in (State.WAITING, State.SETTLING):
             return Event.RETRY_DUE
@@ -63,9 +106,9 @@ class Schedule:
     def wait_s(self, state: State, settings: TopicSettings) -> float:
         """How long to wait for an event: until the next is due by time, at most a second."""
         if state in (State.WAITING, State.SETTLING):
-            at_ms = self._retry_at_ms
+            at_ms = self.retries.at_ms
         elif state is State.STAGED:
-            at_ms = max(self._retry_at_ms, self._last_commit_ms + settings.commit_interval_ms)
+            at_ms = max(self.retries.at_ms, self._last_commit_ms + settings.commit_interval_ms)
         else:
             return _IDLE_WAIT_S
         return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
@@ -94,48 +137,14 @@ class Schedule:
 
     def committed(self, began_ms: int, next_offsets: Offsets) -> None:
         """Note that the commit begun at ``began_ms`` succeeded, with this ledger."""
-        self._last_commit_ms, self._attempt, self._absent, self._overtaken = began_ms, 0, 0, 0
+        self._last_commit_ms = began_ms
+        self.retries.succeeded()
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
         if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
             self.asked = None
 
-    def back_off(self) -> None:
-        """Retry later, with a longer wait each time (I9)."""
-        self._retry_at_ms = max(self._retry_at_ms, self._clock() + backoff_ms(self._attempt))
-        self._attempt += 1
-
-    def overtaken(self) -> bool:
-        """Count a conflict; True for every tenth in a row."""
-        self._overtaken += 1
-        return self._overtaken % _AT_ONCE == 0
-
-    def absent(self) -> None:
-        """Note that the catalog responds again, and a commit is not in the table.
-
-        From here on the wait grows with the number of such commits, not with the length of the outage.
-        """
-        self._attempt = self._absent
-        self._absent += 1
-
     @property
     def is_in_doubt(self) -> bool:
         """Whether something failed, and neither a commit nor a quiet period has shown recovery."""
-        return self._attempt > 0 and self._clock() - self._last_commit_ms < _CALM_MS
-
-    @property
-    def has_given_up(self) -> bool:
-        """When closing: whether commits have failed so often that the next owner may settle them."""
-        return self._attempt >= _LAST_TRIES
-
-    def lost(self) -> None:
-        """Note that another host owns the table."""
-        self._retry_at_ms = self._clock() + _LOST_WAIT_MS
-
-    def refused(self) -> None:
-        """Wait longer after a refused login: frequent retries lock the account."""
-        self._retry_at_ms = self._clock() + _REFUSED_WAIT_MS
-
-    def resume(self) -> None:
-        """Retry at once: the user says that the cause is fixed."""
-        self._attempt = self._retry_at_ms = 0
+        return self.retries.attempts > 0 and self._clock() - self._last_commit_ms < _CALM_MS

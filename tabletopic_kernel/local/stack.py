@@ -28,7 +28,7 @@ from tabletopic_kernel.local.machine import (
 )
 from tabletopic_kernel.local.progress import Report, Step, silent
 from tabletopic_kernel.local.registry_server import RegistryServer
-from tabletopic_kernel.local.state import ServerRecord, StackInfo
+from tabletopic_kernel.local.state import Recorded, StackInfo
 from tabletopic_kernel.model.errors import StackError
 
 __all__ = ["SERVERS", "LocalStack", "StackInfo"]
@@ -87,9 +87,9 @@ class LocalStack:
         began = time.monotonic()
         with self._locked():
             self._settle()
-            records = self._load()
+            records = Recorded(self.state_dir, SERVERS)
             self._check_demanded_ports(records)
-            missing = [name for name in self._servers if not self._is_alive(name, records[name])]
+            missing = [name for name in self._servers if not records.is_alive(name)]
             waiting = [name for name in self._servers if name in missing or not records[name].ready]
             if waiting:
                 self._start(records, missing, waiting, die_with_parent)
@@ -106,7 +106,7 @@ class LocalStack:
         began = time.monotonic()
         # A deleted folder has no records and no lock, but perhaps servers.
         with self._locked() if self.state_dir.is_dir() else contextlib.nullcontext():
-            stopped = self._stop(self._load(), servers)
+            stopped = self._stop(Recorded(self.state_dir, SERVERS), servers)
         if stopped:
             self._report(Step(_STEP, "done", time.monotonic() - began, f"stopped {' and '.join(stopped)}"))
         return stopped
@@ -117,8 +117,8 @@ class LocalStack:
         Raises StackError if the state folder is damaged, was moved, or is a copy.
         """
         folder.check_place(self.state_dir)
-        records = self._load()
-        if not all(records[name].ready and self._is_alive(name, records[name]) for name in self._servers):
+        records = Recorded(self.state_dir, SERVERS)
+        if not all(records[name].ready and records.is_alive(name) for name in self._servers):
             return None
         return self._info(records) if self._servers or self.state_dir.is_dir() else None
 
@@ -130,15 +130,15 @@ class LocalStack:
         if not self._servers:
             return self.info()
         folder.check_place(self.state_dir)
-        records = self._load()
+        records = Recorded(self.state_dir, SERVERS)
         servers = [records[name] for name in self._servers]
         if not all(record.ports for record in servers) or not any(record.process for record in servers):
             return None
-        ended = [name for name in self._servers if not self._is_alive(name, records[name])]
+        ended = [name for name in self._servers if not records.is_alive(name)]
         late = tuple(name for name in self._servers if name not in ended and not records[name].ready)
         return replace(self._info(records), ended=tuple(ended), starting=late)
 
-    def _info(self, records: dict[str, ServerRecord], started: tuple[str, ...] = ()) -> StackInfo:
+    def _info(self, records: Recorded, started: tuple[str, ...] = ()) -> StackInfo:
         pids = {name: process.pid for name in SERVERS if (process := records[name].process)}
         catalog = {
             "name": "lake",
@@ -178,28 +178,14 @@ class LocalStack:
 
         folder.settle(self.state_dir, fork=self._fork, on_change=report)
 
-    def _load(self) -> dict[str, ServerRecord]:
-        recorded = state.load(self.state_dir)
-        records = {name: recorded.get(name, ServerRecord()) for name in SERVERS}
-        if folder.origin(self.state_dir) is None:
-            return records
-        # The processes are those of another place, perhaps of another folder.
-        return {name: replace(record, process=None, ready=False) for name, record in records.items()}
-
-    def _is_alive(self, name: str, record: ServerRecord) -> bool:
-        return record.process is not None and processes.is_alive(record.process, self._mark(name))
-
-    def _mark(self, name: str) -> str:
-        return processes.mark(name, self.state_dir)
-
-    def _check_demanded_ports(self, records: dict[str, ServerRecord]) -> None:
+    def _check_demanded_ports(self, records: Recorded) -> None:
         for (name, use), demanded in self._demanded.items():
             port = records[name].ports.get(use)
-            if demanded and port != demanded and self._is_alive(name, records[name]):
+            if demanded and port != demanded and records.is_alive(name):
                 raise StackError(f"The {name} server runs on port {port}, not {demanded}: stop it first.")
 
     def _start(
-        self, records: dict[str, ServerRecord], missing: list[str], waiting: list[str], die_with_parent: bool
+        self, records: Recorded, missing: list[str], waiting: list[str], die_with_parent: bool
     ) -> None:
         """Start the ``missing`` servers, and wait for those ``waiting``; changes the records."""
         need_space(self.state_dir, _SPACE_BYTES, "The local stack")
@@ -211,31 +197,32 @@ class LocalStack:
             record.process and record.process.start_time_s > psutil.boot_time() for record in records.values()
         )
         if self._wants_login is not None and not waited_for:
-            records |= {name: replace(records[name], login=self._wants_login) for name in missing}
+            for name in missing:
+                records.change(name, login=self._wants_login)
         if any(record.login for record in records.values()):
             state.make_password(self.state_dir)
         try:
             if die_with_parent and missing:
                 watcher.start_watcher(self.state_dir, missing)
             # Servers of a killed starter, or without records: nobody knows their ports.
-            strays = processes.find({self._mark(name) for name in missing})
+            strays = processes.find({processes.mark(name, self.state_dir) for name in missing})
             processes.stop((process for _, process in strays), _STOP_LIMIT_S)
             for name in missing:
-                records[name] = replace(records[name], ports=self._choose_ports(name, records))
+                records.change(name, ports=self._choose_ports(name, records))
                 self._report(Step(name, "started"))
                 server = self._server(name, records)
                 server.prepare(installed)
-                command = server.command(installed, self._mark(name))
+                command = server.command(installed, processes.mark(name, self.state_dir))
                 process = processes.spawn(command, server.folder, self.state_dir / "logs" / f"{name}.out")
-                records[name] = replace(records[name], process=process, ready=False)
-                state.save(self.state_dir, records)
+                records.change(name, process=process, ready=False)
+                records.save()
             self._wait_until_ready(records, waiting, began)
         except BaseException:  # Ctrl-C too
             self._stop(records, waiting)
             self._report(Step(_STEP, "failed", time.monotonic() - began))
             raise
 
-    def _choose_ports(self, name: str, records: dict[str, ServerRecord]) -> dict[str, int]:
+    def _choose_ports(self, name: str, records: Recorded) -> dict[str, int]:
         used = {port for record in records.values() for port in record.ports.values()}
         chosen: dict[str, int] = {}
         for use in broker.PORTS if name == broker.NAME else registry_server.PORTS:
@@ -253,48 +240,49 @@ class LocalStack:
             used.add(port)
         return chosen
 
-    def _server(self, name: str, records: dict[str, ServerRecord]) -> Broker | RegistryServer:
+    def _server(self, name: str, records: Recorded) -> Broker | RegistryServer:
         kind = Broker if name == broker.NAME else RegistryServer
         password = state.read_password(self.state_dir) if records[name].login else None
         return kind(self.state_dir / name, records[name].ports, password)
 
-    def _wait_until_ready(self, records: dict[str, ServerRecord], names: list[str], began: float) -> None:
+    def _wait_until_ready(self, records: Recorded, names: list[str], began: float) -> None:
         pending = {name: self._server(name, records) for name in names}
         while pending:
             for name, server in list(pending.items()):
-                if not self._is_alive(name, records[name]):
-                    raise StackError(self._obituary(name, "ended while it started"))
+                if not records.is_alive(name):
+                    raise StackError(_obituary(self.state_dir / "logs", name, "ended while it started"))
                 if server.is_ready():
                     del pending[name]
-                    records[name] = replace(records[name], ready=True)
-                    state.save(self.state_dir, records)
+                    records.change(name, ready=True)
+                    records.save()
                     self._report(Step(name, "done", time.monotonic() - began, "responds"))
             if pending and time.monotonic() - began > _READY_LIMIT_S:
                 late = next(iter(pending))
-                raise StackError(self._obituary(late, f"did not respond within {_READY_LIMIT_S} s"))
+                raise StackError(
+                    _obituary(self.state_dir / "logs", late, f"did not respond within {_READY_LIMIT_S} s")
+                )
             time.sleep(0.05)
 
-    def _obituary(self, name: str, event: str) -> str:
-        logs = self.state_dir / "logs"
-        lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
-        return (
-            f"The {name} server {event}. If its last lines below (the rest is in {logs}) show no cause that "
-            f"you can fix, start it again.\n{lines}"
-        )
-
-    def _stop(self, records: dict[str, ServerRecord], servers: Collection[str]) -> list[str]:
-        others = [name for name in SERVERS if name not in servers and self._is_alive(name, records[name])]
+    def _stop(self, records: Recorded, servers: Collection[str]) -> list[str]:
+        others = [name for name in SERVERS if name not in servers and records.is_alive(name)]
         # Watchers end with the last server; one of them may itself be what stops it.
         names = [*servers, *([] if others else [watcher.WATCHER])]
         marks = {processes.mark(name, path): name for path in folder.places(self.state_dir) for name in names}
         alive = {(marks[its_mark], process) for its_mark, process in processes.find(marks)}
         for name in servers:
-            record = records[name]
-            if record.process and self._is_alive(name, record):
-                alive.add((name, record.process))
-            records[name] = replace(record, process=None, ready=False)
+            if (process := records[name].process) and records.is_alive(name):
+                alive.add((name, process))
+            records.change(name, process=None, ready=False)
         processes.stop({process for _, process in alive}, _STOP_LIMIT_S)
         if self.state_dir.is_dir():
-            state.save(self.state_dir, records)
+            records.save()
         ran = {name for name, _ in alive}
         return [name for name in servers if name in ran]
+
+
+def _obituary(logs: Path, name: str, event: str) -> str:
+    lines = "\n".join(filter(None, (tail(logs / f"{name}.out", 5), tail(logs / f"{name}.log", 15))))
+    return (
+        f"The {name} server {event}. If its last lines below (the rest is in {logs}) show no cause that "
+        f"you can fix, start it again.\n{lines}"
+    )

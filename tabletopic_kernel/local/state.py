@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from tabletopic_kernel.local import folder, processes
 from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.local.processes import ProcessId
 from tabletopic_kernel.model.errors import StackError
@@ -127,3 +130,29 @@ def _record(
     return ServerRecord(
         {name: int(port) for name, port in ports.items()}, identity or None, bool(ready), bool(login)
     )
+
+
+class Recorded(dict[str, ServerRecord]):
+    """The records of these servers of a state folder; changes are kept by ``save``. Raises as ``load``."""
+
+    def __init__(self, state_dir: Path, names: Iterable[str]) -> None:
+        recorded = load(state_dir)
+        super().__init__({name: recorded.get(name, ServerRecord()) for name in names})
+        self._state_dir = state_dir
+        if folder.origin(state_dir) is not None:
+            # The processes are those of another place, perhaps of another folder.
+            for name in self:
+                self.change(name, process=None, ready=False)
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Change fields of a server's record."""
+        self[name] = replace(self[name], **fields)
+
+    def is_alive(self, name: str) -> bool:
+        """Whether the recorded process runs, and is the server."""
+        process = self[name].process
+        return process is not None and processes.is_alive(process, processes.mark(name, self._state_dir))
+
+    def save(self) -> None:
+        """Write all records; raises OSError."""
+        save(self._state_dir, self)

@@ -57,6 +57,14 @@ class Catalogs:
         """The dotted name of a table that was loaded as ``name``."""
         return in_sql(table.name(), self._split(name)[0])
 
+    def place(self, name: Name) -> tuple[str, str, str]:
+        """Catalog, namespace and name that SQL means by ``name``."""
+        if len(name) == 1:
+            return self.default, self._namespace, name[0]
+        if len(name) == 2:
+            return self.default, name[0], name[1]
+        return name[0], name[1], name[2]
+
     def tables(self) -> list[tuple[str, Name]]:
         """All tables: catalog, and namespace parts with name. Raises as ``load``."""
         everywhere = (None, *self._others)

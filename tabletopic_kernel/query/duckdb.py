@@ -118,7 +118,7 @@ class DuckLake:
             with self._files.errors():
                 for view in views:
                     self._make(connection, view)
-                with self._unknown_tables(unknown):
+                with _unknown_tables(unknown, self._catalogs):
                     work = partial(_run, connection, text, params, limit)
                     rows, truncated = interruptible("duckdb", work, connection.interrupt)
             return Answer(rows, tuple(map(_read, views)), truncated)
@@ -171,16 +171,12 @@ class DuckLake:
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             connection = connect()
-            self._make_schema(connection, self._catalogs.default, self._namespace)
+            _make_schema(connection, self._catalogs.default, self._namespace)
             self._connection = connection
             self._own_views.clear()
         # Each time: a query may have said USE.
         self._connection.execute(f"USE {quote(self._catalogs.default)}.{quote(self._namespace)}")
         return self._connection
-
-    def _make_schema(self, connection: duckdb.DuckDBPyConnection, database: str, schema: str) -> None:
-        connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {quote(database)}")
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(schema)}")
 
     def _views(self, names: Sequence[Name], at: AsOf | None) -> tuple[list[_View], list[Name]]:
         """The views to create, and the names that are not tables of the catalog."""
@@ -192,7 +188,9 @@ class DuckLake:
                 unknown.append(name)
                 continue
             spelled = self._catalogs.spelled(name, table)
-            view = _View(*self._place(name), spelled, table, snapshot_at(table, at), fixed=at is not None)
+            view = _View(
+                *self._catalogs.place(name), spelled, table, snapshot_at(table, at), fixed=at is not None
+            )
             other = views.setdefault(view.place.lower(), view)
             if other.spelled != spelled:
                 raise UsageError(
@@ -201,18 +199,10 @@ class DuckLake:
                 )
         return list(views.values()), unknown
 
-    def _place(self, name: Name) -> tuple[str, str, str]:
-        """Database, schema and name under which DuckDB finds ``name``."""
-        if len(name) == 1:
-            return self._catalogs.default, self._namespace, name[0]
-        if len(name) == 2:
-            return self._catalogs.default, name[0], name[1]
-        return name[0], name[1], name[2]
-
     def _drop(self, connection: duckdb.DuckDBPyConnection, unknown: Sequence[Name]) -> None:
         """Drop views of tables that are no longer in the catalog; user-created objects stay."""
         for name in unknown:
-            place = _dotted_place(*self._place(name)) if 1 <= len(name) <= MOST_PARTS else ""
+            place = _dotted_place(*self._catalogs.place(name)) if 1 <= len(name) <= MOST_PARTS else ""
             if place in self._own_views:
                 connection.execute(f"DROP VIEW IF EXISTS {place}")
                 self._own_views.discard(place)
@@ -221,7 +211,7 @@ class DuckLake:
         folders = folders_of(view.table.location(), view.table.properties)
         give_secret(connection, folders, view.table.io.properties)
         self._files.give(connection, view.table)
-        self._make_schema(connection, view.database, view.schema)
+        _make_schema(connection, view.database, view.schema)
         location = view.table.metadata_location.replace("'", "''")
         chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""
         self._own_views.add(view.place)
@@ -243,20 +233,24 @@ class DuckLake:
             }
         )
 
-    @contextmanager
-    def _unknown_tables(self, unknown: Sequence[Name]) -> Iterator[None]:
-        """DuckDB's message about a missing table, with the catalog's names instead of its own."""
-        try:
-            yield
-        except (duckdb.CatalogException, duckdb.BinderException) as error:
-            first_line = str(error).partition("\n")[0]
-            missing = next(
-                (name for name in unknown if name[-1] in first_line or name[0] in first_line), None
-            )
-            if missing is None or not first_line.startswith(_MISSING_TABLE):
-                raise
-            message = no_such_table(".".join(missing), self._catalogs.known_tables())
-            raise UsageError(message + position(error)) from None
+
+@contextmanager
+def _unknown_tables(unknown: Sequence[Name], catalogs: Catalogs) -> Iterator[None]:
+    """DuckDB's message about a missing table, with the catalog's names instead of its own."""
+    try:
+        yield
+    except (duckdb.CatalogException, duckdb.BinderException) as error:
+        first_line = str(error).partition("\n")[0]
+        missing = next((name for name in unknown if name[-1] in first_line or name[0] in first_line), None)
+        if missing is None or not first_line.startswith(_MISSING_TABLE):
+            raise
+        message = no_such_table(".".join(missing), catalogs.known_tables())
+        raise UsageError(message + position(error)) from None
+
+
+def _make_schema(connection: duckdb.DuckDBPyConnection, database: str, schema: str) -> None:
+    connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {quote(database)}")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(schema)}")
 
 
 def _dotted_place(*parts: str) -> str:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from tabletopic_kernel.clients.kafka import broker as kafka
-from tabletopic_kernel.clients.kafka import connection, offsets
+from tabletopic_kernel.clients.kafka import connection, descriptions, offsets
 from tabletopic_kernel.model.errors import RetryableError, UnknownTopicError, UsageError
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
@@ -167,17 +167,17 @@ def test_a_name_that_kafka_cannot_have_is_not_asked_for(monkeypatch: pytest.Monk
 
 def test_a_topic_is_missing_only_if_it_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new topic reaches the brokers after its creator has its response."""
-    monkeypatch.setattr(connection, "make_admin", lambda *_: Admin())
-    monkeypatch.setattr(kafka, "_ABSENT_S", 240.0)
-    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
+    monkeypatch.setattr(descriptions, "_ABSENT_S", 240.0)
     missing: Future[Any] = Future()
     missing.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     there: Future[Any] = Future()
     there.set_result(SimpleNamespace(topic_id="an id"))
     answers = iter([missing, missing, there])
-    monkeypatch.setattr(broker, "_descriptions", lambda topics: {topics[0]: next(answers, missing)})
+    admin = Admin(describe_topics=lambda _, **__: {"new": next(answers, missing)})
+    monkeypatch.setattr(connection, "make_admin", lambda *_: admin)
+    broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
     assert broker.topic_id("new") == "an id"
-    monkeypatch.setattr(kafka, "_ABSENT_S", 0.3)
+    monkeypatch.setattr(descriptions, "_ABSENT_S", 0.3)
     with pytest.raises(UnknownTopicError, match="there is no topic 'new'"):
         broker.topic_id("new")
 
@@ -191,18 +191,15 @@ def test_a_topic_is_gone_only_if_it_is_not_listed_either(monkeypatch: pytest.Mon
     empty: Future[Any] = Future()
     empty.set_result(SimpleNamespace(topic_id="an id", partitions=[]))
     answers = {"late": iter([missing, empty, there]), "gone": iter([missing])}
-    monkeypatch.setattr(
-        connection,
-        "make_admin",
-        lambda *_: Admin(list_offsets=lambda asked, **_: dict.fromkeys(asked, _offset(7))),
+    admin = Admin(
+        list_offsets=lambda asked, **_: dict.fromkeys(asked, _offset(7)),
+        list_topics=lambda **_: SimpleNamespace(topics={"late": None}),
+        describe_topics=lambda asked, **_: {name: next(answers[name]) for name in asked.topic_names},
     )
+    monkeypatch.setattr(connection, "make_admin", lambda *_: admin)
     broker = kafka.Broker({"bootstrap.servers": "127.0.0.1:1"})
-    monkeypatch.setattr(
-        broker, "_descriptions", lambda topics: {name: next(answers[name]) for name in topics}
-    )
-    monkeypatch.setattr(broker, "partition_counts", lambda: {"late": 1})
     assert broker.ends(["late", "gone"]) == {"late": kafka.TopicEnds("an id", {0: 7})}
-    monkeypatch.setattr(kafka, "TIMEOUT_S", 0.0)
+    monkeypatch.setattr(descriptions, "TIMEOUT_S", 0.0)
     answers["late"] = iter([missing] * 9)
     with pytest.raises(RetryableError, match="lists late, but does not describe it"):
         broker.ends(["late"])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 
@@ -104,9 +103,9 @@ def test_a_refused_login_is_not_tried_again_for_a_minute(
     """Hosts ask for each topic; the second question gets the first one's answer."""
     refusal = (401, {"error_code": 40101, "message": "Unauthorized"})
     monkeypatch.setitem(ANSWERS, "/subjects", refusal)
-    monkeypatch.setattr(registry, "_gate", LoginGate())
+    refused = Registry({"url": registry.url})  # the others' own is not to be shut out
     ASKED.clear()
-    for ask in (registry.check, registry.subjects, lambda: registry.by_id(7)):
+    for ask in (refused.check, refused.subjects, lambda: refused.by_id(7)):
         with pytest.raises(LoginRefusedError, match="refuses the login"):
             ask()
     assert len(ASKED) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.host.schedule import Schedule
+from tabletopic_kernel.host.schedule import LOST_WAIT_MS, REFUSED_WAIT_MS, Schedule
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -65,17 +65,17 @@ def test_tries_come_more_seldom(schedule: Schedule, clock: Clock, state: State) 
     """Each wait is twice as long, a resume ends it at once, and a commit begins anew (I9)."""
     waits = []
     for _ in range(3):
-        schedule.back_off()
+        schedule.retries.back_off()
         began = clock.now
         while schedule.due(state, 0, SETTINGS) is None:
             clock.now += 100
         assert schedule.wait_s(state, SETTINGS) == 0
         waits.append(clock.now - began)
     assert waits == [500, 1_000, 2_000]
-    schedule.back_off()
-    schedule.resume()
+    schedule.retries.back_off()
+    schedule.retries.resume()
     assert schedule.due(state, 0, SETTINGS) is Event.RETRY_DUE
-    schedule.back_off()
+    schedule.retries.back_off()
     clock.now += 500
     assert schedule.due(state, 0, SETTINGS) is Event.RETRY_DUE
 
@@ -83,28 +83,28 @@ def test_tries_come_more_seldom(schedule: Schedule, clock: Clock, state: State) 
 def test_a_catalog_that_answers_again_is_not_waited_for_any_longer(schedule: Schedule, clock: Clock) -> None:
     """After an outage the commit is made again at once; where commits go on getting lost, more seldom."""
     for _ in range(6):
-        schedule.back_off()
+        schedule.retries.back_off()
         clock.now += 12_000
     waits = []
     for _ in range(3):
-        schedule.absent()
-        schedule.back_off()
+        schedule.retries.absent()
+        schedule.retries.back_off()
         began = clock.now
         while schedule.due(State.SETTLING, 0, SETTINGS) is None:
             clock.now += 100
         waits.append(clock.now - began)
     assert waits == [500, 1_000, 2_000]
     schedule.committed(clock.now, {})
-    schedule.absent()
-    schedule.back_off()
+    schedule.retries.absent()
+    schedule.retries.back_off()
     clock.now += 500
     assert schedule.due(State.SETTLING, 0, SETTINGS) is Event.RETRY_DUE
 
 
 def test_a_table_that_was_lost_is_left_alone_for_a_while(schedule: Schedule, clock: Clock) -> None:
     """Longer than a group needs to miss a member, and than the first waits after it."""
-    schedule.lost()
-    schedule.back_off()
+    schedule.retries.pause(LOST_WAIT_MS)
+    schedule.retries.back_off()
     clock.now += 9_000
     assert schedule.due(State.WAITING, 0, SETTINGS) is None
     assert schedule.wait_s(State.WAITING, SETTINGS) == 1.0
@@ -114,14 +114,14 @@ def test_a_table_that_was_lost_is_left_alone_for_a_while(schedule: Schedule, clo
 
 def test_a_login_that_was_refused_is_tried_once_a_minute(schedule: Schedule, clock: Clock) -> None:
     """Many servers lock an account after a few; who resumes the topic does not wait."""
-    schedule.refused()
-    schedule.back_off()
+    schedule.retries.pause(REFUSED_WAIT_MS)
+    schedule.retries.back_off()
     clock.now += 59_000
     assert schedule.due(State.WAITING, 0, SETTINGS) is None
     clock.now += 1_000
     assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
-    schedule.refused()
-    schedule.resume()
+    schedule.retries.pause(REFUSED_WAIT_MS)
+    schedule.retries.resume()
     assert schedule.due(State.WAITING, 0, SETTINGS) is Event.RETRY_DUE
 
 

@@ -70,7 +70,7 @@ def test_a_storage_that_keeps_nothing_is_not_asked_without_end(rig: Rig) -> None
             path.unlink()
         rig.now_ms += 100
         drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-        waits.append(coordinator._schedule._retry_at_ms - rig.now_ms)
+        waits.append(coordinator._schedule.retries.at_ms - rig.now_ms)
         rig.now_ms += waits[-1]
         drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
     assert waits == [500, 1_000, 2_000, 4_000, 8_000]

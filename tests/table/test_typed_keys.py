@@ -23,6 +23,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from tabletopic_kernel.clients.catalog.catalog import create_table
 from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.registry.connection import Connection
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
@@ -56,23 +57,33 @@ K2 = key_schema(("id", "long"), ("region", ["null", "string"]))
 K_TEXT = key_schema(("id", "string"))
 
 
+class InProcess(Connection):
+    """To Confluent's stand-in for tests, whose only error is an unknown schema."""
+
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        super().__init__({"url": "http://in-memory"}, lambda: None)
+        self.client = client
+
+    def ask(self, what: str, call: Any) -> Any:
+        """The response."""
+        try:
+            return call()
+        except SchemaRegistryError as error:
+            raise UnknownSchemaError(f"there is no {what}") from error
+
+
 class InMemory(Registry):
-    """An in-process registry: Confluent's stand-in for tests, whose only error is an unknown schema."""
+    """An in-process registry."""
 
     def __init__(self, client: SchemaRegistryClient) -> None:
         super().__init__({"url": "http://in-memory"})
-        self._client = client
+        self._connection = InProcess(client)
+        self._client, self._ask = client, self._connection.ask
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The stand-in does not report where a schema is registered."""
         schema = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema(schema_id))
         return self._resolved(schema_id, schema, f"{TOPIC}-any", schema_id)
-
-    def _ask(self, what: str, call: Any) -> Any:
-        try:
-            return call()
-        except SchemaRegistryError as error:
-            raise UnknownSchemaError(f"there is no {what}") from error
 
 
 @dataclass

@@ -6,22 +6,20 @@ import struct
 import time
 import warnings
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
+from tabletopic_kernel.clients.kafka.descriptions import describe, describe_all
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer, make_producer
-from tabletopic_kernel.clients.kafka.offsets import UNKNOWN_TOPIC, list_offsets
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UnknownTopicError
+from tabletopic_kernel.clients.kafka.offsets import list_offsets
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.topic_names import check_topic_name
 
 __all__ = ["Broker", "TopicEnds", "TopicFacts", "assigned", "make_consumer", "make_producer"]
-# Brokers do not know a new topic for a moment, and a starting broker knows none.
-_ABSENT_S = 1.0
 _MAY_NOT = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
@@ -86,7 +84,7 @@ class Broker(Connection):
 
     def facts(self, topic: str) -> TopicFacts:
         """Identity and offsets of a topic, read-committed; raises UnknownTopicError."""
-        described = self._describe(topic)
+        described = describe(self, topic)
         partitions = [partition.id for partition in described.partitions]
         return TopicFacts(
             topic=topic,
@@ -99,7 +97,7 @@ class Broker(Connection):
 
     def topic_id(self, topic: str) -> str:
         """The topic's id, which a re-created topic does not share. Raises as ``facts``."""
-        return str(self._describe(topic).topic_id)
+        return str(describe(self, topic).topic_id)
 
     def end_offsets(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """End offsets by topic and partition, read-committed; unknown topics are left out."""
@@ -109,7 +107,7 @@ class Broker(Connection):
         """Ids and end offsets by topic, read-committed; unknown topics are left out."""
         requests: dict[TopicPartition, OffsetSpec] = {}
         result: dict[str, TopicEnds] = {}
-        for topic, description in self._described(list(topics)).items():
+        for topic, description in describe_all(self, list(topics)).items():
             result[topic] = TopicEnds(str(description.topic_id), {})
             for partition in description.partitions:
                 requests[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
@@ -179,53 +177,6 @@ class Broker(Connection):
 
         listings = self.ask(listed, passing={KafkaError._TRANSPORT}, within_s=RECONNECT_S)
         return [(m.client_id, assigned(m.assignment)) for listing in listings for m in listing.members]
-
-    def _described(self, topics: list[str]) -> dict[str, Any]:
-        """Descriptions of the topics that the broker does not list as missing."""
-        described: dict[str, Any] = {}
-        deadline, pending = time.monotonic() + TIMEOUT_S, topics
-        while pending:
-            for topic, future in self._descriptions(pending).items():
-                if (description := self._description(topic, future)) and description.partitions:
-                    described[topic] = description
-            missing = [topic for topic in pending if topic not in described]
-            # "No longer exists" is believed only if the list of all topics says so, too.
-            listed = self.partition_counts() if missing else {}
-            if pending := [topic for topic in missing if topic in listed]:
-                if time.monotonic() > deadline:
-                    names = ", ".join(pending)
-                    raise RetryableError(
-                        f"the broker at {self.address} lists {names}, but does not describe it; try again"
-                    )
-                time.sleep(0.1)
-        return described
-
-    def _description(self, topic: str, future: Future[Any]) -> Any:
-        """The requested description, or that of another request if it fails; None for an unknown topic."""
-        first = iter([future])
-        try:
-            return self.ask(
-                lambda: next(first, None) or self._descriptions([topic])[topic], expected=UNKNOWN_TOPIC
-            )
-        except KafkaException:
-            return None
-
-    def _describe(self, topic: str) -> Any:
-        check_topic_name(topic)  # for a bad name, librdkafka's error is like that of a broker that is down
-        try:
-            return self.ask(
-                lambda: self._descriptions([topic])[topic],
-                passing=UNKNOWN_TOPIC,
-                within_s=_ABSENT_S,
-                expected=UNKNOWN_TOPIC,
-            )
-        except KafkaException:
-            raise UnknownTopicError(
-                f"there is no topic {topic!r} at {self.address}; create it, or check the name"
-            ) from None
-
-    def _descriptions(self, topics: list[str]) -> dict[str, Future[Any]]:
-        return self.admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)
 
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         requests = {TopicPartition(topic, partition): spec for partition in partitions}

@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError, TableTopicError
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 # Confluent's client requires it for a static token, and sends it as a header, which other registries ignore.
@@ -30,6 +30,10 @@ _CERTIFICATE: Final = {  # OpenSSL's codes of a certificate that is not accepted
 # What a server says of a client's certificate, at the end of OpenSSL's reasons.
 _ALERTS: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+
+
+class UnknownSchemaError(TableTopicError):
+    """The registry responds but has no such schema or subject."""
 
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, object]:

@@ -100,10 +100,9 @@ class GlueSchemas:
 
     def lookup_schema(self, subject: str, schema: Schema, **_: object) -> RegisteredSchema:
         """The version of a subject with this schema."""
-        name = self._schema_name(subject)
+        schema_id, text = self._schema_id(subject), schema.schema_str or ""
         ask = self._glue.get_schema_by_definition
-        text = schema.schema_str or ""
-        match = self._ask(_SCHEMA_NOT_FOUND, lambda: ask(SchemaId=self._id(name), SchemaDefinition=text))
+        match = self._ask(_SCHEMA_NOT_FOUND, lambda: ask(SchemaId=schema_id, SchemaDefinition=text))
         ask_version = self._glue.get_schema_version
         version = self._ask(_SCHEMA_NOT_FOUND, lambda: ask_version(SchemaVersionId=match["SchemaVersionId"]))
         return _registered(subject, version)
@@ -125,15 +124,15 @@ class GlueSchemas:
 
     def get_versions(self, subject: str) -> list[int]:
         """A subject's version numbers."""
-        name = self._schema_name(subject)
+        schema_id = self._schema_id(subject)
         ask = self._glue.get_paginator("list_schema_versions").paginate
-        pages = self._ask(_SUBJECT_NOT_FOUND, lambda: list(ask(SchemaId=self._id(name))))
+        pages = self._ask(_SUBJECT_NOT_FOUND, lambda: list(ask(SchemaId=schema_id)))
         return sorted(version["VersionNumber"] for page in pages for version in page["Schemas"])
 
     def get_compatibility(self, subject: str | None) -> str:
         """A schema's compatibility mode; Glue has no global one."""
-        name = self._schema_name(subject or "")
-        schema = self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(name)))
+        schema_id = self._schema_id(subject or "")
+        schema = self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=schema_id))
         return str(schema["Compatibility"])
 
     def test_compatibility_all_versions(self, subject: str, schema: Schema) -> bool:
@@ -143,23 +142,21 @@ class GlueSchemas:
         )
 
     def _version(self, subject: str, number: Mapping[str, object], missing: int) -> RegisteredSchema:
-        name, ask = self._schema_name(subject), self._glue.get_schema_version
-        version = self._ask(missing, lambda: ask(SchemaId=self._id(name), SchemaVersionNumber=number))
+        schema_id, ask = self._schema_id(subject), self._glue.get_schema_version
+        version = self._ask(missing, lambda: ask(SchemaId=schema_id, SchemaVersionNumber=number))
         return _registered(subject, version)
 
-    def _id(self, name: str) -> dict[str, str]:
-        return {"RegistryName": self.name, "SchemaName": name}
-
-    def _schema_name(self, subject: str) -> str:
+    def _schema_id(self, subject: str) -> dict[str, str]:
         """The schema to which a subject refers."""
+        own = {"RegistryName": self.name, "SchemaName": subject}
         topic = next((subject.removesuffix(end) for end in _SUFFIXES if subject.endswith(end)), subject)
         if topic == subject:
-            return subject
+            return own
         try:
-            self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=self._id(subject)))
+            self._ask(_SUBJECT_NOT_FOUND, lambda: self._glue.get_schema(SchemaId=own))
         except SchemaRegistryError:
-            return topic
-        return subject
+            return {**own, "SchemaName": topic}
+        return own
 
     def _ask(self, missing: int, call: Callable[[], T]) -> T:
         """The response; not found becomes Confluent's error ``missing``, other errors stay botocore's."""

@@ -1,7 +1,4 @@
-"""The schema registry, through Confluent's client: any compatible server.
-
-One module, because all requests to a registry share validation and error handling.
-"""
+"""The schema registry, through Confluent's client: any compatible server."""
 
 from __future__ import annotations
 
@@ -10,15 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka.schema_registry import Schema, SchemaReference
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from tabletopic_kernel.clients.login_gate import LoginGate
-from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.clients.registry.answers import (
-    OddAnswerError,
     Worth,
     checked,
     checked_list,
@@ -28,33 +22,15 @@ from tabletopic_kernel.clients.registry.answers import (
     kind_of,
     worth_of,
 )
-from tabletopic_kernel.clients.registry.client import registry_client
-from tabletopic_kernel.clients.registry.errors import (
-    client_properties,
-    explain_failure,
-    explain_refusal,
-    explain_unusable,
-    invalid,
-)
-from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
+from tabletopic_kernel.clients.registry.connection import Connection
+from tabletopic_kernel.clients.registry.errors import UnknownSchemaError, invalid
+from tabletopic_kernel.clients.registry.references import references_of
 from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError
-from tabletopic_kernel.model.redact import mask
-from tabletopic_kernel.model.settings.servers import is_glue
+from tabletopic_kernel.model.errors import RetryableError
 
-T = TypeVar("T")
-# Codes for subject, version and schema. A 404 without a code comes from something other than a registry, and
-# proves nothing about a schema: with a wrong url every record would become a dead letter (I9).
-_NOT_FOUND = frozenset({40401, 40402, 40403})
+__all__ = ["RegisteredSchema", "Registry", "UnknownSchemaError", "find_schema"]
 _ODD_S = 60.0  # a malformed response counts as broken for this long
-_MOST_LEVELS = 100  # of references
 _INVALID = 422  # the schema itself is invalid
-# The client's own retries would block a thread; waiting is up to the coordinator (I9).
-_CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
-
-
-class UnknownSchemaError(TableTopicError):
-    """The registry responds but has no such schema or subject."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +69,10 @@ class Registry:
     """
 
     def __init__(self, properties: Mapping[str, str], check: Callable[[], None] = lambda: None) -> None:
-        self._check = check
-        self._gate = LoginGate()
+        self._connection = Connection(properties, check)
+        self.url = self._connection.url
+        self._client, self._ask = self._connection.client, self._connection.ask
         self._odd: dict[SchemaKey, tuple[float, str]] = {}  # malformed schemas: since when
-        self.url = mask(properties.get("url", ""))  # for messages; the credentials are in the client
-        self._properties = dict(properties)
-        self._client: Any  # Confluent's methods, for which it has no type
-        if is_glue(properties):
-            self._client = glue = GlueSchemas(properties)
-            self.url = f"glue:{glue.name}"
-            return
-        try:
-            self._client = registry_client({**_CLIENT_DEFAULTS, **client_properties(properties)})
-        except (ValueError, TypeError, OSError) as error:
-            raise explain_unusable(properties, error) from error
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema with this id, its references resolved; its version is the highest in any subject.
@@ -301,65 +267,15 @@ class Registry:
         return subjects
 
     def _resolved(self, schema_id: SchemaKey, schema: Schema, subject: str, version: int) -> RegisteredSchema:
-        references: dict[str, str] = {}
-        self._collect(schema, references, ())
         return RegisteredSchema(
             id=schema_id,
             kind=kind_of(schema.schema_type or "AVRO", schema.schema_str or ""),
             text=schema.schema_str or "",
-            references=tuple(references.items()),
+            references=tuple(references_of(schema, self._connection).items()),
             subject=subject,
             version=version,
             sources=tuple(schema.references or ()),
         )
-
-    def _collect(self, schema: Schema, texts: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
-        """Add the schemas that ``schema`` refers to; ``above`` are those that led to it."""
-        for reference in schema.references or []:
-            name, place = reference.name or "", (reference.subject or "", reference.version or -1)
-            if name in texts or place in above:  # circular: the format decides about that
-                continue
-            if len(above) >= _MOST_LEVELS:
-                raise UnknownSchemaError(
-                    f"the registry at {self.url} has a chain of more than {_MOST_LEVELS} references"
-                )
-            referred = self._referred(*place)
-            self._collect(referred, texts, (*above, place))  # its own references come first
-            texts[name] = referred.schema_str or ""
-
-    def _referred(self, subject: str, version: int) -> Schema:
-        ask, asked_version = self._client.get_version, version if version > 0 else None
-        registered = self._ask(
-            f"{subject} version {version}",
-            lambda: checked_place(ask(subject, version, deleted=True), subject, asked_version),
-        )
-        schema: Schema = registered.schema
-        return schema
-
-    def _ask(self, what: str, call: Callable[[], T]) -> T:
-        self._gate.check()
-        try:
-            return self._call(what, call)
-        except (RetryableError, SettingsError) as error:
-            if "proxy" not in self._properties:
-                error.args = (f"{error}{proxy_hint(self._properties.get('url', ''))}",)
-            raise
-
-    def _call(self, what: str, call: Callable[[], T]) -> T:
-        self._client.clear_caches()  # the client would keep every response for ever
-        try:
-            return call()
-        except OddAnswerError as error:
-            raise invalid(self.url, what, str(error)) from error
-        except SchemaRegistryError as error:
-            if error.error_code in _NOT_FOUND:
-                raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
-            refusal = explain_refusal(self.url, what, self._properties, error)
-            self._gate.met(refusal)
-            raise refusal from error
-        except Exception as error:  # the HTTP library's errors have no public base class
-            self._check()
-            raise explain_failure(self.url, what, error) from error
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:

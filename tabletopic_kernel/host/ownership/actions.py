@@ -13,7 +13,7 @@ from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
 from tabletopic_kernel.host.ownership.take_over import take_over
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import source_spec
-from tabletopic_kernel.host.schedule import Schedule
+from tabletopic_kernel.host.schedule import LOST_WAIT_MS, REFUSED_WAIT_MS, Schedule
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import Action, Event, State, event_of
 from tabletopic_kernel.model.errors import (
@@ -73,7 +73,7 @@ class Actions:
             case Action.DISCARD:
                 self._discard()
             case Action.ARM_RETRY:
-                self._schedule.back_off()
+                self._schedule.retries.back_off()
             case Action.FINISH:
                 self.close()
         return None
@@ -102,7 +102,7 @@ class Actions:
             self._settings.commit_bytes,
             self._stage,
         )
-        self._report.sync(owner)
+        self._report.progress.sync(owner)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if is_news:  # retries during an outage of an hour would fill the control topic
@@ -168,7 +168,7 @@ class Actions:
         order would be taken.
         """
         assert self.owner is not None
-        if isinstance(error, HeadMovedError) and self._schedule.overtaken():
+        if isinstance(error, HeadMovedError) and self._schedule.retries.overtaken():
             error = OutcomeUnknownError(f"the catalog refuses each commit; it is asked again later: {error}")
         event = self._classify(error)
         if event is Event.ANSWER_LOST:
@@ -190,7 +190,7 @@ class Actions:
         waits_ms = 1000 * ((self.worker.waits_s if self.worker else None) or 0.0)
         if isinstance(done.batches[0], CompactedBatch):
             self._maintenance.committed()
-            self._report.sync(owner)
+            self._report.progress.sync(owner)
             return
         self._maintenance.appended(done.batches, waits=waits_ms > 2 * self._settings.commit_interval_ms)
         self._report.committed(done.batches, owner, began_ms)
@@ -234,11 +234,11 @@ class Actions:
         try:
             if not owner.is_in_table():
                 if state is State.CLOSING_SETTLING:
-                    if self._schedule.has_given_up:
+                    if self._schedule.retries.has_given_up:
                         return Event.GAVE_UP
-                    self._schedule.back_off()
+                    self._schedule.retries.back_off()
                 else:
-                    self._schedule.absent()
+                    self._schedule.retries.absent()
                 return Event.ABSENT
         except TableTopicError as error:
             return self._classify(error)
@@ -260,11 +260,11 @@ class Actions:
         if event is not Event.HEAD_MOVED:
             self.report_error(error, waits=event is not Event.REFUSED)
         if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
-            self._schedule.lost()
+            self._schedule.retries.pause(LOST_WAIT_MS)
         return event
 
     def report_error(self, error: Exception, *, waits: bool) -> None:
         """Report why the topic stopped or waits; a refused login is not tried again soon."""
         self._report.error(error, waits=waits)
         if isinstance(error, LoginRefusedError):
-            self._schedule.refused()
+            self._schedule.retries.pause(REFUSED_WAIT_MS)

@@ -137,7 +137,7 @@ class Ownership:
         except Exception as error:  # raised by the asking thread
             answer.set_exception(error)
             return
-        self._report.sync(self.owner)
+        self._report.progress.sync(self.owner)
         answer.set_result(result)
 
     def stage(self, batch: StagedBatch, *, at_once: bool) -> Future[int]:

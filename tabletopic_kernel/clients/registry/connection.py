@@ -1,0 +1,82 @@
+"""One registry's client, and how it is asked: the login, and the explanation of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from tabletopic_kernel.clients.login_gate import LoginGate
+from tabletopic_kernel.clients.proxies import proxy_hint
+from tabletopic_kernel.clients.registry.answers import OddAnswerError
+from tabletopic_kernel.clients.registry.client import registry_client
+from tabletopic_kernel.clients.registry.errors import (
+    UnknownSchemaError,
+    client_properties,
+    explain_failure,
+    explain_refusal,
+    explain_unusable,
+    invalid,
+)
+from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
+from tabletopic_kernel.model.errors import RetryableError, SettingsError
+from tabletopic_kernel.model.redact import mask
+from tabletopic_kernel.model.settings.servers import is_glue
+
+T = TypeVar("T")
+# Codes for subject, version and schema. A 404 without a code comes from something other than a registry, and
+# proves nothing about a schema: with a wrong url every record would become a dead letter (I9).
+_NOT_FOUND = frozenset({40401, 40402, 40403})
+# The client's own retries would block a thread; waiting is up to the coordinator (I9).
+_CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
+
+
+class Connection:
+    """To one registry; the arguments are those of ``Registry``."""
+
+    def __init__(self, properties: Mapping[str, str], check: Callable[[], None]) -> None:
+        self._check = check
+        self._gate = LoginGate()
+        self.url = mask(properties.get("url", ""))  # for messages; the credentials are in the client
+        self._properties = dict(properties)
+        self.client: Any  # Confluent's methods, for which it has no type
+        if is_glue(properties):
+            self.client = glue = GlueSchemas(properties)
+            self.url = f"glue:{glue.name}"
+            return
+        try:
+            self.client = registry_client({**_CLIENT_DEFAULTS, **client_properties(properties)})
+        except (ValueError, TypeError, OSError) as error:
+            raise explain_unusable(properties, error) from error
+
+    def ask(self, what: str, call: Callable[[], T]) -> T:
+        """The response to a request for ``what``, which ``call`` sends by ``client`` and checks.
+
+        Raises:
+            UnknownSchemaError: there is no such thing.
+            RetryableError, SettingsError: other failures, with their remedy.
+        """
+        self._gate.check()
+        try:
+            return self._call(what, call)
+        except (RetryableError, SettingsError) as error:
+            if "proxy" not in self._properties:
+                error.args = (f"{error}{proxy_hint(self._properties.get('url', ''))}",)
+            raise
+
+    def _call(self, what: str, call: Callable[[], T]) -> T:
+        self.client.clear_caches()  # the client would keep every response for ever
+        try:
+            return call()
+        except OddAnswerError as error:
+            raise invalid(self.url, what, str(error)) from error
+        except SchemaRegistryError as error:
+            if error.error_code in _NOT_FOUND:
+                raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
+            refusal = explain_refusal(self.url, what, self._properties, error)
+            self._gate.met(refusal)
+            raise refusal from error
+        except Exception as error:  # the HTTP library's errors have no public base class
+            self._check()
+            raise explain_failure(self.url, what, error) from error
