@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -155,7 +156,8 @@ class StageResult:
 
     ``decoded``: records that became rows, or describe none. ``failed`` counts unexpected exceptions by class;
     ``traces`` has a few, by their last lines. ``alike``: a group was given up, as all its records seemed to
-    fail alike. ``stopped``: why the topic cannot continue with these settings.
+    fail alike. ``stopped``: why the topic cannot continue with these settings. ``error``: what the topic
+    waits for.
     """
 
     records: int = 0
@@ -173,6 +175,7 @@ class StageResult:
     traces: dict[str, str] = field(default_factory=dict)
     alike: bool = False
     stopped: str | None = None
+    error: RetryableError | None = None
 
     def add(self, pickled: bytes) -> None:
         """Add a task's result."""
@@ -194,6 +197,7 @@ class StageResult:
             self.trace(line, trace)
         self.alike |= other.alike
         self.stopped = self.stopped or other.stopped
+        self.error = self.error or other.error
 
     def trace(self, line: str, trace: str) -> None:
         """Keep a trace, while they are few."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from typing import Final
 
 from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, Trouble
 from tabletopic_kernel.model.redact import redact
 
 _MOST: Final = 500  # characters of a reason
@@ -65,6 +66,8 @@ def explain_trouble(what: str, error: Exception) -> str:
 
 def error_of_trouble(what: str, error: Exception) -> RetryableError:
     """``explain_trouble`` as an error; a LoginRefusedError if the broker refuses Spark's clients."""
+    if error.args and isinstance(trouble := error.args[0], Trouble):  # an executor's, with its own remedy
+        return RetryableError(replace(trouble, doing=f"{what}, retrying: {trouble.doing}"))
     text = explain_trouble(what, error)
     return LoginRefusedError(text) if _LOGIN.search(without_names(reason_of(error))) else RetryableError(text)
 

@@ -416,6 +416,9 @@ class Worker:
                     self._spec.topic,
                 )
                 total = self._collect(frame, offsets, plan)
+        if total.error is not None:
+            self._discard(total)
+            raise error_of_trouble(f"a batch of {self._spec.topic} could not be staged", total.error)
         if total.stopped is not None:
             self._discard(total)
             raise ActionNeededError(f"{self._spec.topic}: {total.stopped}")
