@@ -18,7 +18,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.rejection import Isolated, isolated
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
-from tabletopic_kernel.model.errors import ProjectionError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
@@ -147,7 +147,7 @@ class _Staging:
                 len(group),
             )
         except ProjectionError as error:  # the statement's fault, not the record's: no letter
-            result.stopped = str(error)
+            result.error = ActionNeededError(str(error))
             return
         for part in decoded.results:
             for rejections in part.rejections:
