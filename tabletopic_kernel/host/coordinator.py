@@ -38,6 +38,7 @@ from tabletopic_kernel.model.commit_cycle import (
     next_goal,
     transition,
 )
+from tabletopic_kernel.model.errors import InternalError, TableTopicError
 from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.settings.desired import Request
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -231,7 +232,7 @@ class Coordinator:
         pending: deque[tuple[Event, object]] = deque([(event, payload)])
         while pending:
             event, payload = pending.popleft()
-            if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, Exception):
+            if event in (Event.WORKER_DIED, Event.REFUSED) and isinstance(payload, TableTopicError):
                 self._actions.report_error(payload, waits=event is Event.WORKER_DIED)
             if isinstance(payload, StagedBatch):
                 self._actions.staged.add(payload)
@@ -268,10 +269,10 @@ class Coordinator:
         self._actions.close()
         with self._lock:
             self._state = State.FAILED
-        self._report.error(
+        bug = InternalError(
             f"a bug in this program stopped the topic ({type(error).__name__}: {reason_of(error)}); the "
-            "host's log has its trace. Resume the topic to try again",
-            waits=False,
+            "host's log has its trace. Resume the topic to try again"
         )
+        self._report.error(bug, waits=False)
         if self._actions.worker is not None:
             self._actions.worker.stop()

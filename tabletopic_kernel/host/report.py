@@ -13,16 +13,14 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tabletopic_kernel.clients.catalog.catalog import of_section
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
 from tabletopic_kernel.model.ledger import Ledger, added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import AT_WORK
-from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql, table_name
 from tabletopic_kernel.pipeline.plan import StagedBatch
@@ -176,18 +174,18 @@ class Reporter:
         """Report that a commit was requested."""
         self.write(events.CommitRequested(**self.stamp()))
 
-    def commit_failed(self, reason: Exception) -> None:
+    def commit_failed(self, error: TableTopicError) -> None:
         """Report a failed commit."""
-        self.write(events.CommitFailed(**self.stamp(), reason=self.with_section(str(reason))))
+        self.write(events.CommitFailed(**self.stamp(), reason=self.reason(error)))
 
     def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
         """Report records that were deleted before they were read (I8)."""
         self.write(events.GapDetected(**self.stamp(), missing=dict(missing), skipped=skipped))
 
-    def error(self, error: Exception | str, *, waits: bool) -> None:
+    def error(self, error: TableTopicError, *, waits: bool) -> None:
         """Report that the topic stopped, or waits for a dependency; the reason stays until it resumes."""
-        reason = self.with_section(redact(str(error)))
-        if type(error) is ActionNeededError and not waits and "resume" not in reason.lower():
+        reason = self.reason(error)
+        if type(error) is ActionNeededError and not waits:
             reason += "; then resume the topic"
         self.progress.update({"error": reason})
         self.write(events.Failed(**self.stamp(), reason=reason, waits=waits))
@@ -209,9 +207,10 @@ class Reporter:
         """Send an event; never waits."""
         self._services.control.write(event)
 
-    def with_section(self, error: str) -> str:
-        """The error, with the settings section of the topic's catalog."""
-        return of_section(error, self._catalog)
+    def reason(self, error: TableTopicError) -> str:
+        """The error's text, with the settings section of the topic's catalog."""
+        error.of_catalog(self._catalog)
+        return str(error)
 
     def stamp(self) -> dict[str, Any]:
         """The fields that each of the topic's events has."""

@@ -61,6 +61,11 @@ class TableTopicError(Exception):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*map(_masked, arguments))
 
+    def behind(self, doing: str) -> Trouble | str:
+        """What is wrong, behind the beginning of a sentence: the argument of another error."""
+        what = self.args[0] if self.args else ""
+        return replace(what, doing=doing + what.doing) if isinstance(what, Trouble) else f"{doing}{self}"
+
     def of_catalog(self, name: str | None) -> None:
         """Name a further catalog's section in its trouble; None changes nothing."""
         if name is not None:
@@ -117,6 +122,10 @@ class ActionNeededError(TableTopicError):
     """Work stopped and the user must decide: foreign table, gap, re-created topic, bad record."""
 
 
+class ResumeError(ActionNeededError):
+    """As above, and the message says what resuming the topic does."""
+
+
 class BadRecordError(ActionNeededError):
     """A record that cannot become a row."""
 
@@ -159,3 +168,8 @@ class TooMuchAtOnceError(TableTopicError):
 
 class InternalError(TableTopicError):
     """A state that the rules exclude: a bug."""
+
+
+def error_of(error: Exception) -> TableTopicError:
+    """The error, if it is one of ours; else a bug by the name of its class."""
+    return error if isinstance(error, TableTopicError) else InternalError(f"{type(error).__name__}: {error}")

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -154,8 +155,7 @@ class StageResult:
     """The result of one task, or of a whole batch.
 
     ``decoded``: records that became rows, or describe none. ``failed`` counts unexpected exceptions by class;
-    ``traces`` has a few, by their last lines. ``alike``: a group was given up, as all its records seemed to
-    fail alike. ``stopped``: why the topic cannot continue with these settings.
+    ``traces`` has a few, by their last lines. ``alike``: a group was given up, as all seemed to fail alike.
     """
 
     records: int = 0
@@ -172,7 +172,7 @@ class StageResult:
     failed: dict[str, int] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
     alike: bool = False
-    stopped: str | None = None
+    error: TableTopicError | None = None  # why the topic waits, or cannot continue with these settings
 
     def add(self, pickled: bytes) -> None:
         """Add a task's result."""
@@ -193,7 +193,7 @@ class StageResult:
         for line, trace in other.traces.items():
             self.trace(line, trace)
         self.alike |= other.alike
-        self.stopped = self.stopped or other.stopped
+        self.error = self.error or other.error
 
     def trace(self, line: str, trace: str) -> None:
         """Keep a trace, while they are few."""
@@ -212,7 +212,7 @@ class StageResult:
         it is created.
         """
         stops = settings.errors == "stop" and bool(self.refused)
-        return self.needs.of_table or self.stopped is not None or self.alike or stops
+        return self.needs.of_table or self.error is not None or self.alike or stops
 
     def is_void(self, settings: TopicSettings) -> bool:
         """Whether its files, if any, are to be discarded."""
@@ -296,5 +296,5 @@ class Listener(Protocol):
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
         """Delete files that will never be committed (I10)."""
 
-    def ended(self, error: Exception | None) -> None:
+    def ended(self, error: TableTopicError | None) -> None:
         """Note that the query is over; None after ``stop``."""

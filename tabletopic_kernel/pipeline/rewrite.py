@@ -24,7 +24,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -120,10 +120,8 @@ class RewriteTask:
 
 def _classified(error: Exception) -> Exception:
     """The classified error, for another process, with its context."""
-    trouble = sort_error(error, STORAGE)
-    if trouble is not None or isinstance(error, OSError):
-        doing = "small files could not be compacted: "
-        return RetryableError(replace(trouble, doing=doing) if trouble else f"{doing}{plain(error)}")
+    if (trouble := sort_error(error, STORAGE, doing="small files could not be compacted: ")) is not None:
+        return RetryableError(trouble)
     if isinstance(error, TableTopicError):
         return error
     bug = RuntimeError(f"{type(error).__name__}: {plain(error)}")

@@ -18,7 +18,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.rejection import Isolated, isolated
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
-from tabletopic_kernel.model.errors import ProjectionError
+from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
@@ -52,9 +52,12 @@ class StageTask:
         """Stage all records of the task."""
         loaded = load_plan(self._topic, self._plan)
         reach(Step.STAGE)
-        result = pickle.dumps(stage_files(loaded, _merged(batches)))
+        try:
+            result = stage_files(loaded, _merged(batches))
+        except RetryableError as error:  # as a value: Spark would make a text of it
+            result = StageResult(error=error)
         reach(Step.STAGED)
-        yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], names=["result"])
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], names=["result"])
 
 
 def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageResult:
@@ -144,7 +147,7 @@ class _Staging:
                 len(group),
             )
         except ProjectionError as error:  # the statement's fault, not the record's: no letter
-            result.stopped = str(error)
+            result.error = ActionNeededError(str(error))
             return
         for part in decoded.results:
             for rejections in part.rejections:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from pyiceberg.utils.properties import property_as_int
 
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import location_provider
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
-from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
+from tabletopic_kernel.clients.outside_errors.sorting import sort_error
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.pipeline.arrange import Partition, divided, permutation, sort_order
 from tabletopic_kernel.pipeline.conform import file_schema
@@ -105,12 +104,9 @@ class DataFileWriter:
         try:
             return [self._write_file((part,), key) for key, part in self._divided(table)]
         except (OSError, pa.ArrowException) as error:  # the second: of Azure's client
-            trouble = sort_error(error, STORAGE)
-            if trouble is None and not isinstance(error, OSError):
+            if (trouble := sort_error(error, STORAGE, doing="could not write a data file: ")) is None:
                 raise
-            doing = "could not write a data file: "
-            message = replace(trouble, doing=doing) if trouble else f"{doing}{plain(error)}"
-            raise RetryableError(message) from error
+            raise RetryableError(trouble) from error
 
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
         """Write all of ``parts``, each in its own row groups, as one file of one partition.

@@ -68,8 +68,8 @@ def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Calla
     while True:
         sink = new_sink()
         result = stage(LoadedPlan(draft.plan()), records, sink)
-        if result.stopped is not None:
-            raise ActionNeededError(result.stopped)
+        if result.error is not None:
+            raise result.error
         if not result.needs:
             return sink
         draft.cover(result.needs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, explain_trouble, reason_of
+from tabletopic_kernel.clients.spark.java_errors import error_of_trouble, reason_of
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 
@@ -76,7 +76,7 @@ def test_a_refused_login_is_told_apart(reason: str, is_refused: bool) -> None:
 )
 def test_what_waits_says_what_failed_why_and_what_to_do(reason: str, advice: str) -> None:
     """Whatever Spark, Kafka or Python say, it stands in a sentence."""
-    told = explain_trouble("no batch of clicks was read", ValueError(reason))
+    told = str(error_of_trouble("no batch of clicks was read", ValueError(reason)))
     assert told.startswith(f"no batch of clicks was read, retrying: {reason}")
     assert advice in told.partition("What to do: ")[2]
 
@@ -89,7 +89,7 @@ def test_other_versions_of_an_executor_are_named() -> None:
         "worker:\n  the executor on host-2 has other versions than this host: pyarrow 25.0 instead of 26.0\n"
         "PYTHONPATH was:\n  /x\njava.io.EOFException\n\tat a.b.c(D.java:1)"
     )
-    told = explain_trouble("a batch could not be staged", ValueError(trace))
+    told = str(error_of_trouble("a batch could not be staged", ValueError(trace)))
     assert "retrying: the executor on host-2 has other versions than this host: pyarrow 25.0 inst" in told
     assert "PYTHONPATH" not in told
     assert "install this host's packages there" in told

@@ -14,11 +14,15 @@ import pytest
 from tabletopic_kernel.host import report
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import (
+    ActionNeededError,
     BadRecordError,
     LoginRefusedError,
+    ResumeError,
     RetryableError,
     SettingsError,
     StartOverError,
+    TableTopicError,
+    Trouble,
 )
 from tabletopic_kernel.pipeline.plan import Needs
 from tests.host.rig import FakeWorker, Rig, drain
@@ -373,7 +377,7 @@ def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     assert (told.state, told.table, rig.rows()) == (State.RUNNING, f"prod.{'.'.join(IDENTIFIER)}", 4)
 
     def away(*_: Any, **__: Any) -> Any:
-        raise RetryableError("no answer; is [catalog] right?")
+        raise RetryableError(Trouble("gives no answer (look into [catalog])", "is {section} right?", "it"))
 
     coordinator.order(Event.PAUSE)
     drain(coordinator)
@@ -382,8 +386,32 @@ def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     drain(coordinator)
     assert (coordinator.state, coordinator.progress().error) == (
         State.WAITING,
-        "no answer; is [catalogs.prod] right?",
+        "it gives no answer (look into [catalog]); is [catalogs.prod] right?",
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            ActionNeededError("resumes has no table: create it"),
+            "resumes has no table: create it; then resume the topic",
+        ),
+        (
+            ResumeError("the table is gone; resume to fill another"),
+            "the table is gone; resume to fill another",
+        ),
+        (BadRecordError("offset 2: rubbish"), "offset 2: rubbish"),
+    ],
+)
+def test_a_topic_that_stops_says_that_it_is_to_be_resumed(
+    rig: Rig, error: TableTopicError, reason: str
+) -> None:
+    """Once, whatever names and words the message contains."""
+    coordinator = rig.running()
+    rig.worker.listener.ended(error)
+    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    assert coordinator.progress().error == reason
 
 
 def test_a_batch_does_not_wait_for_a_plan_of_a_coordinator_that_ended(rig: Rig) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import tabletopic_kernel
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     RetryableError,
@@ -13,6 +17,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
     Trouble,
     Verdict,
+    error_of,
 )
 
 REFUSED = Trouble("refuses the login (words)", "check token in {section}", "the catalog")
@@ -45,3 +50,26 @@ def test_a_trouble_holds_no_secret() -> None:
     """Other programs put addresses with a login into their messages."""
     error = RetryableError(Trouble("fails (https://me:s3cret@host)", "see https://me:s3cret@host", "x"))
     assert "s3cret" not in str(error)
+
+
+def test_only_a_message_that_says_what_a_resume_does_names_one() -> None:
+    """Others get ", then resume the topic" where the topic stops: they are raised elsewhere, too."""
+    package = Path(tabletopic_kernel.__file__).parent
+    naming = [
+        f"{path.relative_to(package)}:{node.lineno}"
+        for path in package.rglob("*.py")
+        if "ActionNeededError(" in (source := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "ActionNeededError"
+        and re.search(r"resume (to|the topic)\b", ast.unparse(node), re.IGNORECASE)
+    ]
+    assert naming == []
+
+
+def test_an_error_of_another_program_is_one_of_ours_by_its_name() -> None:
+    """Without its secrets; ours stay as they are."""
+    ours = RetryableError("later")
+    assert error_of(ours) is ours
+    assert str(error_of(KeyError("https://me:s3cret@host"))) == "KeyError: 'https://***@host'"

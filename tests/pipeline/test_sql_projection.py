@@ -476,8 +476,8 @@ def test_a_projection_that_takes_too_much_of_all_stops_the_topic(
     monkeypatch.setattr(sql_projection, "_WASTED_S", -1.0)
     monkeypatch.setattr(SqlProjection, "select", too_much)
     result = stage_files(loaded, [pa.RecordBatch.from_pylist(rows, schema=SOURCE)])
-    assert result.stopped is not None
-    assert "512 MB of memory, with many of the newest records" in result.stopped
+    assert isinstance(result.error, ActionNeededError)
+    assert "512 MB of memory, with many of the newest records" in str(result.error)
     assert (result.files, result.dead_letters, result.refused, result.rows) == ([], [], {}, 0)
 
 

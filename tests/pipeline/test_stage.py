@@ -27,6 +27,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import LongType, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog
+from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.formats import glue_frames
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
@@ -491,3 +492,23 @@ def test_an_outage_of_the_storage_is_told_from_an_error_of_ours(
     columns = [pa.nulls(1, field.type) for field in empty.schema]
     with pytest.raises(kind):
         writer.write(pa.Table.from_arrays(columns, schema=empty.schema))
+
+
+def test_a_task_returns_what_the_storage_refuses_as_a_value(
+    plan: StagePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would make a text of it, in which neither the section of the settings nor the remedy is known."""
+
+    def fail(*_: Any) -> Any:
+        raise OSError(28, "No space left on device: look into [catalog]")
+
+    monkeypatch.setattr(PyArrowFile, "create", fail)
+    result = run(plan, batch(good(0)))
+    assert (result.error is not None, result.rows, result.files) == (True, 0, [])
+    error = error_of_trouble("a batch of clicks could not be staged", result.error or ValueError())
+    error.of_catalog("prod")
+    assert isinstance(error, RetryableError)
+    assert str(error) == (
+        "a batch of clicks could not be staged, retrying: could not write a data file: the storage is full "
+        "([Errno 28] No space left on device: look into [catalog]); make room on its disk"
+    )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, Trouble
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -460,8 +460,16 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
     worker._overflows, worker._to_come = False, 0
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
-        worker._run(FakeFrame(StageResult(stopped="it takes too much")), StagedOffsets({0: 0}, {0: 1}))
-    assert discarded == [([], [])]
+        worker._run(
+            FakeFrame(StageResult(error=ActionNeededError("it takes too much"))),
+            StagedOffsets({0: 0}, {0: 1}),
+        )
+    trouble = Trouble("is full", "make room", "the storage", doing="could not write a data file: ")
+    with pytest.raises(
+        RetryableError, match=r"^a batch of clicks could not .*the storage is full; make room$"
+    ):
+        worker._run(FakeFrame(StageResult(error=RetryableError(trouble))), StagedOffsets({0: 0}, {0: 1}))
+    assert discarded == [([], [])] * 2
 
 
 def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,15 +47,6 @@ def catalog_name(properties: Mapping[str, str]) -> str:
     return properties.get(NAME, DEFAULT_CATALOG_NAME)
 
 
-def of_section(text: str, catalog: str | None) -> str:
-    """A text about ``[catalog]`` for the section of ``catalog``: of errors that came as text from executors.
-
-    >>> of_section("check credential in [catalog]", "prod")
-    'check credential in [catalogs.prod]'
-    """
-    return text if catalog is None else text.replace("[catalog]", f"[catalogs.{catalog}]")
-
-
 @contextmanager
 def in_section(catalog: str | None) -> Iterator[None]:
     """Make errors name the section of ``catalog``, which their classification does not know."""

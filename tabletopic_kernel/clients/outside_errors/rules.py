@@ -62,7 +62,7 @@ _BUG = Rule(Verdict.BUG)
 _INVALID = _wait(lead="returned an invalid response")
 _CLOCK = _login("set the clock of this machine")
 # fmt: off
-_PROPERTY = _act("correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES, and resume the topic", "has a wrong property", "the table")
+_PROPERTY = _act("correct it with --table-property, or ALTER TABLE … SET TBLPROPERTIES", "has a wrong property", "the table")
 
 # --- catalogs -----------------------------------------------------------------------------------------------
 

@@ -46,25 +46,25 @@ _BACKGROUND: Final = re.compile(
 _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
-def sort_error(error: BaseException, system: str, *, lent: bool = False) -> Trouble | None:
+def sort_error(error: BaseException, system: str, *, lent: bool = False, doing: str = "") -> Trouble | None:
     """Classify an error of another library; None for a bug in this program.
 
     Args:
         error: as it was raised; its causes count, too.
         system: the called one, the catalog or the storage.
         lent: the catalog lends the storage's keys, and lends new ones next time.
+        doing: what could not be done, as the beginning of the sentence.
     """
     rule = _rule(error)
     if rule is None or rule.verdict is Verdict.BUG:
         return None
     verdict = Verdict.WAIT if lent and rule.keys else rule.verdict
     if rule.setting and verdict is Verdict.ACT:
-        return Trouble(plain(error), rule.remedy)
+        return Trouble(plain(error), rule.remedy, doing=doing)
     who = rule.who or system
     proxy = next(filter(None, (proxy_hint(_url(cause)) for cause in _chain(error))), "")
-    return Trouble(
-        f"{rule.lead} ({plain(error)})", f"{rule.remedy or _NEXT[who]}{proxy}", who, verdict=verdict
-    )
+    remedy = f"{rule.remedy or _NEXT[who]}{proxy}"
+    return Trouble(f"{rule.lead} ({plain(error)})", remedy, who, verdict=verdict, doing=doing)
 
 
 def is_refused(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tabletopic_kernel.clients.outside_errors.names import without_names
 from tabletopic_kernel.clients.spark.versions import OTHER_VERSIONS
-from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
+from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, TableTopicError, Trouble
 from tabletopic_kernel.model.redact import redact
 
 _MOST: Final = 500  # characters of a reason
@@ -51,22 +51,21 @@ _ADVICE: Final = tuple(
 _NO_ADVICE: Final = "if this persists, see `tabletopic logs`"
 
 
-def explain_trouble(what: str, error: Exception) -> str:
+def error_of_trouble(what: str, error: Exception) -> RetryableError:
     """What failed in Spark, why, and what to do next; ``what`` is the beginning of the sentence.
 
-    >>> explain_trouble("no batch of clicks was read", OSError("[Errno 28] No space left on device"))[:76]
-    'no batch of clicks was read, retrying: [Errno 28] No space left on device. W'
+    A LoginRefusedError if the broker refuses Spark's clients.
+
+    >>> str(error_of_trouble("no batch was read", OSError("[Errno 28] No space left on device")))[:66]
+    'no batch was read, retrying: [Errno 28] No space left on device. W'
     """
+    if isinstance(error, TableTopicError) and isinstance(error.args[0], Trouble):  # with its own remedy
+        return RetryableError(error.behind(f"{what}, retrying: "))
     reason = reason_of(error)
     words_of_reason = without_names(reason)
     advice = next((text for words, text in _ADVICE if words.search(words_of_reason)), _NO_ADVICE)
-    return f"{what}, retrying: {reason.rstrip('.')}. What to do: {advice}"
-
-
-def error_of_trouble(what: str, error: Exception) -> RetryableError:
-    """``explain_trouble`` as an error; a LoginRefusedError if the broker refuses Spark's clients."""
-    text = explain_trouble(what, error)
-    return LoginRefusedError(text) if _LOGIN.search(without_names(reason_of(error))) else RetryableError(text)
+    kind = LoginRefusedError if _LOGIN.search(words_of_reason) else RetryableError
+    return kind(f"{what}, retrying: {reason.rstrip('.')}. What to do: {advice}")
 
 
 def text_of(error: BaseException) -> str:

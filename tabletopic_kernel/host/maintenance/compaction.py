@@ -146,7 +146,7 @@ class Compaction:
             else:
                 return
 
-    def report(self, error: str | None) -> None:
+    def report(self, error: TableTopicError | None) -> None:
         """Report what was done; for the dead letters, which no request names, only if anything was."""
         if self._figures or (self._request is not None and (error or not self._dead_letters)):
             self._outcomes.compacted(

@@ -25,7 +25,7 @@ from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, error_of
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.expiry import (
@@ -102,6 +102,9 @@ class ExpirySchedule:
 
 
 _NOTHING: Final = UnreachableFiles(frozenset())
+_DOUBT: Final = (
+    "a branch or tag may have been created from a snapshot while it expired, so no file was removed"
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class _Expired:
     table: Table
     left: UnreachableFiles = _NOTHING
     may_go: bool = True  # whether the files may be removed
-    error: str | None = None
+    error: TableTopicError | None = None
     after: TableMetadata | None = None  # the table's metadata after the expiry
 
     @property
@@ -161,7 +164,7 @@ class Expiry:
         if self._sweeps or everywhere:
             self._remove_orphans(everywhere=everywhere)
 
-    def report(self, error: str | None) -> None:
+    def report(self, error: TableTopicError | None) -> None:
         """Report an early end; the end of each part has been reported."""
         if error is not None and self._request is not None:
             self._outcomes.failed(self._request, error)
@@ -172,19 +175,17 @@ class Expiry:
             fresh = load_same(table, self._services.catalog())
             ids = to_expire(fresh.metadata, self._schedule.retention, self._services.now_ms())[:_MOST]
             return _Expired(fresh, only_reached_by(fresh, ids))
-        except TableTopicError as error:
-            return _Expired(table, error=str(error))
         except Exception as error:
-            _LOG.exception("%s: the files of expired snapshots were not determined", ".".join(table.name()))
-            return _Expired(table, error=f"{type(error).__name__}: {error}")
+            what = f"{'.'.join(table.name())}: the files of expired snapshots were not determined"
+            return _Expired(table, error=_logged(error, what))
 
     def _commit(self, expired: _Expired, dead_letters: bool, owner: Owner) -> _Expired:
         """In the coordinator's thread: remove the snapshots from the metadata, if they still should go."""
         table = owner.dead_letters.table if dead_letters else owner.table
         planned = owner.dead_letters.ledger if dead_letters else owner.ledger
-        reason = "the dead letters are not settled; the next expiry covers their snapshots"
         if table is None or planned is None:
-            return _Expired(expired.table, error=reason)
+            reason = "the dead letters are not settled; the next expiry covers their snapshots"
+            return _Expired(expired.table, error=RetryableError(reason))
         now = self._services.now_ms()
         try:
             ids, may_go = table.expire(
@@ -196,14 +197,12 @@ class Expiry:
                 ],
             )
         except TableTopicError as error:
-            return _Expired(expired.table, error=str(error))
+            return _Expired(expired.table, error=error)
         if len(expired.left.ids) == _MOST:
             self._schedule.again()
-        doubt = (
-            "a branch or tag may have been created from a snapshot while it expired, so no file was removed"
-        )
+        doubt = None if may_go else TableTopicError(_DOUBT)
         left = replace(expired.left, ids=ids)
-        return _Expired(expired.table, left, may_go, None if may_go else doubt, table.table.metadata)
+        return _Expired(expired.table, left, may_go, doubt, table.table.metadata)
 
     def _remove(self, expired: _Expired, dead_letters: bool) -> None:
         """Remove and report the files of expired snapshots."""
@@ -211,11 +210,9 @@ class Expiry:
         if expired.left.ids and expired.may_go and error is None:
             try:
                 removed = remove_expired(expired.table, expired.left, catalog=self._services.catalog())
-            except TableTopicError as trouble:
-                error = str(trouble)
             except Exception as trouble:
-                _LOG.exception("%s: files of expired snapshots stay", ".".join(expired.table.name()))
-                error = f"{type(trouble).__name__}: {trouble}"
+                what = f"{'.'.join(expired.table.name())}: files of expired snapshots stay"
+                error = _logged(trouble, what)
         if self._request is not None or expired.left.ids or error is not None:
             self._outcomes.expired(
                 removed,
@@ -235,13 +232,17 @@ class Expiry:
                 if everywhere:
                     fresh = load_same(table, catalog)
                     removed += remove_orphans(fresh, orphan_candidates(fresh, now_ms), catalog=catalog)
-        except TableTopicError as trouble:
-            error = str(trouble)
         except Exception as trouble:
-            _LOG.exception("orphans stay")
-            error = f"{type(trouble).__name__}: {trouble}"
+            error = _logged(trouble, "orphans stay")
         if everywhere or removed.files:
             request_id = self._request_id if everywhere else None
             self._outcomes.orphans_removed(removed, request_id=request_id, error=error)
         elif error is not None:
             _LOG.warning("files that no snapshot needs stay for now: %s", error)
+
+
+def _logged(error: Exception, what: str) -> TableTopicError:
+    """The error as a value; logged, if it is a bug."""
+    if not isinstance(error, TableTopicError):
+        _LOG.error(what, exc_info=error)
+    return error_of(error)

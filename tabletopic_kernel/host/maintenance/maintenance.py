@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from tabletopic_kernel.clients.spark.java_errors import explain_trouble
+from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.host.maintenance.compaction import Compaction, CompactionSchedule
 from tabletopic_kernel.host.maintenance.expiry import Expiry, ExpirySchedule
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
-from tabletopic_kernel.host.ownership.ownership import INTERRUPTED, Ownership
+from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services
@@ -42,7 +42,7 @@ class Work(Protocol):
         """The job; raises what ends it early."""
         ...
 
-    def report(self, error: str | None) -> None:
+    def report(self, error: TableTopicError | None) -> None:
         """Report the end: early with ``error``, or success with None."""
 
 
@@ -70,7 +70,7 @@ class Maintenance:
         else:
             self._requested.append(partial(self._expire, request))
         if self._has_ended:
-            self._outcomes.interrupt(INTERRUPTED)
+            self._outcomes.interrupt()
 
     def inherit(self, requests: Sequence[Request]) -> None:
         """Carry out the requests, oldest first, that the topic's last owner left without an outcome."""
@@ -93,7 +93,7 @@ class Maintenance:
     def end(self) -> None:
         """Report requests without an outcome as interrupted, now and later."""
         self._has_ended = True
-        self._outcomes.interrupt(INTERRUPTED)
+        self._outcomes.interrupt()
 
     def owned(self) -> None:
         """Note that an ownership begins. Work for the last ownership can change nothing more."""
@@ -143,14 +143,14 @@ class Maintenance:
         return Expiry(self._expiry, self._services, ownership, self._outcomes, request)
 
     def _run(self, work: Work) -> Job:
-        error: str | None = None
+        error: TableTopicError | None = None
         try:
             yield from work.run()
         except TableTopicError as trouble:
-            error = str(trouble)
+            error = trouble
         except Exception as trouble:  # Spark's, the storage's, or a bug of ours: the topic goes on
             _LOG.exception("%s: %s", self._topic, work.name)
-            error = explain_trouble(f"{work.name} of {self._topic} did not succeed", trouble)
+            error = error_of_trouble(f"{work.name} of {self._topic} did not succeed", trouble)
         if error is not None:
             _LOG.info("%s: %s ended early: %s", self._topic, work.name, error)
         work.report(error)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from tabletopic_kernel.host.ownership.ownership import INTERRUPTED
 from tabletopic_kernel.host.report import Reporter
+from tabletopic_kernel.model.errors import StartOverError, TableTopicError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
 from tabletopic_kernel.table.sweep import Removed
@@ -37,14 +39,14 @@ class Outcomes:
         with self._lock:
             self._open.clear()
 
-    def interrupt(self, error: str) -> None:
+    def interrupt(self) -> None:
         """Report the requests without an outcome, which this host no longer carries out."""
         with self._lock:
             interrupted = list(self._open.values())
         for request, figures in interrupted:
-            self.failed(request, error, **figures)
+            self.failed(request, StartOverError(INTERRUPTED), **figures)
 
-    def failed(self, request: Request, error: str, **figures: Any) -> None:
+    def failed(self, request: Request, error: TableTopicError, **figures: Any) -> None:
         """Report that a request failed, wholly or in part."""
         if isinstance(request, ReplayRequest):
             self.replayed(request, error=error, **figures)
@@ -55,17 +57,22 @@ class Outcomes:
         else:
             self.expired(Removed(), request_id=request.id, error=error)
 
-    def replayed(self, request: ReplayRequest, *, error: str | None, **figures: Any) -> None:
+    def replayed(self, request: ReplayRequest, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a replay; figures as in ``Replayed``."""
-        fields = {"rows": 0, **figures, "error": self._with_section(error)}
+        fields = {"rows": 0, **figures, "error": self._reason(error)}
         self._write(events.Replayed(**self._report.stamp(), replay_id=request.id, **fields))
 
-    def compacted(self, *, error: str | None, **figures: Any) -> None:
+    def compacted(self, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a compaction; figures as in ``Compacted``."""
-        self._write(events.Compacted(**self._report.stamp(), error=self._with_section(error), **figures))
+        self._write(events.Compacted(**self._report.stamp(), error=self._reason(error), **figures))
 
     def expired(
-        self, removed: Removed, *, request_id: str | None, error: str | None = None, **figures: Any
+        self,
+        removed: Removed,
+        *,
+        request_id: str | None,
+        error: TableTopicError | None = None,
+        **figures: Any,
     ) -> None:
         """Report expired snapshots, and the removal of files that only they needed; as in ``Expired``."""
         self._write(
@@ -75,12 +82,14 @@ class Outcomes:
                 files=removed.files,
                 bytes=removed.bytes,
                 outside=removed.outside,
-                error=self._with_section(error),
+                error=self._reason(error),
                 **figures,
             )
         )
 
-    def orphans_removed(self, removed: Removed, *, request_id: str | None, error: str | None) -> None:
+    def orphans_removed(
+        self, removed: Removed, *, request_id: str | None, error: TableTopicError | None
+    ) -> None:
         """Report the removal of orphan files."""
         self._write(
             events.OrphansRemoved(
@@ -88,12 +97,12 @@ class Outcomes:
                 request_id=request_id,
                 files=removed.files,
                 bytes=removed.bytes,
-                error=self._with_section(error),
+                error=self._reason(error),
             )
         )
 
-    def _with_section(self, error: str | None) -> str | None:
-        return error and self._report.with_section(error)
+    def _reason(self, error: TableTopicError | None) -> str | None:
+        return None if error is None else self._report.reason(error)
 
     def _write(self, event: events.ControlEvent) -> None:
         request_id = events.request_of(event)

@@ -121,8 +121,9 @@ class Actions:
             self.worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
-            reason = error_of_trouble(f"Spark did not start the worker of {self._topic}", error)
-            self.report_error(error if isinstance(error, TableTopicError) else reason, waits=True)
+            if not isinstance(error, TableTopicError):
+                error = error_of_trouble(f"Spark did not start the worker of {self._topic}", error)
+            self.report_error(error, waits=True)
             self.worker = None
             return Event.WORKER_DIED
         self._schedule.started()
@@ -169,7 +170,8 @@ class Actions:
         """
         assert self.owner is not None
         if isinstance(error, HeadMovedError) and self._schedule.retries.overtaken():
-            error = OutcomeUnknownError(f"the catalog refuses each commit; it is asked again later: {error}")
+            doing = "the catalog refuses each commit; it is asked again later: "
+            error = OutcomeUnknownError(error.behind(doing))
         event = self._classify(error)
         if event is Event.ANSWER_LOST:
             self.owner.answer_lost()
@@ -254,7 +256,7 @@ class Actions:
             except RetryableError as error:
                 _LOG.warning("%s: %s", self._topic, error)  # swept at the next start
 
-    def _classify(self, error: Exception) -> Event:
+    def _classify(self, error: TableTopicError) -> Event:
         """Report an action's error to users; returns the event that follows from it."""
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
@@ -263,7 +265,7 @@ class Actions:
             self._schedule.retries.pause(LOST_WAIT_MS)
         return event
 
-    def report_error(self, error: Exception, *, waits: bool) -> None:
+    def report_error(self, error: TableTopicError, *, waits: bool) -> None:
         """Report why the topic stopped or waits; a refused login is not tried again soon."""
         self._report.error(error, waits=waits)
         if isinstance(error, LoginRefusedError):

@@ -118,7 +118,7 @@ class Ownership:
         except RetryableError as error:
             _LOG.warning("%s: %s", self.owner.ledger.topic, error)
 
-    def ended(self, error: Exception | None) -> None:
+    def ended(self, error: TableTopicError | None) -> None:
         """Note that the query is over; errors count unless the worker was asked to stop."""
         if error is not None and not self._is_over:
             is_refused = isinstance(error, ActionNeededError | UsageError)

@@ -29,7 +29,7 @@ from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.replay.letters import LetterSource, Tried, dead_letters_where, stage_dead_letters
-from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets, added
 from tabletopic_kernel.model.settings.desired import ReplayRequest
 from tabletopic_kernel.model.steps import Step, reach
@@ -61,7 +61,7 @@ class Replay:
             yield commit
             self._figures["rows"] = self._figures.get("rows", 0) + rows
 
-    def report(self, error: str | None) -> None:
+    def report(self, error: TableTopicError | None) -> None:
         """Report the new rows, and the letters that stay by reason."""
         self._outcomes.replayed(self._request, error=error, **self._figures)
 
@@ -141,9 +141,9 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
     while True:
         tried = stage_dead_letters(dead_letters, plan)
-        if tried.result.stopped is not None:
+        if tried.result.error is not None:
             owner.discard(tried.result.files, ())
-            raise ActionNeededError(tried.result.stopped)
+            raise tried.result.error
         needs = tried.result.needs
         if not needs:
             return tried

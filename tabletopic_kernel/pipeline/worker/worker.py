@@ -127,7 +127,7 @@ class Worker:
         self._overflows = False  # a record's timestamp is beyond what Spark's source can hold
         self._reads_at_once = False  # the next query was requested, and its first batch has not begun
         self._query_lock = threading.Lock()  # keeps `stop` from missing a query that is just starting
-        self._error: Exception | None = None
+        self._error: TableTopicError | None = None
         self._query: StreamingQuery | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
@@ -416,9 +416,11 @@ class Worker:
                     self._spec.topic,
                 )
                 total = self._collect(frame, offsets, plan)
-        if total.stopped is not None:
+        if total.error is not None:
             self._discard(total)
-            raise ActionNeededError(f"{self._spec.topic}: {total.stopped}")
+            if isinstance(total.error, RetryableError):
+                raise error_of_trouble(f"a batch of {self._spec.topic} could not be staged", total.error)
+            raise ActionNeededError(total.error.behind(f"{self._spec.topic}: "))
         return total
 
     def _collect(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:

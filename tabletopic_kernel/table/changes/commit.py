@@ -110,7 +110,9 @@ def _send(table: LedgerTable, transaction: QuickTransaction, producer: SnapshotP
             table.foreign_changes += 1
             raise HeadMovedError(str(error)) from error
     except Exception as error:  # the catalog may have taken the commit nevertheless
-        raise OutcomeUnknownError(_unconfirmed(error)) from error
+        doing = "the catalog did not confirm the commit; looking it up in the table's history: "
+        trouble = sort_error(error, CATALOG, doing=doing)
+        raise OutcomeUnknownError(trouble or f"{doing}{type(error).__name__}: {plain(error)}") from error
 
 
 def _storage_trouble(table: LedgerTable, error: Exception) -> Trouble | None:
@@ -138,12 +140,12 @@ def check_writable(table: LedgerTable, wanted: Iterable[NestedField]) -> None:
     except ValueError as error:
         raise ActionNeededError(
             f"a property of {table.identifier} prevents writing: {error}. Change it with "
-            "`tabletopic alter` or Spark's ALTER TABLE, then resume the topic"
+            "`tabletopic alter` or Spark's ALTER TABLE"
         ) from error
     if missing := missing_columns(table.table.schema(), wanted):
         raise ActionNeededError(
             f"another program has renamed or dropped {', '.join(missing)} of {table.identifier}: rename "
-            "it back, or add it again with the type that it had, then resume the topic"
+            "it back, or add it again with the type that it had"
         )
 
 
@@ -153,7 +155,7 @@ def check_version(table: LedgerTable) -> None:
         return
     remedy = "enable the topic with another --table, which is filled from `start`"
     if DEAD_LETTERS_OF_PROPERTY in table.table.properties:
-        remedy = "rename that table, then resume the topic to begin a new one"
+        remedy = "rename that table, to begin a new one"
     raise ActionNeededError(
         f"another program has upgraded {table.identifier} to format version {version}, which this program "
         f"reads but cannot write, and Iceberg has no way back: {remedy}"
@@ -177,9 +179,8 @@ def _is_refused(table: LedgerTable, snapshot_id: int) -> bool:
     try:
         table.reload()
     except TableTopicError as error:
-        raise OutcomeUnknownError(
-            f"the catalog refused the commit without a reason; asking again: {error}"
-        ) from error
+        doing = "the catalog refused the commit without a reason; asking again: "
+        raise OutcomeUnknownError(error.behind(doing)) from error
     return table.table.metadata.snapshot_by_id(snapshot_id) is None
 
 
@@ -197,10 +198,3 @@ def _without_retries(table: LedgerTable) -> None:
     table._loaded = table.table.metadata
     properties = {**table.table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     table.table.metadata = table.table.metadata.model_copy(update={"properties": properties})
-
-
-def _unconfirmed(error: Exception) -> str:
-    """The message for a commit that failed after it was sent."""
-    trouble = sort_error(error, CATALOG)
-    why = trouble or f"{type(error).__name__}: {plain(error)}"
-    return f"the catalog did not confirm the commit; looking it up in the table's history: {why}"

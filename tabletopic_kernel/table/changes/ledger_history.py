@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
-from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, LostOwnershipError
+from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, LostOwnershipError, ResumeError
 from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 
@@ -46,9 +46,7 @@ class LedgerTable:
         except NoSuchTableError as error:
             raise self.gone() from error
         if fresh.metadata.table_uuid != uuid:
-            raise ActionNeededError(
-                f"the table {self.identifier} was replaced by another one; resume to adopt it"
-            )
+            raise ResumeError(f"the table {self.identifier} was replaced by another one; resume to adopt it")
         self.table = fresh
 
     def ledger_snapshot(self) -> tuple[Ledger, Snapshot] | None:
@@ -84,7 +82,7 @@ class LedgerTable:
         raise ActionNeededError(
             f"{self.identifier} has rows but no ledger: another program has left no snapshot with one, nor "
             f"the tag {TAG}, so where to resume is unknown. Enable the topic with another --table, which is "
-            "filled from `start`, or drop this one and resume the topic"
+            "filled from `start`, or drop this one"
         )
 
     @property
@@ -113,7 +111,7 @@ class LedgerTable:
         new = (
             "begin a new one, without the lost dead letters" if has_letters else "fill a new one from `start`"
         )
-        return ActionNeededError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
+        return ResumeError(f"the table {self.identifier} no longer exists; resume the topic to {new}")
 
     def check_not_over(self, epoch: int) -> None:
         """Raise LostOwnershipError if a higher epoch is in the table (I5)."""
@@ -128,7 +126,7 @@ class LedgerTable:
         if (ledger and ledger.commit_id) != (planned and planned.commit_id):
             if planned and planned.epoch < epoch:  # until a claim goes through, the previous owner commits
                 raise HeadMovedError(f"the ledger of {self.identifier} advanced during the takeover")
-            raise ActionNeededError(
+            raise ResumeError(
                 f"the ledger of {self.identifier} has moved: expected "
                 f"{dict(planned.next_offsets) if planned else 'none'}, found "
                 f"{dict(ledger.next_offsets) if ledger else 'none'}; was the table rolled back? "

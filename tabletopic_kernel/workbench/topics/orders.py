@@ -181,7 +181,7 @@ class Orders:
         desired_topics: Mapping[str, DesiredTopic],
         candidate: Candidate | None = None,
     ) -> Plan:
-        from tabletopic_kernel.clients.catalog.catalog import in_section, of_section  # noqa: PLC0415
+        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
 
         bench, section = self._workbench, settings.catalog
@@ -193,7 +193,6 @@ class Orders:
         with in_section(section):
             catalog = bench.catalog_of(section)
             plan = plan_enable(self.name, settings, bench.broker, bench.registry, catalog, others, candidate)
-        plan.refused = [of_section(reason, section) for reason in plan.refused]
         plan.refused.extend(bench.out_of_reach(section))
         return plan
 
