@@ -20,9 +20,9 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
-from tabletopic_kernel.workbench import status
 from tabletopic_kernel.workbench.config import LoadedSettings, Row, describe
 from tabletopic_kernel.workbench.doctor.run import run_checks
+from tabletopic_kernel.workbench.status import Looks, statuses
 from tabletopic_kernel.workbench.workbench import Workbench
 
 LoadedBy = Callable[..., LoadedSettings]
@@ -144,15 +144,14 @@ def desired(topic: str, catalog: str | None) -> DesiredTopic:
     return DesiredTopic(topic=topic, settings=TopicSettings(catalog=catalog))
 
 
-def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_an_error_of_its_topics(workbench: Workbench) -> None:
     """The others are told as ever; a host that runs one is believed; where all are away, it is raised."""
     heard = HostReport(
         Progress(topic="c", table="lab.default.c", commit_interval_ms=1, state=State.WAITING), "h", 1
     )
-    monkeypatch.setattr(status, "recent_reports", lambda _: {"c": heard})
-    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
+    looks = Looks(reports=lambda _: {"c": heard}, oldest=lambda *_: {})
     topics = {"a": desired("a", None), "b": desired("b", "lab"), "c": desired("c", "lab")}
-    ours, theirs, running = status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
+    ours, theirs, running = statuses(Broker(), topics, workbench.catalog_of, looks)  # type: ignore[arg-type]
     assert (ours.table, ours.lag_records, ours.state) == ("default.a", 2, NO_HOST)
     assert (theirs.table, theirs.lag_records, theirs.state) == ("lab.default.b", None, NO_HOST)
     assert "[catalogs.lab]" in (theirs.error or "")
@@ -160,7 +159,7 @@ def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: 
     assert (running.state, running.host) == ("waiting", "h")
     del topics["a"]
     with pytest.raises(RetryableError, match=r"\[catalogs.lab\]"):
-        status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
+        statuses(Broker(), topics, workbench.catalog_of, looks)  # type: ignore[arg-type]
 
 
 @pytest.mark.integration  # the broker, who is not there, is waited for
