@@ -11,7 +11,6 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
-from tabletopic_kernel.clients.spark import cluster_probe
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, Trouble, UsageError
@@ -192,22 +191,21 @@ def test_doctor_tries_catalogs_without_the_other_servers(settings: Settings) -> 
     ]
 
 
-def test_a_clusters_executors_must_reach_the_topics_catalog(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clusters_executors_must_reach_the_topics_catalog(settings: Settings) -> None:
     """Each is tried once a session; a folder that is not shared is refused."""
     tried: list[str] = []
 
-    def check(_session: object, properties: dict[str, str], _warehouse: str) -> None:
-        tried.append(properties["name"])
-        if tried == ["main", "prod"]:
-            raise RetryableError(Trouble("is not shared", "name a {section} warehouse", "the storage"))
+    class Bench(Workbench):
+        def plain_session(self, _: object) -> Any:
+            return "session"
 
-    monkeypatch.setattr(cluster_probe, "check_executors", lambda _: [])
-    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
-    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
+        def check_cluster(self, _session: object, catalog: dict[str, str], _warehouse: object) -> None:
+            tried.append(catalog["name"])
+            if tried == ["main", "prod"]:
+                raise RetryableError(Trouble("is not shared", "name a {section} warehouse", "the storage"))
+
     shared = {"master": "spark://127.0.0.1:1", "shared_files": True, "shared_network": True}
-    made = Workbench(Settings.model_validate({**settings.model_dump(), "spark": shared}))
+    made = Bench(Settings.model_validate({**settings.model_dump(), "spark": shared}))
     made.host_spark()
     with pytest.raises(RetryableError, match=r"name a \[catalogs.prod\] warehouse"):
         made.host_spark(catalog="prod")

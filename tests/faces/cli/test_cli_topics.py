@@ -117,7 +117,7 @@ def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
     def away() -> list[str]:
         raise RetryableError("coordinator not available")
 
-    monkeypatch.setattr(fake, "hosts", away)
+    fake.hosts = away
     ended = run("enable", "clicks", "--json")
     assert ended.code == 0
     assert ended.json["hosts"] is None

@@ -139,18 +139,9 @@ def test_an_outage_does_not_end_a_watch(
     run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     """Also where the output is no terminal, such as a pipe to a monitor; there, too, it is told."""
-    answers: list[Any] = [fake.found, RetryableError("the broker is away"), fake.found, KeyboardInterrupt()]
-
-    def status(_: str | None) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(fake, "status", status)
+    fake.coming = [*fake.found, RetryableError("the broker is away"), *fake.found, KeyboardInterrupt()]
     monkeypatch.setattr(topics, "_REFRESH_S", 0.001)
     ended = run("status", "--watch", *options)
-    assert answers == []
     assert ended.out.count("running") == 2
     assert "the broker is away; retrying …" in (ended.err if options else ended.out)
 
