@@ -134,6 +134,31 @@ def test_a_wait_is_not_over_with_other_records() -> None:
             Answering(found(ends)).wait(timeout_s=0.01)
 
 
+BEHIND = TopicEnds("old", {0: 6, 1: 3})
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "told"),
+    [
+        ({}, RetryableError, "clicks is running and 1 records behind after 0.01 s$"),
+        ({"state": "failed", "error": "no Avro"}, ActionNeededError, "clicks failed: no Avro"),
+        ({"state": "paused"}, ActionNeededError, "is paused; resume it with `tabletopic resume clicks`"),
+    ],
+)
+def test_a_wait_ends_where_it_is_futile(more: Any, error: type[Exception], told: str) -> None:
+    """At once where a person must act, else after its time."""
+    with pytest.raises(error, match=told):
+        Answering(replace(found(BEHIND, "running"), **more)).wait(timeout_s=0.01)
+
+
+def test_a_wait_counts_each_partition_by_itself() -> None:
+    """Records that arrive meanwhile in one partition do not make up for those of another."""
+    first = replace(found(BEHIND, "running"), next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
+    ahead = replace(first, next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
+    there = replace(first, next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50})
+    assert Answering(first, first, ahead, there).wait() is there
+
+
 def test_an_outage_does_not_end_a_wait() -> None:
     """Servers restart meanwhile; only one that is away at the beginning, or to the end, is reported."""
     away = RetryableError("could not read __tabletopic.control")

@@ -17,34 +17,12 @@ from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import EVENT_ADAPTER, Progress, SchemaVersion
 from tabletopic_kernel.render.words import event_text
 
-CONTRACT = {
-    "topic",
-    "table",
-    "state",
-    "error",
-    "lag_records",
-    "lag_seconds",
-    "next_offsets",
-    "end_offsets",
-    "schema_versions",
-    "snapshot_id",
-    "commits",
-    "rows_per_second",
-}
-
-
-def test_status_of_all_is_a_list(run: Callable[..., Any]) -> None:
-    """`status --json` is a list with an object for every topic."""
-    (told,) = run("status", "--json").json
-    assert told.keys() >= CONTRACT
-
 
 def test_status_of_one_is_an_object(run: Callable[..., Any]) -> None:
-    """`status TOPIC --json` is one object; partitions are its keys' text."""
+    """`status --json` is a list, of one topic an object; partitions are its keys' text."""
     told = run("status", "clicks", "--json").json
-    assert told.keys() >= CONTRACT
     assert told["next_offsets"] == {"0": 100, "1": 200}
-    assert (told["lag_records"], told["lag_seconds"], told["snapshot_id"]) == (1234, 2.5, 42)
+    assert run("status", "--json").json == [told]
 
 
 def test_status_of_an_unknown_topic(run: Callable[..., Any]) -> None:

@@ -173,13 +173,6 @@ def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: Interacti
     assert "has ended: the group is gone; start it again" in fail("%topic host")
 
 
-@pytest.mark.parametrize("word", ["pause", "commit", "disable"])
-def test_orders_reach_the_workbench(run: Callable[[str], Any], bench: FakeWorkbench, word: str) -> None:
-    """Each word is one call."""
-    run(f"%topic {word} clicks")
-    assert (word, "clicks") in bench.asked
-
-
 def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """In its state, and in a sentence."""
     bench.found = [status(delay=Delay.BEHIND.value, delay_reason=Delay.BEHIND.reason)]
@@ -187,44 +180,6 @@ def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWor
         html = run(line)._repr_html_()
         assert '<td class="warn">behind</td>' in html
         assert Delay.BEHIND.reason in html
-
-
-def test_wait_ends_when_the_table_has_it_all(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """What the topic has when it is asked is what is waited for."""
-    bench.found = [status(next_offsets={0: 1334}, lag_records=0)]
-    assert "0 records" in repr(run("%topic wait clicks --timeout 10s"))
-
-
-def test_wait_counts_each_partition_by_itself(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """Records that arrive meanwhile in one partition do not make up for those of another."""
-    first = status(next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
-    ahead = status(next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
-    there = status(next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50}, lag_records=100)
-    bench.coming = [first, first, ahead, there]
-    assert "0: 100 of 200, 1: 50 of 50" in repr(run("%topic wait clicks --timeout 60s"))
-
-
-def test_wait_for_a_topic_that_was_deleted_says_so(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
-    """Nobody knows its lag."""
-    gone = "the topic clicks no longer exists"
-    bench.found = [status(end_offsets={}, lag_records=None, lag_seconds=None, error=gone)]
-    assert f"clicks is running after 0.1 s: {gone}" in fail("%topic wait clicks --timeout 100ms")
-    with pytest.raises(RetryableError, match=f"clicks is running after 0 s: {gone}"):
-        bench.topic("clicks").wait(0)
-
-
-def test_wait_does_not_end_with_the_offsets_of_other_records(
-    fail: Callable[[str], str], bench: FakeWorkbench
-) -> None:
-    """A topic that was re-created may have no more records than were read before."""
-    bench.found = [status(next_offsets={0: 1334}, lag_records=None, error="clicks was re-created")]
-    assert "after 0.01 s: clicks was re-created" in fail("%topic wait clicks --timeout 0.01s")
-
-
-def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
-    """A topic that has failed is not waited for."""
-    bench.found = [status(state="failed", error="offset 7 is no Avro")]
-    assert fail("%topic wait clicks").startswith("ActionNeeded: clicks failed: offset 7 is no Avro")
 
 
 def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
@@ -244,13 +199,6 @@ def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench,
         result = shell.run_cell(cell)
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     assert seen(printed) == "interrupted"
-
-
-def test_wait_gives_up(fail: Callable[[str], str]) -> None:
-    """After --timeout the state and the time are told."""
-    assert "Retryable: clicks is running and 1,234 records behind after 0.1 s" in fail(
-        "%topic wait clicks --timeout 100ms"
-    )
 
 
 def test_a_bar_in_a_kernel_is_one_place(
