@@ -260,7 +260,7 @@ def _attributes() -> _Attributes:
             one
             for name, module in list(sys.modules.items())
             if name.startswith("tests.")
-            for one in vars(module).values()
+            for one in list(vars(module).values())  # a thread may import meanwhile
             if isinstance(one, type) and one.__module__ == name
         ]
         containers = [

@@ -272,12 +272,12 @@ class Clients:
         Raises:
             StackError: jars that a catalog needs could not be downloaded.
         """
-        session = self._session(report)
+        session = self.plain_session(report)
         if self._jars_error is not None:
             raise self._jars_error
         return session
 
-    def _session(self, report: Report | None) -> SparkSession:
+    def plain_session(self, report: Report | None) -> SparkSession:
         """Like ``spark``, but jars of catalogs may be missing: only queries need them."""
         from tabletopic_kernel.clients.catalog.engine_properties import spark_extras  # noqa: PLC0415
         from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
@@ -316,14 +316,13 @@ class Clients:
             ActionNeededError: the executors do not run this program, or do not share the catalog's storage.
             RetryableError: the cluster runs nothing.
         """
-        session = self._session(report)
+        session = self.plain_session(report)
         if not self.settings.spark.is_local:
             self._probe(session, catalog)
         return session
 
     def _probe(self, session: SparkSession, name: str | None) -> None:
         from tabletopic_kernel.clients.catalog.catalog import in_section, warehouse_location  # noqa: PLC0415
-        from tabletopic_kernel.clients.spark import cluster_probe  # noqa: PLC0415
         from tabletopic_kernel.model.settings.cluster import local_warehouse  # noqa: PLC0415
 
         catalog = self.servers.catalog_of(name)
@@ -337,9 +336,7 @@ class Clients:
                 raise type(error)(*error.args) from error
             try:
                 with in_section(name):
-                    cluster_probe.check_executors(session)
-                    if warehouse is not None:
-                        cluster_probe.check_shared_storage(session, catalog, warehouse)
+                    self.check_cluster(session, catalog, warehouse)
                 self._probed[name] = session
                 self._probe_errors.pop(name, None)
             except TableTopicError as trouble:
@@ -347,6 +344,14 @@ class Clients:
                 raise
             finally:
                 self._probes[name] = self._probes.get(name, 0) + 1
+
+    def check_cluster(self, session: SparkSession, catalog: dict[str, str], warehouse: str | None) -> None:
+        """Check that executors run this program and share the storage; raises as ``host_spark``."""
+        from tabletopic_kernel.clients.spark import cluster_probe  # noqa: PLC0415
+
+        cluster_probe.check_executors(session)
+        if warehouse is not None:
+            cluster_probe.check_shared_storage(session, catalog, warehouse)
 
     @property
     def lake(self) -> DuckLake:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
@@ -51,15 +52,21 @@ def recent_reports(broker: Broker) -> dict[str, HostReport]:
 
 
 def statuses(
-    broker: Broker, desired_topics: Mapping[str, DesiredTopic], catalog: Callable[[str | None], Catalog]
+    broker: Broker,
+    desired_topics: Mapping[str, DesiredTopic],
+    catalog: Callable[[str | None], Catalog],
+    looks: Looks | None = None,
 ) -> list[TopicStatus]:
     """The status of all enabled topics, by name.
 
     ``catalog`` is called only for topics that no host reports: their tables are read instead. An error
     there is the topic's alone. It is raised if all topics have it, and are in one catalog.
     """
-    reported = recent_reports(broker)
-    newest, unread = _read(desired_topics, reported, catalog)
+    looks = looks or Looks()
+    reported = looks.reports(broker)
+    newest, unread = _read(
+        desired_topics, reported, lambda one: looks.table(one, catalog(one.settings.catalog))
+    )
     ends = broker.ends(desired_topics)  # after the ledgers: none of them is ahead unless records are lost
     reasons = unread | {  # why a topic's lag is unknown
         topic: reason
@@ -78,7 +85,7 @@ def statuses(
     # A host reports gaps by itself; without a ledger there is no gap.
     idle = [topic for topic, (progress, _, host) in newest.items() if host is None and progress.next_offsets]
     reasons |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
-    oldest = oldest_timestamps(broker.properties, behind)
+    oldest = looks.oldest(broker.properties, behind)
     reasons |= {topic: desired.refused for topic, desired in desired_topics.items() if desired.refused}
     return [
         _status(
@@ -94,7 +101,7 @@ _Newest = tuple[Progress, str, str | None]  # progress, state, host
 def _read(
     desired_topics: Mapping[str, DesiredTopic],
     reported: Mapping[str, HostReport],
-    catalog: Callable[[str | None], Catalog],
+    read_table: Callable[[DesiredTopic], Progress],
 ) -> tuple[dict[str, _Newest], dict[str, str]]:
     """The newest progress by topic, and the errors of tables that cannot be read; raises as ``statuses``."""
     newest: dict[str, _Newest] = {}
@@ -105,7 +112,7 @@ def _read(
         try:
             if len(errors) > 1 and str(errors[-1]) == str(errors[-2]):  # the catalog's, not the tables'
                 raise errors[-1]
-            newest[topic] = _newest_progress(desired, reported.get(topic), catalog)
+            newest[topic] = _newest_progress(desired, reported.get(topic), read_table)
         except Exception as error:  # must not hide the status of other topics
             newest[topic] = _unread_progress(desired, reported.get(topic))
             unread[topic] = _words(topic, error)
@@ -153,16 +160,15 @@ def _gaps(
 
 
 def _newest_progress(
-    desired: DesiredTopic, reported: HostReport | None, catalog: Callable[[str | None], Catalog]
+    desired: DesiredTopic, reported: HostReport | None, read_table: Callable[[DesiredTopic], Progress]
 ) -> _Newest:
-    name = desired.settings.catalog
     if reported is not None and reported.progress.state is not State.STOPPED:
         progress, state = reported.progress, reported.progress.state
         if progress.epoch == 0:  # the host does not own the table yet: read the table itself
             update = {"state": state, "error": progress.error}
-            progress = progress_of_table(desired, catalog(name)).model_copy(update=update)
+            progress = read_table(desired).model_copy(update=update)
         return progress, str(state), reported.host
-    progress = progress_of_table(desired, catalog(name))
+    progress = read_table(desired)
     if desired.run == "paused":
         return progress, str(State.PAUSED), None
     return progress, NO_HOST, None
@@ -281,3 +287,12 @@ def _lag_seconds(progress: Progress, behind: dict[int, int] | None, oldest_ms: i
         return None if behind is None else 0.0
     known = min(progress.newest_ms.values(), default=None) if oldest_ms is None else oldest_ms
     return None if known is None else round(max(0.0, (now_ms() - known) / 1000), 3)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Where ``statuses`` looks."""
+
+    reports: Callable[[Broker], Mapping[str, HostReport]] = recent_reports
+    table: Callable[[DesiredTopic, Catalog], Progress] = progress_of_table
+    oldest: Callable[[dict[str, str], Mapping[str, Mapping[int, int]]], Mapping[str, int]] = oldest_timestamps

@@ -130,9 +130,12 @@ class Workbench(Clients):
 
     def status(self, topic: str | None = None) -> list[TopicStatus]:
         """The status of all table topics, or of one; raises UsageError if it is not enabled."""
+        return self.statuses(self.desired_topics() if topic is None else {topic: self.desired_topic(topic)})
+
+    def statuses(self, desired_topics: Mapping[str, DesiredTopic]) -> list[TopicStatus]:
+        """The status of these topics."""
         from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
 
-        desired_topics = self.desired_topics() if topic is None else {topic: self.desired_topic(topic)}
         return statuses(self.broker, desired_topics, self.catalog_of)
 
     def events(
@@ -145,9 +148,8 @@ class Workbench(Clients):
             if follow is None or not follow():
                 return
             time.sleep(0.3)
-        for event in read_events(self.broker.properties, since_ms, follow=follow):
-            if topic is None or event.topic == topic:
-                yield event
+        events = read_events(self.broker.properties, since_ms, follow=follow)
+        yield from (event for event in events if topic is None or event.topic == topic)
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
         """The last events, newest first, without heartbeats; empty if no host has ever run.
@@ -290,10 +292,8 @@ class Workbench(Clients):
             with in_section(catalog), reachable("the catalog"):
                 self.catalog_of(catalog).namespace_exists(namespace)
 
-        names: dict[str | None, str] = {None: self.servers.catalog["name"]}
-        names |= {name: name for name in self.servers.catalogs}
-        registry = self.patient_registry.check
-        return HostWatch(host, self.patient_broker, registry, ask_catalog, names, address)
+        names = {None: self.servers.catalog["name"], **{name: name for name in self.servers.catalogs}}
+        return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, names, address)
 
     def out_of_reach(self, catalog: str | None = None) -> list[str]:
         """Why the executors of a Spark cluster could not run topics of a catalog; empty if they can."""

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,30 +31,40 @@ SERVERS = {
 }
 
 
-def bench(folder: Path, master: str = MASTER, **catalog: str) -> Workbench:
-    """A workbench with its Spark on ``master``."""
-    told = {**SERVERS, "spark": {"master": master}, "state_dir": str(folder)}
-    return Workbench(Settings.model_validate({**told, "catalog": {**SERVERS["catalog"], **catalog}}))
+class Bench(Workbench):
+    """Its Spark is on ``master``; it has these sessions in turn, and clusters pass unless told otherwise."""
+
+    def __init__(self, folder: Path, master: str = MASTER, **catalog: str) -> None:
+        told = {**SERVERS, "spark": {"master": master}, "state_dir": str(folder)}
+        super().__init__(Settings.model_validate({**told, "catalog": {**SERVERS["catalog"], **catalog}}))
+        self.sessions: list[Any] = ["session"]
+        self.tried: list[tuple[object, str | None]] = []
+        self.outcome: Callable[[], None] = lambda: None
+
+    def plain_session(self, _: object) -> Any:
+        """The next one; the last one stays."""
+        return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
+
+    def check_cluster(self, session: object, _: object, warehouse: str | None) -> None:
+        """As told."""
+        self.tried.append((session, warehouse))
+        self.outcome()
 
 
-def test_each_session_of_a_cluster_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_session_of_a_cluster_is_tried_once(tmp_path: Path) -> None:
     """A session that failed is tried again, one that passed is not."""
-    tried: list[tuple[object, str]] = []
+    workbench = Bench(tmp_path)
+    workbench.sessions = ["first", "first", "first", "second"]
 
-    def check(session: object, _: object, warehouse: str) -> None:
-        tried.append((session, warehouse))
-        if len(tried) == 1:
+    def fail_once() -> None:
+        if len(workbench.tried) == 1:
             raise ActionNeededError("not shared")
 
-    monkeypatch.setattr(cluster_probe, "check_executors", lambda _: [])
-    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
-    sessions = ["first", "first", "first", "second"]
-    monkeypatch.setattr(Workbench, "_session", lambda *_: sessions.pop(0))
-    workbench = bench(tmp_path)
+    workbench.outcome = fail_once
     with pytest.raises(ActionNeededError):
         workbench.host_spark()
     assert [workbench.host_spark() for _ in range(3)] == ["first", "first", "second"]
-    assert tried == [("first", "file:/lake"), ("first", "file:/lake"), ("second", "file:/lake")]
+    assert workbench.tried == [("first", "file:/lake")] * 2 + [("second", "file:/lake")]
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[1,1,1024]"])
@@ -62,10 +73,11 @@ def test_nothing_is_tried_on_one_machine(
 ) -> None:
     """A local master costs no job and no file, and the module of the trial is not even loaded."""
     session = SimpleNamespace()  # whoever asks it for anything fails
-    monkeypatch.setattr(Workbench, "_session", lambda *_: session)
     monkeypatch.delitem(sys.modules, cluster_probe.__name__)
-    workbench = bench(tmp_path, master, warehouse=f"file://{tmp_path}/lake")
+    workbench = Bench(tmp_path, master, warehouse=f"file://{tmp_path}/lake")
+    workbench.sessions = [session]
     assert workbench.host_spark() is session
+    assert workbench.tried == []
     assert cluster_probe.__name__ not in sys.modules
     assert list(tmp_path.iterdir()) == []
 
@@ -82,16 +94,15 @@ def test_where_it_is_tried(
     compared: list[object] = []
     monkeypatch.setattr(cluster_probe, "check_executors", compared.append)
     monkeypatch.setattr(cluster_probe, "check_shared_storage", lambda *call: found.append(call[2]))
-    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
-    assert bench(tmp_path, warehouse=warehouse).host_spark() == "session"
+    workbench = Bench(tmp_path, warehouse=warehouse)
+    workbench.check_cluster = partial(Workbench.check_cluster, workbench)  # type: ignore[method-assign]
+    assert workbench.host_spark() == "session"
     assert (found, compared) == (tried, ["session"])
 
 
-def test_topics_that_wait_for_a_trial_take_its_outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_that_wait_for_a_trial_take_its_outcome(tmp_path: Path) -> None:
     """A cluster that runs nothing keeps a host of many topics for one wait, not for one each."""
-    tried, may_end, workbench = list[object](), threading.Event(), bench(tmp_path)
+    may_end, workbench = threading.Event(), Bench(tmp_path)
 
     class Counted:
         """A lock that signals when both threads have arrived."""
@@ -105,14 +116,12 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
         def __exit__(self, *_: object) -> None:
             self.lock.release()
 
-    def check(*call: object) -> None:
-        tried.append(call)
+    def nothing() -> None:
         assert may_end.wait(240)
         raise RetryableError("has run nothing")
 
-    monkeypatch.setattr(cluster_probe, "check_executors", check)
-    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
-    monkeypatch.setattr(workbench, "_probing", Counted())
+    workbench.outcome = nothing
+    workbench._probing = Counted()  # type: ignore[assignment]
     told: list[str] = []
 
     def topic() -> None:
@@ -130,7 +139,7 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(
     for thread in topics:
         thread.join(240)
     assert told == ["has run nothing"] * 3
-    assert len(tried) == 1
+    assert len(workbench.tried) == 1
 
 
 def fake_run(monkeypatch: pytest.MonkeyPatch, run: Any) -> Any:

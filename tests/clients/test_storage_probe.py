@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,17 @@ def store() -> Iterator[AnsweringStore]:
         yield store
 
 
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Change how long a server, and a file of this machine, may take."""
+
+    def change(server_s: float, file_s: float = 240.0) -> None:
+        monkeypatch.setattr(storage_probe, "LIMIT_S", server_s)
+        monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", file_s)
+
+    return change
+
+
 def test_nothing_stays_of_a_trial(tmp_path: Path, properties: dict[str, str]) -> None:
     """Neither a file, nor a folder, nor a row of the catalog."""
     try_table(properties, TABLE, {})
@@ -90,13 +101,13 @@ def test_no_warehouse_is_a_wrong_setting(properties: dict[str, str]) -> None:
 def test_what_the_store_refuses_is_told(
     properties: dict[str, str],
     store: AnsweringStore,
-    monkeypatch: pytest.MonkeyPatch,
+    limits: Callable[..., None],
     code: str,
     status: int,
     said: str,
 ) -> None:
     """With what to do, as what a person must do."""
-    monkeypatch.setattr(storage_probe, "LIMIT_S", 240.0)
+    limits(240.0)
     store.aws_error(code, status)
     keys = {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.region": "us-east-1"}
     of_store = {"warehouse": "s3://lake/x", "s3.endpoint": f"http://{store.address}"}
@@ -117,10 +128,10 @@ def test_a_database_that_takes_no_changes_is_refused(catalog: Catalog) -> None:
 
 
 def test_a_server_that_never_answers_is_given_up(
-    properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    properties: dict[str, str], limits: Callable[..., None]
 ) -> None:
     """Its client would wait for minutes."""
-    monkeypatch.setattr(storage_probe, "LIMIT_S", 0.2)
+    limits(0.2)
     over = threading.Event()
     with pytest.raises(RetryableError, match=r"the storage has not responded within 0\.2 s"):
         within_limit(over.wait, what="the storage", at="s3://lake/topics")
@@ -128,15 +139,14 @@ def test_a_server_that_never_answers_is_given_up(
 
 
 @pytest.mark.parametrize("at", ["sqlite:////lake/catalog.db", "/lake/warehouse", "file:///lake/warehouse"])
-def test_files_of_this_machine_get_longer(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+def test_files_of_this_machine_get_longer(limits: Callable[..., None], at: str) -> None:
     """No firewall is in front of them, and a busy machine is no reason to give up."""
-    monkeypatch.setattr(storage_probe, "LIMIT_S", 0.01)
-    monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", 240.0)
+    limits(0.01)
     over = threading.Event()
     threading.Timer(0.05, over.set).start()
     assert within_limit(over.wait, at=at)
     over.clear()
-    monkeypatch.setattr(storage_probe, "_LOCAL_LIMIT_S", 0.2)
+    limits(0.01, 0.2)
     with pytest.raises(RetryableError, match=r"within 0\.2 s; is its disk busy"):
         within_limit(over.wait, at=at)
     over.set()
@@ -224,9 +234,9 @@ def test_a_rest_catalog_that_cannot_stage_is_believed(tmp_path: Path) -> None:
         catalog.close()
 
 
-def test_an_address_behind_a_firewall_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_behind_a_firewall_is_told_in_time(limits: Callable[..., None]) -> None:
     """A connection that is taken and never answered: PostgreSQL's client has no limit of its own."""
-    monkeypatch.setattr(storage_probe, "LIMIT_S", 0.5)
+    limits(0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         uri = f"postgresql+psycopg2://u:secret@127.0.0.1:{port}/db?connect_timeout=60"
@@ -238,14 +248,14 @@ def test_an_address_behind_a_firewall_is_told_in_time(monkeypatch: pytest.Monkey
 
 
 def test_a_right_that_is_missing_on_the_namespace_is_no_obstacle(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog,
 ) -> None:
     """Least rights are enough: the warehouse says where tables lie."""
 
     def refuse(*_: object) -> None:
         raise ForbiddenError("not yours")
 
-    monkeypatch.setattr(catalog, "load_namespace_properties", refuse)
+    catalog.load_namespace_properties = refuse  # type: ignore[method-assign,assignment]
     place = table_place(catalog, TABLE)
     assert place is not None
     assert place.location == catalog.properties["warehouse"]

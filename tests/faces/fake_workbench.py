@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -213,6 +213,7 @@ class FakeWorkbench(Workbench):
         self.answer = Answer(pa.table({"n": [1, 2]}), (TableRead("default.clicks", 42, 1_700_000_000_000),))
         self.error: BaseException | None = None
         self.waits: Callable[[], object] = bool
+        self.coming: list[TopicStatus | BaseException] = []  # statuses in turn, instead of ``found``
         self.asked: list[tuple[str, Any]] = []
         vars(self).update(more)
 
@@ -245,10 +246,19 @@ class FakeWorkbench(Workbench):
 
     def status(self, topic: str | None = None) -> list[TopicStatus]:
         self.ask("status", topic)
+        if self.coming:
+            now = self.coming.pop(0) if len(self.coming) > 1 else self.coming[0]
+            if isinstance(now, BaseException):
+                raise now
+            return [now]
         chosen = [one for one in self.found if topic in (None, one.topic)]
         if topic is not None and not chosen:
             raise UnknownTopicError(f"{topic} is not enabled")
         return chosen
+
+    def statuses(self, desired_topics: Mapping[str, DesiredTopic]) -> list[TopicStatus]:
+        known = {one.topic: one for one in self.found}
+        return [known.get(topic) or status(topic) for topic in desired_topics]
 
     def hosts(self) -> list[str]:
         return self.live

@@ -6,7 +6,7 @@ import json
 import pickle
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,13 +57,13 @@ class FakeQuery:
 class FakeSpark:
     """Where a worker asks for its queries; reader and writer in one."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.queries: list[FakeQuery] = []
         self.made = threading.Condition()
         self.is_busy = False  # queries do not come to reading
         self.readStream = self.writeStream = self.sparkContext = self
         self.defaultParallelism, self.master = 1, "local[1]"
-        self.conf: dict[str, str] = {}
+        self.conf = {"spark.local.dir": str(folder)}
 
     def options(self, **options: str) -> FakeSpark:
         """Keep where the query begins."""
@@ -111,31 +111,38 @@ class Ended:
         self.over.set()
 
 
+class Scripted(Worker):
+    """Stages its batches, and runs them, as the test says."""
+
+    stages: Callable[..., None] | None = None
+    runs: Callable[..., StageResult] | None = None
+
+    def stage_batch(self, *given: Any) -> None:
+        """As the test says, if it says something."""
+        (self.stages or super().stage_batch)(*given)
+
+    def run_once(self, *given: Any) -> StageResult:
+        """As the test says, if it says something."""
+        return (self.runs or super().run_once)(*given)
+
+
 class Rig:
     """A worker whose batches end where the test says."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.spark, self.listener = FakeSpark(), Ended()
+    def __init__(self, folder: Path) -> None:
+        self.spark, self.listener = FakeSpark(folder), Ended()
         self.turn_s: float | None = None
         self.staged: list[tuple[dict[int, int], dict[int, int]]] = []
-        made = iter(range(1000))
-
-        def checkpoint(_: Any) -> Path:
-            path = folder / f"checkpoint-{next(made)}"
-            path.mkdir()
-            return path
-
-        monkeypatch.setattr(module, "new_checkpoint", checkpoint)
         self.spec = SourceSpec(
             "clicks", {}, {0: 5}, TopicSettings(commit_interval_ms=3_600_000, max_refused_share=1)
         )
         self.turns, self.starts = Turns(), Turns()
         self.worker = self.new_worker()
-        monkeypatch.setattr(self.worker, "_stage_batch", self._stage)
+        self.worker.stages = self._stage
 
-    def new_worker(self) -> Worker:
+    def new_worker(self) -> Scripted:
         """Another of the same host, which has one core."""
-        return Worker(self.spark, self.spec, None, self.listener, self.turns, self.starts)  # type: ignore[arg-type]
+        return Scripted(self.spark, self.spec, None, self.listener, self.turns, self.starts)  # type: ignore[arg-type]
 
     def _stage(self, end: dict[int, int], _: int) -> None:
         before = dict(self.worker._position)
@@ -152,9 +159,9 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+def rig(tmp_path: Path) -> Iterator[Rig]:
     """A worker that has begun at offset 5."""
-    made = Rig(tmp_path, monkeypatch)
+    made = Rig(tmp_path)
     made.worker.start()
     made.spark.query(0)
     yield made
@@ -163,9 +170,9 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+def busy(tmp_path: Path) -> Iterator[Rig]:
     """A worker whose query has started and does not read yet."""
-    made = Rig(tmp_path, monkeypatch)
+    made = Rig(tmp_path)
     made.spark.is_busy = True
     made.worker.start()
     made.spark.query(0)
@@ -236,7 +243,7 @@ def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
     holding = rig.turns.line_up("another topic", 0, 2)
     second = rig.turns.line_up("a third", 0, 2)
     first = rig.spark.query(0)
-    rig.worker._stage_batch = rig.wait_and_stage  # type: ignore[method-assign]
+    rig.worker.stages = rig.wait_and_stage
     batch = threading.Thread(target=first.on_batch, args=({0: 8}, 0))
     batch.start()
     while rig.worker.waits_s is None:  # it is about to line up
@@ -367,12 +374,11 @@ def test_a_worker_that_is_stopped_begins_no_query(rig: Rig) -> None:
 class Batches:
     """Stands in for a worker's listener and for what runs its batches."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *results: StageResult, share: float = 0.5) -> None:
+    def __init__(self, folder: Path, *results: StageResult, share: float = 0.5) -> None:
         self.results, self.plans, self.discarded = list(results), list[Any](), 0
-        monkeypatch.setattr(module, "new_checkpoint", lambda _: Path("nowhere"))
         spec = SourceSpec("clicks", {}, {0: 5}, TopicSettings(max_refused_share=share))
-        self.worker = Worker(FakeSpark(), spec, Plan(), self, Turns(), Turns())  # type: ignore[arg-type]
-        monkeypatch.setattr(self.worker, "_run_once", self._run_once)
+        self.worker = Scripted(FakeSpark(folder), spec, Plan(), self, Turns(), Turns())  # type: ignore[arg-type]
+        self.worker.runs = self._run_once
 
     def _run_once(self, _frame: Any, _records: int, plan: Any) -> StageResult:
         self.plans.append(plan)
@@ -403,30 +409,28 @@ def _failing(count: int, **more: Any) -> StageResult:
     return StageResult(records=count, failed={"KeyError": count}, samples=[sample], traces=lines, **more)
 
 
-def test_a_batch_in_which_everything_fails_alike_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_in_which_everything_fails_alike_is_not_taken(tmp_path: Path) -> None:
     """The topic stops with the exception as the reason, and no record of it is a letter."""
-    batches = Batches(monkeypatch, _failing(500, alike=True))
+    batches = Batches(tmp_path, _failing(500, alike=True))
     with pytest.raises(BadRecordError, match=r"all 500 records .* fail alike.*KeyError: 'x'"):
         batches.take()
     assert (len(batches.plans), batches.discarded) == (1, 1)
 
 
-def test_a_batch_given_up_too_early_is_read_record_by_record(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_batch_given_up_too_early_is_read_record_by_record(tmp_path: Path) -> None:
     """Another task has rows, so the fault is some records' alone: these are told one by one."""
     whole = _failing(500, refused={"internal_error": 500}, rows=1_000, decoded=1_000)
     whole.records = 1_500
-    batches = Batches(monkeypatch, _failing(500, alike=True, rows=1_000, decoded=1_000), whole)
+    batches = Batches(tmp_path, _failing(500, alike=True, rows=1_000, decoded=1_000), whole)
     assert batches.take() is whole
     assert [plan.patient for plan in batches.plans] == [False, True]
     assert batches.discarded == 1
 
 
-def test_who_lets_all_be_refused_has_them_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_lets_all_be_refused_has_them_refused(tmp_path: Path) -> None:
     """With max_refused_share = 1 nothing stops the topic, not even that everything fails alike."""
     whole = _failing(500, refused={"internal_error": 500})
-    batches = Batches(monkeypatch, _failing(500, alike=True), whole, share=1)
+    batches = Batches(tmp_path, _failing(500, alike=True), whole, share=1)
     assert batches.take() is whole
 
 
@@ -472,7 +476,7 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     assert discarded == [([], [])] * 2
 
 
-def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_is_told_of_errors_without_secrets(rig: Rig) -> None:
     """Its log keeps whole traces, with the errors of other programs behind ours; the listener gets ours."""
     learn({"sasl.password": "hunter2-secret"})
 
@@ -482,7 +486,7 @@ def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.M
         except ValueError as error:
             raise RetryableError("the registry refuses") from error
 
-    monkeypatch.setattr(rig.worker, "_stage_batch", refuse)
+    rig.worker.stages = refuse
     query = rig.spark.query(0)
     with pytest.raises(module._RedactedError, match="the registry refuses") as caught:
         query.on_batch({0: 8}, 0)
@@ -495,9 +499,7 @@ def test_spark_is_told_of_errors_without_secrets(rig: Rig, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_spark_looks_for_an_interrupt_in_few_characters(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, stops: bool
-) -> None:
+def test_spark_looks_for_an_interrupt_in_few_characters(rig: Rig, stops: bool) -> None:
     """Its regular expression overflowed the stack of the query's thread behind a batch's whole trace."""
     words = "py4j.protocol.Py4JJavaError: An error occurred while calling"
     trace = f"{words} o1.collectToPython.\n: java.lang.InterruptedException\n" + "\tat some.Class\n" * 1_000
@@ -507,7 +509,7 @@ def test_spark_looks_for_an_interrupt_in_few_characters(
             rig.worker._stopping.set()
         raise RuntimeError(f"{trace}{trace}")
 
-    monkeypatch.setattr(rig.worker, "_stage_batch", fail)
+    rig.worker.stages = fail
     with pytest.raises(module._RedactedError, match="InterruptedException") as caught:
         rig.spark.query(0).on_batch({0: 8}, 0)
     _, found, behind = str(caught.value).partition(words)

@@ -11,7 +11,6 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.kafka.broker import TopicEnds
-from tabletopic_kernel.clients.spark import cluster_probe
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, Trouble, UsageError
@@ -20,9 +19,9 @@ from tabletopic_kernel.model.progress.progress_view import NO_HOST, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered
 from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
-from tabletopic_kernel.workbench import status
 from tabletopic_kernel.workbench.config import LoadedSettings, Row, describe
 from tabletopic_kernel.workbench.doctor.run import run_checks
+from tabletopic_kernel.workbench.status import Looks, statuses
 from tabletopic_kernel.workbench.workbench import Workbench
 
 LoadedBy = Callable[..., LoadedSettings]
@@ -144,15 +143,14 @@ def desired(topic: str, catalog: str | None) -> DesiredTopic:
     return DesiredTopic(topic=topic, settings=TopicSettings(catalog=catalog))
 
 
-def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_an_error_of_its_topics(workbench: Workbench) -> None:
     """The others are told as ever; a host that runs one is believed; where all are away, it is raised."""
     heard = HostReport(
         Progress(topic="c", table="lab.default.c", commit_interval_ms=1, state=State.WAITING), "h", 1
     )
-    monkeypatch.setattr(status, "recent_reports", lambda _: {"c": heard})
-    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
+    looks = Looks(reports=lambda _: {"c": heard}, oldest=lambda *_: {})
     topics = {"a": desired("a", None), "b": desired("b", "lab"), "c": desired("c", "lab")}
-    ours, theirs, running = status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
+    ours, theirs, running = statuses(Broker(), topics, workbench.catalog_of, looks)  # type: ignore[arg-type]
     assert (ours.table, ours.lag_records, ours.state) == ("default.a", 2, NO_HOST)
     assert (theirs.table, theirs.lag_records, theirs.state) == ("lab.default.b", None, NO_HOST)
     assert "[catalogs.lab]" in (theirs.error or "")
@@ -160,7 +158,7 @@ def test_an_outage_is_an_error_of_its_topics(workbench: Workbench, monkeypatch: 
     assert (running.state, running.host) == ("waiting", "h")
     del topics["a"]
     with pytest.raises(RetryableError, match=r"\[catalogs.lab\]"):
-        status.statuses(Broker(), topics, workbench.catalog_of)  # type: ignore[arg-type]
+        statuses(Broker(), topics, workbench.catalog_of, looks)  # type: ignore[arg-type]
 
 
 @pytest.mark.integration  # the broker, who is not there, is waited for
@@ -193,22 +191,21 @@ def test_doctor_tries_catalogs_without_the_other_servers(settings: Settings) -> 
     ]
 
 
-def test_a_clusters_executors_must_reach_the_topics_catalog(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clusters_executors_must_reach_the_topics_catalog(settings: Settings) -> None:
     """Each is tried once a session; a folder that is not shared is refused."""
     tried: list[str] = []
 
-    def check(_session: object, properties: dict[str, str], _warehouse: str) -> None:
-        tried.append(properties["name"])
-        if tried == ["main", "prod"]:
-            raise RetryableError(Trouble("is not shared", "name a {section} warehouse", "the storage"))
+    class Bench(Workbench):
+        def plain_session(self, _: object) -> Any:
+            return "session"
 
-    monkeypatch.setattr(cluster_probe, "check_executors", lambda _: [])
-    monkeypatch.setattr(cluster_probe, "check_shared_storage", check)
-    monkeypatch.setattr(Workbench, "_session", lambda *_: "session")
+        def check_cluster(self, _session: object, catalog: dict[str, str], _warehouse: object) -> None:
+            tried.append(catalog["name"])
+            if tried == ["main", "prod"]:
+                raise RetryableError(Trouble("is not shared", "name a {section} warehouse", "the storage"))
+
     shared = {"master": "spark://127.0.0.1:1", "shared_files": True, "shared_network": True}
-    made = Workbench(Settings.model_validate({**settings.model_dump(), "spark": shared}))
+    made = Bench(Settings.model_validate({**settings.model_dump(), "spark": shared}))
     made.host_spark()
     with pytest.raises(RetryableError, match=r"name a \[catalogs.prod\] warehouse"):
         made.host_spark(catalog="prod")

@@ -59,9 +59,11 @@ class Answers:
 
 
 @pytest.fixture(autouse=True)
-def _no_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker is asked for no records, unless a test has some."""
-    monkeypatch.setattr(peek, "peek", lambda *_: [])
+def newest(monkeypatch: pytest.MonkeyPatch) -> list[PeekedRecord]:
+    """The broker's newest records: none, unless a test has some."""
+    records: list[PeekedRecord] = []
+    monkeypatch.setattr(peek, "peek", lambda *_: records)
+    return records
 
 
 @pytest.fixture
@@ -340,20 +342,19 @@ def test_a_schema_that_does_not_fit_is_a_note_where_its_records_may_be_refused(c
 
 
 def test_records_of_another_message_are_seen_before_there_is_a_table(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, newest: list[PeekedRecord]
 ) -> None:
     """Without value_message the first message of a Protobuf file counts, if the newest record agrees."""
     text = 'syntax = "proto3"; message Part { int32 a = 1; } message Order { repeated Part parts = 1; }'
     raw = {"Order": b"\0\0\0\0\7\2\2", "Part": b"\0\0\0\0\7\0"}
-    newest = "Order"
 
-    def answer(*_: Any) -> list[PeekedRecord]:
+    def send(message: str) -> None:
         decoder = make_decoder(7, WriterSchema(text, kind="PROTOBUF"))
-        _, refused = decoder.decode(pa.array([raw[newest]], pa.binary()))
+        _, refused = decoder.decode(pa.array([raw[message]], pa.binary()))
         error = f"{refused[0].reason}: {refused[0].message}" if refused else None
-        return [PeekedRecord(0, 9, 0, None, 7, None, error, raw[newest])]
+        newest[:] = [PeekedRecord(0, 9, 0, None, 7, None, error, raw[message])]
 
-    monkeypatch.setattr(peek, "peek", answer)
+    send("Order")
     answers = Answers(text, "PROTOBUF")
 
     def columns(**settings: Any) -> list[str]:
@@ -368,7 +369,7 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
     ):
         columns()
     assert columns(value_message="Order") == ["parts"]
-    newest = "Part"
+    send("Part")
     assert columns() == ["a"]
 
 
@@ -387,7 +388,7 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
 )
 def test_a_newest_record_that_speaks_against_the_settings_is_told(
     catalog: Catalog,
-    monkeypatch: pytest.MonkeyPatch,
+    newest: list[PeekedRecord],
     value_format: str,
     raw: bytes,
     error: str | None,
@@ -395,8 +396,7 @@ def test_a_newest_record_that_speaks_against_the_settings_is_told(
 ) -> None:
     """With the setting that fits better; a record without a value behind it says nothing."""
     empty = PeekedRecord(0, 10, 1, None, None, None, None, None)
-    records = [empty, PeekedRecord(0, 9, 0, None, None, None, error, raw)]
-    monkeypatch.setattr(peek, "peek", lambda *_: records)
+    newest += [empty, PeekedRecord(0, 9, 0, None, None, None, error, raw)]
     plan = planned(catalog, V1, value_format=value_format)
     assert not plan.refused
     (note,) = [one for one in plan.notes if "newest record" in one]
@@ -412,9 +412,8 @@ def test_a_newest_record_that_speaks_against_the_settings_is_told(
     [("by_schema_id", b"\0\0\0\0\7\1"), ("json", b'{"a": 1}'), ("string", b"x"), ("raw", b"\0\0\0\0\7\1")],
 )
 def test_a_newest_record_that_becomes_a_row_is_no_news(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, value_format: str, raw: bytes
+    catalog: Catalog, newest: list[PeekedRecord], value_format: str, raw: bytes
 ) -> None:
     """Nothing is said where the settings fit; bytes may be anything."""
-    records = [PeekedRecord(0, 9, 0, None, None, {"a": 1}, None, raw)]
-    monkeypatch.setattr(peek, "peek", lambda *_: records)
+    newest.append(PeekedRecord(0, 9, 0, None, None, {"a": 1}, None, raw))
     assert not any("newest record" in one for one in planned(catalog, V1, value_format=value_format).notes)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from tabletopic_kernel.model.progress.events import Progress
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench import status
-from tabletopic_kernel.workbench.topics import topic
+from tabletopic_kernel.workbench.status import Looks, statuses
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
@@ -44,8 +42,15 @@ class Broker:
         return {topic: dict.fromkeys(asked, self._first) for topic, asked in partitions.items()}
 
 
+def looking(
+    reported: dict[str, HostReport] | None = None,
+    table: Callable[[DesiredTopic, Any], Progress] = lambda *_: READ,
+) -> Looks:
+    """Hosts report this, tables are read so, and no record is looked at."""
+    return Looks(lambda _: reported or {}, table, lambda *_: {})
+
+
 def found(
-    monkeypatch: pytest.MonkeyPatch,
     ends: TopicEnds | None,
     state: str = NO_HOST,
     progress: Progress = READ,
@@ -55,16 +60,14 @@ def found(
     """The status of a topic that was read up to ``progress``, as ``state`` by a host, or by none."""
     now = progress.model_copy(update={} if state == NO_HOST else {"state": State(state)})
     reported = {} if state == NO_HOST else {"clicks": HostReport(now, "h", 1)}
-    monkeypatch.setattr(status, "recent_reports", lambda _: reported)
-    monkeypatch.setattr(status, "progress_of_table", lambda *_: now)
-    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
+    looks = looking(reported, lambda *_: now)
     desired = {"clicks": DesiredTopic(topic="clicks", settings=TopicSettings(**settings))}
-    (one,) = status.statuses(Broker(ends, first), desired, lambda _: None)  # type: ignore[arg-type,return-value]
+    (one,) = statuses(Broker(ends, first), desired, lambda _: None, looks)  # type: ignore[arg-type,return-value]
     return one
 
 
 @pytest.mark.parametrize("state", [NO_HOST, "paused", "running"])
-def test_offsets_of_other_records_are_no_lag(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+def test_offsets_of_other_records_are_no_lag(state: str) -> None:
     """Of a topic that was re-created, lost records or is gone, the status says so, whoever runs it."""
     for ends, why in (
         (TopicEnds("new", {0: 5, 1: 3}), "was re-created since the table was filled (topic id old, now new)"),
@@ -72,74 +75,100 @@ def test_offsets_of_other_records_are_no_lag(monkeypatch: pytest.MonkeyPatch, st
         (TopicEnds("old", {0: 5}), "no longer has partitions [1]"),
         (None, "no longer exists"),
     ):
-        one = found(monkeypatch, ends, state)
+        one = found(ends, state)
         assert why in (one.error or "")
         assert (one.state, one.lag_records, one.lag_seconds) == (state, None, None)
         assert why in row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 2)["error"]
 
 
-def test_the_ledgers_own_records_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledgers_own_records_are() -> None:
     """Also of a broker, or a host, that tells no ids; the sidebar's header says that nobody runs it."""
     for ends, progress in (
         (TopicEnds("old", {0: 6, 1: 3, 2: 4}), READ),
         (TopicEnds(NO_TOPIC_ID, {0: 6, 1: 3, 2: 4}), READ),
         (TopicEnds("old", {0: 6, 1: 3, 2: 4}), READ.model_copy(update={"topic_id": None})),
     ):
-        one = found(monkeypatch, ends, progress=progress)
+        one = found(ends, progress=progress)
         assert (one.lag_records, one.lag_seconds, one.error) == (5, None, NO_HOST_HINT)
         assert row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 3)["error"] is None
-    assert found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running").error is None
+    assert found(TopicEnds("old", {0: 6, 1: 3}), "running").error is None
 
 
-def test_records_that_are_gone_already(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_are_gone_already() -> None:
     """Nobody reads the topic, so the status says it; a host reports by itself. The lag counts them."""
     ends = TopicEnds("old", {0: 9, 1: 3, 2: 7})
-    one = found(monkeypatch, ends, first=6)
+    one = found(ends, first=6)
     assert (one.state, one.lag_records) == (NO_HOST, 11)
     assert "partition 0: 1 records from offset 5, partition 2: 6 records from offset 0" in (one.error or "")
     assert "partition 1" not in (one.error or "")  # it was read to its end
     assert row_of(one, DesiredTopic(topic="clicks", settings=TopicSettings()), 3)["error"] == one.error
-    skipping = found(monkeypatch, ends, first=6, on_gap="go_on")
+    skipping = found(ends, first=6, on_gap="go_on")
     assert skipping.error == "unread records that retention deleted: 7; `on_gap` skips them"
-    assert found(monkeypatch, ends, "running", first=6).error is None
-    assert "(partition 2: 5 records from offset 0)" in (found(monkeypatch, ends, first=5).error or "")
+    assert found(ends, "running", first=6).error is None
+    assert "(partition 2: 5 records from offset 0)" in (found(ends, first=5).error or "")
     never_read = READ.model_copy(update={"next_offsets": {}})
-    assert found(monkeypatch, ends, progress=never_read, first=6).error == NO_HOST_HINT
+    assert found(ends, progress=never_read, first=6).error == NO_HOST_HINT
 
 
-def test_a_wait_is_not_over_with_other_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what the status says, also of a topic that is gone."""
-    monkeypatch.setattr(topic, "_LOOK_EVERY_S", 0.001)
-    for ends, why in ((TopicEnds("new", {0: 5, 1: 3}), "re-created"), (None, "no longer exists")):
-        one = found(monkeypatch, ends)
-        monkeypatch.setattr(TableTopic, "status", lambda _, one=one: one)
-        with pytest.raises(RetryableError, match=f"clicks is no_host after 0.01 s: .*{why}"):
-            TableTopic("clicks", None).wait(timeout_s=0.01)  # type: ignore[arg-type]
+class Answering(TableTopic):
+    """A topic whose status is the next of these answers; the last one stays."""
 
+    look_every_s = 0.001
 
-def test_an_outage_does_not_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers restart meanwhile; only one that is away at the beginning, or to the end, is reported."""
-    now = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
-    monkeypatch.setattr(topic, "time", clock)
-    away = RetryableError("could not read __tabletopic.control")
-    behind = found(monkeypatch, TopicEnds("old", {0: 6, 1: 3}), "running")
-    done = replace(behind, next_offsets={0: 6, 1: 3}, lag_records=0)
-    answers: list[TopicStatus | RetryableError] = [behind, away, away, done]
+    def __init__(self, *answers: TopicStatus | RetryableError) -> None:
+        super().__init__("clicks", None)  # type: ignore[arg-type]
+        self.answers = list(answers)
 
-    def status_now(_: TableTopic) -> TopicStatus:
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    def status(self) -> TopicStatus:
+        """The next one."""
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, RetryableError):
             raise answer
         return answer
 
-    monkeypatch.setattr(TableTopic, "status", status_now)
-    clicks = TableTopic("clicks", None)  # type: ignore[arg-type]
-    assert clicks.wait() is done
+
+def test_a_wait_is_not_over_with_other_records() -> None:
+    """It says what the status says, also of a topic that is gone."""
+    for ends, why in ((TopicEnds("new", {0: 5, 1: 3}), "re-created"), (None, "no longer exists")):
+        with pytest.raises(RetryableError, match=f"clicks is no_host after 0.01 s: .*{why}"):
+            Answering(found(ends)).wait(timeout_s=0.01)
+
+
+BEHIND = TopicEnds("old", {0: 6, 1: 3})
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "told"),
+    [
+        ({}, RetryableError, "clicks is running and 1 records behind after 0.01 s$"),
+        ({"state": "failed", "error": "no Avro"}, ActionNeededError, "clicks failed: no Avro"),
+        ({"state": "paused"}, ActionNeededError, "is paused; resume it with `tabletopic resume clicks`"),
+    ],
+)
+def test_a_wait_ends_where_it_is_futile(more: Any, error: type[Exception], told: str) -> None:
+    """At once where a person must act, else after its time."""
+    with pytest.raises(error, match=told):
+        Answering(replace(found(BEHIND, "running"), **more)).wait(timeout_s=0.01)
+
+
+def test_a_wait_counts_each_partition_by_itself() -> None:
+    """Records that arrive meanwhile in one partition do not make up for those of another."""
+    first = replace(found(BEHIND, "running"), next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
+    ahead = replace(first, next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
+    there = replace(first, next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50})
+    assert Answering(first, first, ahead, there).wait() is there
+
+
+def test_an_outage_does_not_end_a_wait() -> None:
+    """Servers restart meanwhile; only one that is away at the beginning, or to the end, is reported."""
+    away = RetryableError("could not read __tabletopic.control")
+    behind = found(TopicEnds("old", {0: 6, 1: 3}), "running")
+    done = replace(behind, next_offsets={0: 6, 1: 3}, lag_records=0)
+    assert Answering(behind, away, away, done).wait() is done
     refused = LoginRefusedError("could not read __tabletopic.control: refused")
-    for answers[:], limit_s in (([away], 120), ([behind, away], 0.01), ([behind, refused], 120)):
+    for answers, limit_s in (([away], 120), ([behind, away], 0.01), ([behind, refused], 120)):
         with pytest.raises(RetryableError, match="could not read __tabletopic"):
-            clicks.wait(limit_s)
+            Answering(*answers).wait(limit_s)
 
 
 class _Message:
@@ -172,9 +201,7 @@ def test_a_record_without_a_timestamp_is_of_unknown_age(monkeypatch: pytest.Monk
     assert reader.oldest_timestamps({}, behind) == {"a": 4_000}
 
 
-def test_an_error_is_of_its_topic_alone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_is_of_its_topic_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever it is, also a refused message; the others have their rows, a fault of ours its trace."""
     errors: dict[str, Exception] = {
         "a": KeyError(0),
@@ -187,13 +214,10 @@ def test_an_error_is_of_its_topic_alone(
             raise errors[desired.topic]
         return READ
 
-    monkeypatch.setattr(status, "recent_reports", lambda _: {})
-    monkeypatch.setattr(status, "progress_of_table", read)
-    monkeypatch.setattr(status, "oldest_timestamps", lambda *_: {})
     topics = {name: DesiredTopic(topic=name) for name in ("a", "b", "c", "clicks")}
     topics["clicks"] = topics["clicks"].model_copy(update={"refused": "a message does not count"})
     broker: Any = Broker(TopicEnds("old", {0: 6, 1: 3}))
-    found = status.statuses(broker, topics, lambda _: None)  # type: ignore[arg-type,return-value]
+    found = statuses(broker, topics, lambda _: None, looking(table=read))  # type: ignore[arg-type,return-value]
     assert {one.topic: (one.error, one.lag_records) for one in found} == {
         "a": ("unexpected KeyError: 0; the log has the trace", None),
         "b": ("the table has another owner", None),
@@ -204,7 +228,7 @@ def test_an_error_is_of_its_topic_alone(
     assert "KeyError: 0" in caplog.text
 
 
-def test_a_catalog_that_is_away_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_is_away_is_asked_twice() -> None:
     """Not once for each of its topics, as each question may take a minute."""
     asked: list[str] = []
 
@@ -212,9 +236,7 @@ def test_a_catalog_that_is_away_is_asked_twice(monkeypatch: pytest.MonkeyPatch) 
         asked.append(desired.topic)
         raise RetryableError("the catalog does not respond")
 
-    monkeypatch.setattr(status, "recent_reports", lambda _: {})
-    monkeypatch.setattr(status, "progress_of_table", read)
     topics = {name: DesiredTopic(topic=name) for name in "abcdef"}
     with pytest.raises(RetryableError, match="the catalog does not respond"):
-        status.statuses(Broker(None), topics, lambda _: None)  # type: ignore[arg-type,return-value]
+        statuses(Broker(None), topics, lambda _: None, looking(table=read))  # type: ignore[arg-type,return-value]
     assert asked == ["a", "b"]

@@ -161,13 +161,11 @@ def rows(workbench: Workbench) -> list[Row]:
     Raises:
         TableTopicError: a server does not respond.
     """
-    from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
-
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
     enabled = [
         row_of(status, desired_topics[status.topic], partitions.get(status.topic, len(status.end_offsets)))
-        for status in statuses(workbench.broker, desired_topics, workbench.catalog_of)
+        for status in workbench.statuses(desired_topics)
     ]
     others = [
         row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - desired_topics.keys())

@@ -299,7 +299,7 @@ class Worker:
                 return  # the checkpoint is not used again, so nothing is skipped
             self._reads_at_once = False
             try:
-                self._stage_batch(frame, batch_id)
+                self.stage_batch(frame, batch_id)
             except _GivenUpError:
                 return  # as above
             except TableTopicError as error:
@@ -309,7 +309,8 @@ class Worker:
                 self._error = error_of_trouble(f"a batch of {self._spec.topic} could not be staged", error)
                 raise _RedactedError(stops=self.stopping) from None
 
-    def _stage_batch(self, frame: DataFrame, batch_id: int) -> None:
+    def stage_batch(self, frame: DataFrame, batch_id: int) -> None:
+        """Stage one batch of the query."""
         self._since, self._turn_s = self._turns.clock(), 0.0
         end = batch_end_offsets(self._checkpoint, batch_id, self._spec.topic)
         offsets = next_offsets(self._position, Limits(end))
@@ -393,14 +394,15 @@ class Worker:
 
     def _run(self, frame: DataFrame, offsets: StagedOffsets) -> StageResult:
         """Stage the batch; if all its records seem to fail alike, stage them one by one if necessary."""
-        result = self._run_once(frame, offsets, self._plan)
+        result = self.run_once(frame, offsets, self._plan)
         stops = result.all_fail_alike and self._spec.settings.max_refused_share < 1
         if not result.alike or result.needs.of_table or stops:
             return result
         self._discard(result)
-        return self._run_once(frame, offsets, replace(self._plan, patient=True))
+        return self.run_once(frame, offsets, replace(self._plan, patient=True))
 
-    def _run_once(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
+    def run_once(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
+        """Run the tasks of a batch with this plan."""
         with self._turn():
             # A pool for each topic: the FAIR scheduler shares the cores between pools.
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)

@@ -164,7 +164,6 @@ class Orders:
 
     def _change(self, change: Callable[[DesiredTopic], DesiredTopic]) -> DesiredTopic:
         """Change the desired state despite concurrent changes; UsageError if one disabled the topic."""
-        from tabletopic_kernel.host.topics.settings_topic import change_desired  # noqa: PLC0415
 
         def change_enabled(now: DesiredTopic | None) -> DesiredTopic:
             if now is None:  # ignore our own superseded message
@@ -173,7 +172,13 @@ class Orders:
                 return desired_of(self._workbench, self.name, others)
             return change(now)
 
-        return change_desired(self._workbench.broker, self.name, change_enabled)
+        return self.change_desired(change_enabled)
+
+    def change_desired(self, change: Callable[[DesiredTopic | None], DesiredTopic]) -> DesiredTopic:
+        """Change the desired state; ``change`` gets None if the topic is not enabled."""
+        from tabletopic_kernel.host.topics.settings_topic import change_desired  # noqa: PLC0415
+
+        return change_desired(self._workbench.broker, self.name, change)
 
     def _planned(
         self,

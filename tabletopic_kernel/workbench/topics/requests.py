@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
 
-_RESUME_S = 5.0  # until a host has reported that it resumed a topic
-
 
 class Requests(Orders):
     """Requests for one topic.
@@ -31,6 +29,9 @@ class Requests(Orders):
     changes nothing. All raise UsageError if the topic is not enabled, and those that a host acts on also if
     no host runs, or the topic is paused or failed: it would wait until the topic is resumed.
     """
+
+    look_every_s = 0.5
+    resume_s = 5.0  # until a host has reported that it resumed a topic
 
     def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
         """Replay the dead letters with the current settings.
@@ -138,14 +139,12 @@ class Requests(Orders):
 
     def _check_acts(self, desired: DesiredTopic) -> None:
         """Check that a host will act on a request."""
-        from tabletopic_kernel.workbench.status import statuses  # noqa: PLC0415
-
         bench = self._workbench
         if not bench.hosts():
             raise UsageError("no host is running to do it; start one with `tabletopic serve`")
-        deadline = time.monotonic() + _RESUME_S
+        deadline = time.monotonic() + self.resume_s
         while True:
-            (status,) = statuses(bench.broker, {self.name: desired}, bench.catalog_of)
+            (status,) = bench.statuses({self.name: desired})
             if status.state not in (State.PAUSED, State.FAILED):
                 return
             if desired.run == "paused" or time.monotonic() > deadline:
@@ -154,7 +153,7 @@ class Requests(Orders):
                     f"{self.name} is {status.state}{reason}: its host does this once it runs; "
                     f"`tabletopic resume {self.name}` comes first"
                 )
-            time.sleep(0.5)
+            time.sleep(self.look_every_s)
 
     def _answers(self, request: Request, timeout_s: float) -> list[Any] | None:
         """The events that answer a request, its outcome last; None if that takes longer."""

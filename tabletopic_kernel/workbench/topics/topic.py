@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
-_LOOK_EVERY_S = 0.5
-
 
 class TableTopic(Requests):
     """A handle of one Kafka topic, enabled or not: cheap to create, each call queries anew.
@@ -64,7 +62,7 @@ class TableTopic(Requests):
                 reason = f": {now.error}" if now.error else ""
                 behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
                 raise RetryableError(f"{self.name} is {now.state}{behind} after {timeout_s:g} s{reason}")
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(self.look_every_s)
             now = self.status_by(deadline)
             ends = ends or now.end_offsets
             on_status(now)
@@ -83,7 +81,7 @@ class TableTopic(Requests):
             except RetryableError:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(self.look_every_s)
 
     def events(self, limit: int = 50) -> list[ControlEvent]:
         """Events, newest first, without heartbeats."""

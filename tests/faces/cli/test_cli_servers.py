@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
-from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.local import state
 from tabletopic_kernel.local.hosts import stop_detached
 from tabletopic_kernel.local.processes import ProcessId
@@ -108,40 +107,47 @@ def test_config_says_where_values_come_from(
     assert "hunter2" not in text
 
 
-class _Stack:
-    """A stack that starts at once, or not."""
+class FakeStack:
+    """A stack that starts at once, or not; ``stops`` is what it stops, if it runs."""
 
-    def __init__(self, state_dir: Path, error: Exception | None) -> None:
-        self._error = error
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.runs = False
+        self.stops: list[str] = []
+        self.state_dir = Path()
+
+    def at(self, state_dir: Path, _: object, **__: object) -> FakeStack:
+        """As the class of stacks is called."""
         self.state_dir = state_dir
+        return self
 
     def up(self, *, die_with_parent: bool) -> StackInfo:
-        if self._error is not None:
-            raise self._error
+        """Its servers."""
+        if self.error is not None:
+            raise self.error
         catalog = {"name": "lake", "type": "sql", "uri": "sqlite:////c.db", "warehouse": "file:///w"}
         started = ("kafka", "registry") if not die_with_parent else ()
         return StackInfo("127.0.0.1:1", "http://127.0.0.1:2", catalog, self.state_dir, {}, started)
 
-    def info(self) -> None:
-        return None
+    def info(self) -> object:
+        """Something, if it runs."""
+        return self if self.runs else None
 
     def down(self) -> list[str]:
-        return []
+        """The names of its servers."""
+        return self.stops
 
 
 @pytest.fixture
-def fake_stack(monkeypatch: pytest.MonkeyPatch, fake: Any) -> list[Exception | None]:
-    """The program's stack; an error set here is raised by its start."""
-    errors: list[Exception | None] = [None]
-    monkeypatch.setattr(
-        "tabletopic_kernel.local.stack.LocalStack",
-        lambda state_dir, report, **ports: _Stack(state_dir, errors[0]),
-    )
-    return errors
+def fake_stack(monkeypatch: pytest.MonkeyPatch, fake: Any) -> FakeStack:
+    """The program's stack."""
+    stack = FakeStack()
+    monkeypatch.setattr("tabletopic_kernel.local.stack.LocalStack", stack.at)
+    return stack
 
 
 def test_up_offers_nothing_that_would_reach_a_kafka_of_ones_own(
-    run: Callable[..., Any], fake_stack: list[Exception | None], monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Any], fake_stack: FakeStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor an address that nobody uses; what is started, and how to stop it, is said."""
     monkeypatch.setenv("TABLETOPIC_KAFKA__BOOTSTRAP__SERVERS", "kafka.example:9092")
@@ -161,9 +167,7 @@ def test_up_offers_nothing_that_would_reach_a_kafka_of_ones_own(
     assert "sqlite:////c.db" in text
 
 
-def test_up_shows_addresses_and_the_next_steps(
-    run: Callable[..., Any], fake_stack: list[Exception | None]
-) -> None:
+def test_up_shows_addresses_and_the_next_steps(run: Callable[..., Any], fake_stack: FakeStack) -> None:
     """Who starts the stack sees where it is and which commands come next."""
     text = run("up", "--detach").out
     for part in (
@@ -184,10 +188,15 @@ def test_up_shows_addresses_and_the_next_steps(
 
 @pytest.mark.parametrize("words", [("info",), ("status",)])
 def test_a_server_that_has_ended_is_named_beside_the_data(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    run: Callable[..., Any], fake: Any, words: tuple[str, ...]
 ) -> None:
     """Its address alone would say that it is well; JSON stays as it is."""
-    monkeypatch.setattr(Servers, "away", lambda self: MissingServers(("registry",), (), self.state_dir))
+
+    class Ended(Servers):
+        def away(self) -> MissingServers:
+            return MissingServers(("registry",), (), self.state_dir)
+
+    fake.servers = Ended(**vars(fake.servers))
     ended = run(*words)
     assert (ended.code, "127.0.0.1:9092" in ended.out) == (0, True)
     told = " ".join(ended.err.split())
@@ -195,11 +204,13 @@ def test_a_server_that_has_ended_is_named_beside_the_data(
     assert "ended" not in run(*words, "--json").err
 
 
-def test_hosts_are_not_denied_where_nobody_can_say(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hosts_are_not_denied_where_nobody_can_say(run: Callable[..., Any], fake: Any) -> None:
     """Without a broker nobody knows them, and they wait for it."""
-    monkeypatch.setattr(Call, "hosts", lambda _: None)
+
+    def ended() -> list[str]:
+        raise StackError("the local stack's kafka has ended")
+
+    fake.hosts = ended
     told = run("info").out
     assert "unknown: the broker does not respond" in told
     assert "start one" not in told
@@ -227,21 +238,21 @@ def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: 
             ports(tmp_path, ("kafka", "registry"))
 
 
-def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
+def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: FakeStack) -> None:
     """Servers that somebody else started are not this call's to keep or stop."""
     ended = run("up")
     assert ended.code == 0
     assert "tabletopic down" in ended.out
 
 
-def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
+def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: FakeStack) -> None:
     """The stack's own message, exit code 1."""
-    fake_stack[0] = StackError("Port 5, set for the kafka server, is taken.")
+    fake_stack.error = StackError("Port 5, set for the kafka server, is taken.")
     ended = run("up", "--detach", "--kafka-port", "5")
     assert (ended.code, ended.err) == (1, "error: Port 5, set for the kafka server, is taken.\n")
 
 
-def test_down_of_nothing(run: Callable[..., Any], fake_stack: list[Exception | None]) -> None:
+def test_down_of_nothing(run: Callable[..., Any], fake_stack: FakeStack) -> None:
     """Stopping what does not run is no failure."""
     ended = run("down")
     assert ended.code == 0
@@ -250,12 +261,12 @@ def test_down_of_nothing(run: Callable[..., Any], fake_stack: list[Exception | N
 
 
 def test_hosts_with_servers_of_their_own_wait_for_none(
-    run: Callable[..., Any], fake: Any, fake_stack: list[Exception | None], monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Any], fake_stack: FakeStack
 ) -> None:
     """Where nothing was stopped, nobody waits for it."""
-    monkeypatch.setattr(_Stack, "info", lambda self: self)
+    fake_stack.runs = True
     assert "is still running" not in run("down").err
-    monkeypatch.setattr(_Stack, "down", lambda self: ["kafka"])
+    fake_stack.stops = ["kafka"]
     assert "host here-1 is still running and waits for the servers" in run("down").err
 
 

@@ -117,7 +117,7 @@ def test_a_broker_that_cannot_tell_the_hosts_does_not_spoil_it(
     def away() -> list[str]:
         raise RetryableError("coordinator not available")
 
-    monkeypatch.setattr(fake, "hosts", away)
+    fake.hosts = away
     ended = run("enable", "clicks", "--json")
     assert ended.code == 0
     assert ended.json["hosts"] is None
@@ -156,29 +156,6 @@ def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, mess
     ended = run(*words, "--timeout", "0")
     assert ended.code == 1
     assert message in ended.err
-
-
-@pytest.mark.parametrize(
-    ("command", "part", "told"),
-    [
-        (
-            "disable",
-            "the table default.clicks and its ledger stay",
-            {"topic": "clicks", "table": "default.clicks", "run": "off"},
-        ),
-        ("pause", "tabletopic resume clicks", {"topic": "clicks", "run": "paused"}),
-        ("resume", "clicks resumes", {"topic": "clicks", "run": "on"}),
-    ],
-)
-def test_the_other_switches(
-    run: Callable[..., Any], fake: Any, command: str, part: str, told: dict[str, str]
-) -> None:
-    """disable, pause and resume ask the workbench once and say what follows."""
-    ended = run(command, "clicks")
-    assert ended.code == 0
-    assert part in ended.out
-    assert fake.asked == [(command, "clicks")]
-    assert run(command, "clicks", "--json").json == told
 
 
 def test_markup_in_names_stays_text(run: Callable[..., Any]) -> None:

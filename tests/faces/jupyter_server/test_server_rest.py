@@ -25,7 +25,6 @@ from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersEr
 from tabletopic_kernel.model.errors import ActionNeededError, InternalError, RetryableError, UsageError
 from tabletopic_kernel.model.progress.events import Committed, Enabled, Progress
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench import status as status_module
 from tests.faces.fake_workbench import SNAPSHOT, FakeWorkbench, status
 from tests.faces.jupyter_server.live_server import (
     BASE_URL,
@@ -75,11 +74,6 @@ def bench(live: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     ]
     fake.found = [status(snapshot_id=SNAPSHOT)]
     monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
-    monkeypatch.setattr(
-        status_module,
-        "statuses",
-        lambda _b, desired_topics, _c: [status(t, snapshot_id=SNAPSHOT) for t in desired_topics],
-    )
     live.backend._refresher.wait(60)  # what it keeps is of another test's workbench
     return fake
 
@@ -411,8 +405,8 @@ def test_the_host_ends_with_the_server(tmp_path: Path, monkeypatch: pytest.Monke
     forget_afterwards(monkeypatch)
     fake = FakeWorkbench(tmp_path)
     fake.servers = type(fake.servers)(fake.servers.kafka, {}, {}, tmp_path)
-    monkeypatch.setattr(SettingsInForce, "workbench", lambda _: fake)
     with LiveServer(tmp_path, state_dir=str(tmp_path / "state"), host_command=_IDLE) as server:
+        server.backend.in_force.workbench = lambda: fake  # type: ignore[method-assign]
         assert server.api("POST", "host").status == 202
         child = server.backend.host.child
         assert child.pid is not None

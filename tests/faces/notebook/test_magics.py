@@ -30,9 +30,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.redact import learn
-from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.query.answer import Answer
-from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 from tests.faces.fake_workbench import FakeWorkbench, status
 
 
@@ -148,15 +146,13 @@ def test_a_dead_host_of_this_machine_does_not_count(
     assert hosts_started == [bench]
 
 
-def test_a_host_that_does_not_start_leaves_no_log_behind(
-    bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_does_not_start_leaves_no_log_behind(bench: FakeWorkbench) -> None:
     """Each further attempt would open the file again, and write each line once more."""
 
-    def host(_: object) -> None:
+    def host() -> None:
         raise SettingsError("executors do not reach the warehouse")
 
-    monkeypatch.setattr(FakeWorkbench, "host", host)
+    bench.host = host  # type: ignore[method-assign,assignment]
     before, mine = logging.getLogger().handlers[:], KernelHost()
     for _ in range(2):
         with pytest.raises(SettingsError, match="do not reach"):
@@ -177,13 +173,6 @@ def test_a_host_that_ended_says_why(fail: Callable[[str], str], shell: Interacti
     assert "has ended: the group is gone; start it again" in fail("%topic host")
 
 
-@pytest.mark.parametrize("word", ["pause", "commit", "disable"])
-def test_orders_reach_the_workbench(run: Callable[[str], Any], bench: FakeWorkbench, word: str) -> None:
-    """Each word is one call."""
-    run(f"%topic {word} clicks")
-    assert (word, "clicks") in bench.asked
-
-
 def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """In its state, and in a sentence."""
     bench.found = [status(delay=Delay.BEHIND.value, delay_reason=Delay.BEHIND.reason)]
@@ -191,47 +180,6 @@ def test_a_topic_that_is_late_says_why(run: Callable[[str], Any], bench: FakeWor
         html = run(line)._repr_html_()
         assert '<td class="warn">behind</td>' in html
         assert Delay.BEHIND.reason in html
-
-
-def test_wait_ends_when_the_table_has_it_all(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """What the topic has when it is asked is what is waited for."""
-    bench.found = [status(next_offsets={0: 1334}, lag_records=0)]
-    assert "0 records" in repr(run("%topic wait clicks --timeout 10s"))
-
-
-def test_wait_counts_each_partition_by_itself(
-    run: Callable[[str], Any], bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Records that arrive meanwhile in one partition do not make up for those of another."""
-    first = status(next_offsets={0: 100, 1: 0}, end_offsets={0: 100, 1: 50})
-    ahead = status(next_offsets={0: 200, 1: 0}, end_offsets={0: 200, 1: 50})
-    there = status(next_offsets={0: 100, 1: 50}, end_offsets={0: 200, 1: 50}, lag_records=100)
-    states = [first, first, ahead, there]
-    monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
-    assert "0: 100 of 200, 1: 50 of 50" in repr(run("%topic wait clicks --timeout 60s"))
-
-
-def test_wait_for_a_topic_that_was_deleted_says_so(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
-    """Nobody knows its lag."""
-    gone = "the topic clicks no longer exists"
-    bench.found = [status(end_offsets={}, lag_records=None, lag_seconds=None, error=gone)]
-    assert f"clicks is running after 0.1 s: {gone}" in fail("%topic wait clicks --timeout 100ms")
-    with pytest.raises(RetryableError, match=f"clicks is running after 0 s: {gone}"):
-        bench.topic("clicks").wait(0)
-
-
-def test_wait_does_not_end_with_the_offsets_of_other_records(
-    fail: Callable[[str], str], bench: FakeWorkbench
-) -> None:
-    """A topic that was re-created may have no more records than were read before."""
-    bench.found = [status(next_offsets={0: 1334}, lag_records=None, error="clicks was re-created")]
-    assert "after 0.01 s: clicks was re-created" in fail("%topic wait clicks --timeout 0.01s")
-
-
-def test_wait_tells_a_failure_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
-    """A topic that has failed is not waited for."""
-    bench.found = [status(state="failed", error="offset 7 is no Avro")]
-    assert fail("%topic wait clicks").startswith("ActionNeeded: clicks failed: offset 7 is no Avro")
 
 
 def test_wait_for_a_paused_topic_says_so_at_once(fail: Callable[[str], str], bench: FakeWorkbench) -> None:
@@ -253,21 +201,13 @@ def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench,
     assert seen(printed) == "interrupted"
 
 
-def test_wait_gives_up(fail: Callable[[str], str]) -> None:
-    """After --timeout the state and the time are told."""
-    assert "Retryable: clicks is running and 1,234 records behind after 0.1 s" in fail(
-        "%topic wait clicks --timeout 100ms"
-    )
-
-
 def test_a_bar_in_a_kernel_is_one_place(
-    run: Callable[[str], Any], shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, bench: FakeWorkbench
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, bench: FakeWorkbench
 ) -> None:
     """Without widgets the bar is text that is updated, and nothing is written to the error stream."""
-    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    shell.kernel = object()  # type: ignore[attr-defined]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    states = [status(), status(), status(next_offsets={0: 700}), status(next_offsets={0: 1334})]
-    monkeypatch.setattr(bench, "status", lambda _=None: [states.pop(0) if len(states) > 1 else states[0]])
+    bench.coming = [status(), status(), status(next_offsets={0: 700}), status(next_offsets={0: 1334})]
     with capture_output() as printed:
         shell.run_cell("%topic wait clicks")
     assert printed.stderr == ""
@@ -280,15 +220,8 @@ def test_watch_updates_in_place(
     shell: InteractiveShell, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--watch shows one display and updates that one, until it is interrupted."""
-    found = [[status()], [status()]]
-
-    def asked(_: str | None = None) -> list[TopicStatus]:
-        if not found:
-            raise KeyboardInterrupt
-        return found.pop()
-
     monkeypatch.setattr(topic_words, "_REFRESH_S", 0.001)
-    monkeypatch.setattr(bench, "status", asked)
+    bench.coming = [status(), status(), KeyboardInterrupt()]
     with capture_output() as printed:
         shell.run_cell("%topic status clicks --watch --timeout 10m")
     first, *later = printed.outputs
@@ -344,11 +277,9 @@ def test_a_notebook_is_told_its_own_commands(
     assert fail("%topic").endswith("`tabletopic config` in a terminal shows where")
 
 
-def test_a_topic_that_is_not_there_is_not_to_be_switched_on(
-    bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_is_not_there_is_not_to_be_switched_on(bench: FakeWorkbench) -> None:
     """Only of a topic that Kafka has does a message say how to enable it."""
-    monkeypatch.setattr(FakeWorkbench, "desired_topics", lambda _: {})
+    bench.on = {}
     with pytest.raises(UnknownTopicError, match=r"Enable it with `tabletopic enable web\.orders`"):
         bench.desired_topic("web.orders")
     with pytest.raises(UnknownTopicError, match=r"Kafka has no such topic; did you mean clicks\?$"):
@@ -471,7 +402,10 @@ def test_rows_shown_are_a_setting(run: Callable[[str], Any], bench: FakeWorkbenc
 
 
 def test_the_dashboard_is_a_frame_on_the_server(
-    run: Callable[[str], Any], fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    run: Callable[[str], Any],
+    fail: Callable[[str], str],
+    bench: FakeWorkbench,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The address is below the server's base URL, or the hub's; without a server a command is named."""
     monkeypatch.delenv("JUPYTERHUB_SERVICE_PREFIX", raising=False)
@@ -480,7 +414,7 @@ def test_the_dashboard_is_a_frame_on_the_server(
     monkeypatch.setenv("TABLETOPIC_BASE_URL", "/lab/")
     assert 'src="/lab/tabletopic/dashboard/?theme=default"' in run("%dashboard")._repr_html_()
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ann")
-    monkeypatch.setattr(FakeWorkbench, "desired_topic", lambda self, topic: DesiredTopic(topic="clicks"))
+    bench.on['a"b&c'] = bench.on["clicks"]
     frame = run('%dashboard --theme dark "a\\"b&c"')
     assert frame.url == "/user/ann/tabletopic/dashboard/?theme=dark&topic=a%22b%26c"
     assert "&amp;topic" in frame._repr_html_()
