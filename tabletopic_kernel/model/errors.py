@@ -162,6 +162,10 @@ class UnreadableFilesError(StartOverError):
     """Staged files in the storage differ from what was written: their records are read again."""
 
 
+class MissingFilesError(StartOverError):
+    """The table's newest snapshot names files that others deleted: nothing is committed on top of it."""
+
+
 class TooMuchAtOnceError(TableTopicError):
     """Several records together take more memory than a batch may: take fewer at a time."""
 

@@ -7,6 +7,7 @@ ledger's, and the one with the highest epoch (I5). All others expire by age. Ref
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,7 +23,6 @@ from pyiceberg.table.update import update_table_metadata
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.requirements import removal_of
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, sizes_of
-from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
@@ -31,6 +31,7 @@ from tabletopic_kernel.table.files.orphans import orphan_candidates
 from tabletopic_kernel.table.files.own import UnreachableFiles, is_collected
 from tabletopic_kernel.table.sweep import Removed, orphans_of, removable
 
+_LOG = logging.getLogger(__name__)
 _Snapshots = Mapping[int, Snapshot]  # by id
 # A limit on their number never expires younger snapshots: a query might lose the files it reads.
 _LONGEST_QUERY_MS = 15 * 60_000
@@ -162,10 +163,10 @@ def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
     """What only the snapshots ``ids`` reach, going by this metadata.
 
     Manifests that another snapshot has are not read. Other snapshots may reach the same files: these are
-    candidates, and their removal checks that.
+    candidates, and their removal checks that. None if others deleted a manifest list or a manifest.
 
     Raises:
-        RetryableError: the storage does not respond, or a manifest list or manifest cannot be read.
+        RetryableError: the storage does not respond, or a manifest list or manifest is damaged.
     """
     metadata, io = table.metadata, table.io
     gone = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in ids]
@@ -179,7 +180,9 @@ def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
                 data.update(live)
             files = sizes_of(io, [snapshot.manifest_list for snapshot in gone if snapshot.manifest_list])
     except FileNotFoundError as error:
-        raise RetryableError(f"{'.'.join(table.name())} cannot be read: {error}") from error
+        # Nobody can read these snapshots. They may go; what else they reached is left as orphans.
+        _LOG.warning("%s: snapshots expire without their files: %s", ".".join(table.name()), error)
+        return UnreachableFiles(frozenset(ids))
     files |= {manifest.manifest_path: manifest.manifest_length for manifest in only}
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         if statistics.snapshot_id in ids:

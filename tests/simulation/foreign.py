@@ -33,6 +33,7 @@ from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY
 from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt
+from tests.simulation.tables import LedgerRead
 from tests.table.foreign_deletes import delete_rows as delete_by_position
 
 if TYPE_CHECKING:
@@ -279,6 +280,23 @@ def replace_table(world: World, dice: random.Random, table: Table) -> None:
     world.table_is_foreign = not marked
 
 
+def delete_new_file(world: World, dice: random.Random, table: Table) -> None:
+    """Delete a file of the newest commit, like a removal of orphans that read the metadata before it.
+
+    A manifest list, a manifest or a data file; of owners' commits, because others look after theirs.
+    """
+    head = table.current_snapshot()
+    assert head is not None
+    new = world.reader.tables.reach(head).difference(
+        *(world.reader.tables.reach(one) for one in table.metadata.snapshots if one is not head)
+    )
+    if world.is_within_a_call or LedgerRead.of(head) is None:
+        return
+    name = dice.choice(sorted(new))
+    world.lake.store.remove(name)
+    world.robbed.add(name)
+
+
 # What may be done to which table.
 OF_MAIN: dict[str, tuple[Move, int]] = {
     "append": (append, 8),
@@ -299,6 +317,7 @@ OF_MAIN: dict[str, tuple[Move, int]] = {
     "share the folder": (share_folder, 2),
     "drop": (drop, 1),
     "replace": (replace_table, 1),
+    "delete a new file": (delete_new_file, 1),
 }
 OF_LETTERS: dict[str, tuple[Move, int]] = {
     "expire": (expire, 3),
@@ -306,11 +325,12 @@ OF_LETTERS: dict[str, tuple[Move, int]] = {
     "rewrite": (rewrite, 2),
     "tag": (tag, 1),
     "spell otherwise": (respell, 1),
+    "delete a new file": (delete_new_file, 1),
 }
 
 
 # After these a topic may stop until a person has looked.
-STOPS = ("roll back", "drop", "replace", "delete rows")
+STOPS = ("roll back", "drop", "replace", "delete rows", "delete a new file")
 
 
 def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random) -> bool:
@@ -318,6 +338,8 @@ def do(world: World, identifier: tuple[str, ...], name: str, dice: random.Random
     moves = OF_MAIN if identifier == MAIN else OF_LETTERS
     table = world.lake.load(identifier)
     if table is None or (table.current_snapshot() is None and name not in ("drop", "replace")):
+        return False
+    if world.reader.lacks_files(table) and name not in ("drop", "replace"):  # nobody can read it
         return False
     try:
         moves[name][0](world, dice, table)

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.commit_cycle import State
 from tests.simulation.kafka import BAD, HOLE, UNKNOWN
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place
-from tests.simulation.tables import LedgerRead, Row, Tables, WrongValueError
+from tests.simulation.tables import LedgerRead, Row, Tables, WrongValueError, head_and_ancestors
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -68,9 +68,11 @@ class Reader:
         if main is None or self.world.table_is_foreign:
             self.excused, self.deleted = set(), set()
             return
+        dead_letters = next((table for table in tables if table.name() == LETTERS), None)
+        if any(self.lacks_files(table) for table in (main, dead_letters) if table):
+            return  # nobody can read the rows
         if lies := next(self.tables.unsorted(main), None):
             raise BrokenError("a file is not in the order that it says", lies)
-        dead_letters = next((table for table in tables if table.name() == LETTERS), None)
         wrong = self._wrong_records(main, dead_letters)
         if foreign:
             self.excused = wrong
@@ -81,6 +83,11 @@ class Reader:
         elif back := sorted(self.deleted & {(p, o) for _, p, o in self._counts(main)}):
             raise BrokenError("I1 a row is back that others deleted", f"{len(back)}, the first at {back[0]}")
         self.excused &= wrong
+
+    def lacks_files(self, table: Table) -> bool:
+        """Whether others deleted files of the newest snapshot."""
+        head = table.current_snapshot()
+        return head is not None and bool(self.tables.reach(head) & self.world.robbed)
 
     def stopped(self, process: Process | None) -> None:
         """After a process's turn: no topic stops for the user without a reason."""
@@ -109,6 +116,8 @@ class Reader:
         ledger = LedgerRead.of(head)
         if ledger is None or who is None:
             return
+        if self.lacks_files(after):
+            raise BrokenError("I8 a commit on a snapshot whose files are gone", f"{after.name()}, by {who}")
         if after.name() == LETTERS and before and self._is_anothers(before, ledger.topic_id):
             raise BrokenError(
                 "I8 letters of another topic are taken over", f"for {ledger.topic_id}, by {who}"
@@ -155,6 +164,9 @@ class Reader:
             raise BrokenError("I10 a branch or tag goes with a snapshot", f"{min(lost)}, by {who}")
         kept = {one.snapshot_id for one in after.metadata.snapshots}
         gone = [one for one in before.metadata.snapshots if one.snapshot_id not in kept]
+        if self.world.robbed:  # snapshots that the table was rolled back from, as their files are gone
+            used = {one.snapshot_id for one in head_and_ancestors(before)}
+            gone = [one for one in gone if one.snapshot_id in used]
         if not gone:
             return
         youngest = max(one.timestamp_ms for one in gone)
@@ -184,7 +196,8 @@ class Reader:
         ledger = self.tables.ledger(main) if main else None
         state = last.running.state if last.running else None
         told = last.running.progress().error if last.running else None
-        if why := self._must_stop(ledger):
+        unreadable = "a table whose files others deleted" if self._is_unreadable() else None
+        if why := unreadable or self._must_stop(ledger):
             if state is not State.FAILED:
                 raise BrokenError(f"I8 {why} is not noticed", f"the topic is {state}")
             return
@@ -255,6 +268,10 @@ class Reader:
         gap = any(first > ledger.offsets.get(p, 0) for p, first in topic.first.items())
         return "a gap" if gap and self.world.settings.on_gap == "stop" else None
 
+    def _is_unreadable(self) -> bool:
+        tables = (self.world.lake.look(one) for one in (MAIN, LETTERS))
+        return any(self.lacks_files(table) for table in tables if table)
+
     def _is_anothers(self, dead_letters: Table, topic_id: str | None = None) -> bool:
         """Whether there are letters, and they are of another topic than that one (None: than the topic)."""
         ledger, head = self.tables.ledger(dead_letters), dead_letters.current_snapshot()
@@ -275,7 +292,7 @@ class Reader:
     def _files_are_there(self, table: Table) -> None:
         files = self.world.lake.store.files
         for snapshot in table.metadata.snapshots:
-            names = self.tables.reach(snapshot)
+            names = self.tables.reach(snapshot) - self.world.robbed
             if not names <= files.keys():
                 missing = min(names - files.keys())
                 raise BrokenError(
@@ -284,7 +301,7 @@ class Reader:
                 )
         head = table.current_snapshot()
         for name, size in self.tables.data(head) if head else ():
-            if len(files[name]) != size:
+            if name not in self.world.robbed and len(files[name]) != size:
                 raise BrokenError("I2 a committed file is not what was staged", f"{name}: {len(files[name])}")
 
     def _staged_are_there(self) -> None:

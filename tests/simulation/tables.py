@@ -57,7 +57,7 @@ class LedgerRead:
         )
 
 
-def _ancestors(table: Table) -> Iterator[Snapshot]:
+def head_and_ancestors(table: Table) -> Iterator[Snapshot]:
     """The head and what it was built on, as far as it is still there."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     one = table.current_snapshot()
@@ -94,7 +94,7 @@ class Tables:
 
     def ledger(self, table: Table) -> LedgerRead | None:
         """The newest ledger among the ancestors of the head; the tag's, where those have been expired."""
-        for one in _ancestors(table):
+        for one in head_and_ancestors(table):
             if found := LedgerRead.of(one):
                 return found
         kept = _tagged(table)
@@ -102,7 +102,7 @@ class Tables:
 
     def has_way_to_ledger(self, table: Table) -> bool:
         """Whether an ancestor of the head has a ledger."""
-        return any(LedgerRead.of(one) for one in _ancestors(table))
+        return any(LedgerRead.of(one) for one in head_and_ancestors(table))
 
     def highest_epoch(self, table: Table) -> int:
         """Of all snapshots."""
@@ -115,7 +115,7 @@ class Tables:
         It would be older than the oldest remaining ancestor, or its newest rows are not in the head. So the
         table was rolled back to before it, or may have been, and nothing says what it has read.
         """
-        ancestors, kept = list(_ancestors(table)), _tagged(table)
+        ancestors, kept = list(head_and_ancestors(table)), _tagged(table)
         if kept is None or any(LedgerRead.of(one) for one in ancestors):
             return False
         if not ancestors:

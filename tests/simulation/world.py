@@ -77,6 +77,8 @@ class World:
         self.folder_moved = False
         self.rows_deleted = False  # by somebody, which is his right
         self.may_stop = False  # somebody did what only a person can decide on (I8)
+        self.robbed: set[str] = set()  # files of snapshots that others deleted
+        self._calls = 0
         self.lost: set[str] = set()  # staged files that circumstances took away
         self.strays: set[str] = set()  # staged by processes that had lost the topic
         self.left_behind: set[str] = set()  # files of tables that foreign writers dropped
@@ -147,12 +149,19 @@ class World:
         """Others go on for so many moves of the schedule, while a process waits for an answer."""
         before, self.acting = self.acting, None
         self.now_ms += ms
+        self._calls += 1
         try:
             for _ in range(moves):
                 if self._moves:
                     self._make(self._moves.popleft())
         finally:
             self.acting = before
+            self._calls -= 1
+
+    @property
+    def is_within_a_call(self) -> bool:
+        """Whether a process waits for an answer, or a request is still under way."""
+        return bool(self._calls or self.outside.later)
 
     def _make(self, move: Move) -> None:
         self.told(str(move))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.fs as pafs
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -83,8 +83,8 @@ def _live(io: FileIO, manifest: ManifestFile) -> dict[str, int]:
     return {file.file_path: file.file_size_in_bytes for file in files}
 
 
-def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> list[str]:
-    """A message for each file that is missing or shorter than it was written.
+def unreadable(io: FileIO, files: Mapping[str, int], *, lent: bool = False) -> dict[str, str]:
+    """A message for each file that is missing, or shorter than the bytes that it should have.
 
     Asks the storage for each file's length, in parallel. ``lent``: see ``reachable``.
 
@@ -92,22 +92,20 @@ def unreadable(io: FileIO, files: Sequence[DataFile], *, lent: bool = False) -> 
         RetryableError, ActionNeededError: as ``reachable``.
     """
 
-    def fault_of(file: DataFile) -> str | None:
+    def fault_of(path: str) -> str | None:
         try:
-            size = len(io.new_input(file.file_path))
+            size = len(io.new_input(path))
         except FileNotFoundError:
-            return f"{file.file_path} is missing"
-        if size < file.file_size_in_bytes:
-            return f"{file.file_path} has {size} of {file.file_size_in_bytes} bytes"
-        return None
+            return f"{path} is missing"
+        return f"{path} has {size} of {files[path]} bytes" if size < files[path] else None
 
     with reachable("the storage", lent=lent):
         if len(files) == 1:
-            faults = [fault_of(files[0])]
+            faults = list(map(fault_of, files))
         else:
-            with ThreadPoolExecutor(_AT_ONCE, "staged files") as pool:
+            with ThreadPoolExecutor(_AT_ONCE, "lengths") as pool:
                 faults = list(pool.map(fault_of, files))
-    return [fault for fault in faults if fault is not None]
+    return {path: fault for path, fault in zip(files, faults, strict=True) if fault is not None}
 
 
 def delete_files(table: Table, paths: list[str]) -> list[str]:

@@ -28,6 +28,7 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError, error_of
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.changes.way_back import missing_files
 from tabletopic_kernel.table.expiry import (
     Retention,
     only_reached_by,
@@ -50,7 +51,8 @@ _EVERY_MS = 60 * 60_000
 EACH_COMMITS: Final = 200  # and at least after this many: each snapshot slows every commit a little
 _AGAIN_MS: Final = 60_000  # after a round that left some
 _ORPHANS_EVERY_MS: Final = 24 * 60 * 60_000
-_MOST: Final = 2_000  # snapshots per round: their manifest lists are read, their ids sent in one request
+_MOST: Final = 2_000  # snapshots per round: their manifest lists are read, their ids sent in one request;
+# and data files of the head that must be there before older snapshots go
 
 
 class ExpirySchedule:
@@ -173,6 +175,9 @@ class Expiry:
         """Find what expires in a table; on an error, nothing."""
         try:
             fresh = load_same(table, self._services.catalog())
+            if faults := missing_files(fresh, _MOST):
+                name = ".".join(table.name())
+                return _Expired(fresh, error=f"{name} lacks files, so its snapshots stay: {faults[0]}")
             ids = to_expire(fresh.metadata, self._schedule.retention, self._services.now_ms())[:_MOST]
             return _Expired(fresh, only_reached_by(fresh, ids))
         except Exception as error:

@@ -20,6 +20,7 @@ from tabletopic_kernel.model.errors import (
     GapError,
     HeadMovedError,
     LoginRefusedError,
+    MissingFilesError,
     OutcomeUnknownError,
     OutdatedError,
     RetryableError,
@@ -103,6 +104,8 @@ class Actions:
             self._stage,
         )
         self._report.progress.sync(owner)
+        if owner.mended:
+            self._report.error(owner.mended, waits=True)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if is_news:  # retries during an outage of an hour would fill the control topic
@@ -160,6 +163,10 @@ class Actions:
             except TableTopicError as error:
                 return self._classify_commit(error)
             self._take_over(owner, began, state)
+            try:
+                owner.check_written()
+            except TableTopicError as error:
+                return self._classify(error)
         return Event.COMMITTED
 
     def _classify_commit(self, error: TableTopicError) -> Event:
@@ -261,7 +268,7 @@ class Actions:
         event = event_of(error)
         if event is not Event.HEAD_MOVED:
             self.report_error(error, waits=event is not Event.REFUSED)
-        if event is Event.START_OVER and not isinstance(error, UnreadableFilesError):
+        if event is Event.START_OVER and not isinstance(error, UnreadableFilesError | MissingFilesError):
             self._schedule.retries.pause(LOST_WAIT_MS)
         return event
 

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import replace
 
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership.mend import forget, mend, report_of
 from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import StartOverError
@@ -33,7 +34,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     Raises:
         StartOverError: another host runs the topic.
         GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
-            Or the dead letters belong to another topic, or rows can no longer be written.
+            Or the dead letters belong to another topic, or rows can no longer be written, or see ``mend``.
         UsageError: the table cannot have the partitions of the settings.
         RetryableError: broker, registry or catalog do not respond (I9).
     """
@@ -46,6 +47,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     facts = services.broker.facts(topic)
     dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
     dead_letters.load()
+    mended = mend(table, dead_letters.table, facts) if table else ()
     ledger_before = table.ledger_of_rows() if table else None
     gap = gap_to_skip(ledger_before, facts, settings) if ledger_before else {}
     dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is created or claimed
@@ -74,6 +76,10 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     # New partitions begin at their first offset.
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
     owner.gap = gap
+    if mended:
+        owner.mended = report_of(mended)
+        for way in mended:
+            forget(way, ledger if way.table is table else dead_letters.ledger)
     owner.claim_files_once()
     reach(Step.OWNED)
     return owner

@@ -24,6 +24,7 @@ from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import (
     SnapshotProducer,
     clean_up,
+    metadata_of,
     snapshot_of,
     write,
 )
@@ -36,6 +37,7 @@ from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     HeadMovedError,
+    MissingFilesError,
     OutcomeUnknownError,
     StartOverError,
     TableTopicError,
@@ -46,9 +48,11 @@ from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.table.changes.change import TableChange
-from tabletopic_kernel.table.changes.ledger_history import LedgerTable
+from tabletopic_kernel.table.changes.ledger_history import LedgerTable, Written
 from tabletopic_kernel.table.changes.metadata import mend_order
+from tabletopic_kernel.table.changes.way_back import missing_files
 
+_LOOKED_AT = 16  # data files of a commit that the next one asks for again
 VERSION = 2  # PyIceberg reads version 3 but cannot write it
 
 
@@ -66,11 +70,13 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
     table.check_planned_on(planned, change.ledger.epoch)
     change = change.still_true(table.table, change)
     _check_partitions(table, change.add)
-    _check_readable(table, change.add)
+    check_head(table, change.add)
+    known = table.written_at_head()
     _without_retries(table)
     transaction, producer = _prepared(table, change)
     reach(Step.TAGGED)
     _send(table, transaction, producer)
+    table.written = _written(known, producer, change)
 
 
 def _prepared(table: LedgerTable, change: TableChange) -> tuple[QuickTransaction, SnapshotProducer]:
@@ -92,6 +98,19 @@ def _prepared(table: LedgerTable, change: TableChange) -> tuple[QuickTransaction
             raise
         raise trouble.error() from error
     return transaction, producer
+
+
+def _written(known: Written | None, producer: SnapshotProducer, change: TableChange) -> Written:
+    """What the next commit looks at: this one's files, and those of the one before, as far as they are used.
+
+    Others may have deleted these while this one was on its way.
+    """
+    before = known or Written(0, {}, {}, {})
+    new, old = metadata_of(producer, before.metadata, change.ledger.commits)
+    removed = {file.file_path for file in change.remove}
+    kept = {path: size for path, size in before.data.items() if path not in removed}
+    data = {file.file_path: file.file_size_in_bytes for file in change.add[:_LOOKED_AT]}
+    return Written(producer.snapshot_id, new, data, {**old, **kept})
 
 
 def _send(table: LedgerTable, transaction: QuickTransaction, producer: SnapshotProducer) -> None:
@@ -162,14 +181,36 @@ def check_version(table: LedgerTable) -> None:
     )
 
 
-def _check_readable(table: LedgerTable, files: Sequence[DataFile]) -> None:
-    """Check that the snapshot's files can be read (I1): an executor may have written elsewhere."""
-    faults = unreadable(table.table.io, files, lent=lends_keys(table.table))
+def check_head(table: LedgerTable, files: Sequence[DataFile] = (), *, metadata_only: bool = False) -> None:
+    """Check that the storage has ``files``, which are staged, and what the newest commit wrote.
+
+    In one round of requests, parallel and bounded. If the newest commit was not made here, all of its
+    manifests are, and its newest data files.
+
+    Raises:
+        MissingFilesError: others deleted files of the newest commit: nothing may be built on it.
+        UnreadableFilesError: the snapshot's own would not be readable (I1): an executor may have written
+            elsewhere.
+        RetryableError, ActionNeededError: the storage does not respond, or refuses.
+    """
+    staged = {file.file_path: file.file_size_in_bytes for file in files}
+    written: dict[str, int] = {}
+    wrong: list[str] = []
+    if (known := table.written_at_head()) is not None:
+        written = dict(known.metadata) if metadata_only else known.files
+    elif not metadata_only:
+        wrong = missing_files(table.table, _LOOKED_AT)
+    faults = unreadable(table.table.io, {**staged, **written}, lent=lends_keys(table.table))
+    if wrong := wrong or [faults[path] for path in written if path in faults]:
+        raise MissingFilesError(
+            f"another program has deleted files of the newest snapshot of {table.identifier} ({wrong[0]}); "
+            "nothing is committed on top of it"
+        )
     if faults:
         raise UnreadableFilesError(
             f"{len(faults)} of {len(files)} staged files of {table.identifier} are not in the storage as "
-            f"they were written ({faults[0]}); they were not committed, and their records are read "
-            "again. If this persists, Spark's executors do not write where this host reads: the "
+            f"they were written ({next(iter(faults.values()))}); they were not committed, and their records "
+            "are read again. If this persists, Spark's executors do not write where this host reads: the "
             "warehouse must be storage that all of them share"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -18,6 +19,20 @@ from tabletopic_kernel.table.changes.lineage import has_newest_rows
 _Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 if another writer made it
 
 
+class Written(NamedTuple):
+    """Files of a commit, with their least bytes: its metadata, some of its data files, some older files."""
+
+    snapshot_id: int
+    metadata: Mapping[str, int]
+    data: Mapping[str, int]
+    older: Mapping[str, int]
+
+    @property
+    def files(self) -> dict[str, int]:
+        """All of them."""
+        return {**self.metadata, **self.data, **self.older}
+
+
 class LedgerTable:
     """A table as it was last read. Not thread-safe: only for the coordinator's thread."""
 
@@ -26,7 +41,13 @@ class LedgerTable:
         self._loaded = table.metadata  # while it is held, the catalog's own load does not parse it again
         self._marks: dict[int, _Mark] = {}
         self._marked: TableMetadata | None = None  # the metadata with these snapshots; immutable
+        self.written: Written | None = None  # by the newest commit through this object
         self.foreign_changes = 0  # found by commits; the owner reads its own changes again
+
+    def written_at_head(self) -> Written | None:
+        """What the newest commit wrote, if it was made through this object and is the head."""
+        is_head = self.written and self.written.snapshot_id == self.table.metadata.current_snapshot_id
+        return self.written if is_head else None
 
     @property
     def identifier(self) -> str:

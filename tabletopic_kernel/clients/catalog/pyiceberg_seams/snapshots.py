@@ -6,8 +6,9 @@ refused commit on request.
 
 from __future__ import annotations
 
+import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Positions
 
 DELETES = "-deletes.parquet"  # the end of our position delete files' names
+
+_FEW = 4
 
 SnapshotProducer = _SnapshotProducer[Any]
 
@@ -71,7 +74,36 @@ def snapshot_of(transaction: Transaction, change: SnapshotChange) -> SnapshotPro
         producer = ChangeSnapshot.of(transaction, change)
     for file in change.add:
         producer.append_data_file(file)
+    _remember_manifests(producer)
     return producer
+
+
+def _remember_manifests(producer: SnapshotProducer) -> None:
+    """Keep the manifests of the snapshot in ``listed``, so that nobody has to read its manifest list."""
+    process = producer._process_manifests
+
+    def remembered(manifests: list[ManifestFile]) -> list[ManifestFile]:
+        producer.listed = process(manifests)  # type: ignore[attr-defined]
+        return producer.listed  # type: ignore[attr-defined,no-any-return]
+
+    producer._process_manifests = remembered  # type: ignore[method-assign]
+
+
+def metadata_of(
+    producer: SnapshotProducer, before: Collection[str], turn: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The manifest list and manifests that a snapshot wrote, and older manifests of it, with least bytes.
+
+    The older ones: those in ``before``, and with each ``turn`` a few others, so that all have theirs in a
+    while.
+    """
+    new: dict[str, int] = dict.fromkeys(producer._written_manifest_lists[-1:], 0)
+    old: dict[str, int] = {}
+    for manifest in producer.listed:  # type: ignore[attr-defined]
+        files = new if manifest.added_snapshot_id == producer.snapshot_id else old
+        files[manifest.manifest_path] = manifest.manifest_length
+    few = random.Random(turn).sample(list(old), min(_FEW, len(old)))
+    return new, {path: old[path] for path in (*few, *before) if path in old}
 
 
 class _DeletesWriter(ManifestWriterV2):
