@@ -41,11 +41,12 @@ class Request:
 
 @dataclass
 class Answer:
-    """The response."""
+    """The response; ``cut``: the connection ends in the middle of its body."""
 
     status: int
     body: bytes
     headers: list[tuple[str, str]] = field(default_factory=list)
+    cut: bool = False
 
     @classmethod
     def json(cls, status: int, body: dict[str, Any]) -> Answer:
@@ -81,7 +82,7 @@ class HttpProxy(HttpServer):
                 body = self._body()
                 request = Request(self.command, self.path, self.headers, body)
                 proxy.requests.append((request.method, request.path))
-                answer = proxy._judge(request) or proxy._change(request, proxy._pass_on(request))
+                answer = proxy._judge(request) or proxy._change(request, proxy.pass_on(request))
                 self.send_response(answer.status)
                 for name, text in answer.headers:
                     if name.lower() not in ("server", "date"):
@@ -90,7 +91,8 @@ class HttpProxy(HttpServer):
                     self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(answer.body)
+                    self.wfile.write(answer.body[: len(answer.body) // 2] if answer.cut else answer.body)
+                self.close_connection = self.close_connection or answer.cut
 
             def _body(self) -> bytes:
                 if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -107,7 +109,8 @@ class HttpProxy(HttpServer):
 
         super().__init__(PassOn, keeps_connections=True)
 
-    def _pass_on(self, request: Request) -> Answer:
+    def pass_on(self, request: Request) -> Answer:
+        """The server's response."""
         connection = http.client.HTTPConnection(self._target, timeout=60)
         try:
             headers = {

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
-from tabletopic_kernel.host.maintenance.jobs import Job
+from tabletopic_kernel.host.maintenance.jobs import Job, once_more
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
@@ -192,15 +192,13 @@ class Expiry:
             reason = "the dead letters are not settled; the next expiry covers their snapshots"
             return _Expired(expired.table, error=RetryableError(reason))
         now = self._services.now_ms()
+
+        def choose(metadata: TableMetadata) -> list[int]:
+            ids = to_expire(metadata, self._schedule.retention, now)
+            return [snapshot_id for snapshot_id in ids if snapshot_id in expired.left.ids]
+
         try:
-            ids, may_go = table.expire(
-                planned,
-                lambda metadata: [
-                    snapshot_id
-                    for snapshot_id in to_expire(metadata, self._schedule.retention, now)
-                    if snapshot_id in expired.left.ids
-                ],
-            )
+            ids, may_go = once_more(lambda: table.expire(planned, choose))
         except TableTopicError as error:
             return _Expired(expired.table, error=error)
         if len(expired.left.ids) == _MOST:

@@ -12,12 +12,23 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from tabletopic_kernel.model.errors import OutcomeUnknownError, RetryableError
+
+T = TypeVar("T")
 Job = Generator[Future[Any], Any, None]
 
 # A piece that takes longer may hang, such as on a cluster without executors: others stop waiting for it.
 _LONGEST_MS: Final = 10 * 60_000
+
+
+def once_more(do: Callable[[], T]) -> T:
+    """``do``, and again if a dependency failed: one answer of a gateway does not end a job that began."""
+    try:
+        return do()
+    except (RetryableError, OutcomeUnknownError):
+        return do()
 
 
 class Jobs:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import FileScanTask
 
-from tabletopic_kernel.host.maintenance.jobs import Job
+from tabletopic_kernel.host.maintenance.jobs import Job, once_more
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
@@ -66,7 +66,7 @@ class Replay:
         self._outcomes.replayed(self._request, error=error, **self._figures)
 
     def _stage_round(self, _: Owner) -> tuple[int, Future[int]] | None:
-        batch = self.round()
+        batch = once_more(self.round)
         return None if batch is None else (batch.rows, self._ownership.stage(batch, at_once=True))
 
     def round(self) -> StagedBatch | None:
@@ -110,6 +110,8 @@ class Replay:
             self._mark(tasks, letters, moved, replay_id)
         except TableTopicError:
             owner.dead_letters.unsettle()
+            # The letters may be in other files now, and those that stay are counted again.
+            self._left, self._figures["stayed"] = None, {}
             owner.discard(result.files, ())
             raise
         reach(Step.MARKED)
