@@ -292,7 +292,8 @@ class Workbench(Clients):
             with in_section(catalog), reachable("the catalog"):
                 self.catalog_of(catalog).namespace_exists(namespace)
 
-        names = {None: self.servers.catalog["name"], **{name: name for name in self.servers.catalogs}}
+        names: dict[str | None, str] = {None: self.servers.catalog["name"]}
+        names |= {name: name for name in self.servers.catalogs}
         return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, names, address)
 
     def out_of_reach(self, catalog: str | None = None) -> list[str]:

@@ -25,7 +25,7 @@ from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.services import Services
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError, error_of
+from tabletopic_kernel.model.errors import MissingFilesError, RetryableError, TableTopicError, error_of
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.way_back import missing_files
@@ -177,7 +177,8 @@ class Expiry:
             fresh = load_same(table, self._services.catalog())
             if faults := missing_files(fresh, _MOST):
                 name = ".".join(table.name())
-                return _Expired(fresh, error=f"{name} lacks files, so its snapshots stay: {faults[0]}")
+                lacks = f"{name} lacks files, so its snapshots stay: {faults[0]}"
+                return _Expired(fresh, error=MissingFilesError(lacks))
             ids = to_expire(fresh.metadata, self._schedule.retention, self._services.now_ms())[:_MOST]
             return _Expired(fresh, only_reached_by(fresh, ids))
         except Exception as error:

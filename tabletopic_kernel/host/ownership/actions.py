@@ -105,7 +105,7 @@ class Actions:
         )
         self._report.progress.sync(owner)
         if owner.mended:
-            self._report.error(owner.mended, waits=True)
+            self._report.error(MissingFilesError(owner.mended), waits=True)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if is_news:  # retries during an outage of an hour would fill the control topic
