@@ -83,9 +83,10 @@ class Owner:
         self.pending: PendingCommit | None = None
         self._left_open = False  # this owner gave up a commit that may still arrive
         self._claimed: set[str] = set()  # ids of tables whose files were claimed, or whose claim was refused
-        # Records that were deleted before this ownership began, and that the settings allow to skip (I8).
+        # Records deleted before this ownership began, or lost by the log, if the settings say go on (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
         self.mended: str | None = None  # what the takeover repaired
+        self.truncated: Mapping[int, tuple[int, int]] = {}
 
     @property
     def table(self) -> TopicTable | None:
@@ -97,7 +98,8 @@ class Owner:
         table, table_before = (
             owner.table.table.metadata.table_uuid if owner.table else None for owner in (self, before)
         )
-        return table != table_before or self.ledger.epoch != before.ledger.epoch or bool(self.gap)
+        is_other = table != table_before or self.ledger.epoch != before.ledger.epoch
+        return is_other or bool(self.gap or self.truncated)
 
     def still_owns(self, ledger: Ledger, newest_epoch: int) -> bool:
         """Whether the table is as this owner left it: then no new epoch is needed after an outage."""

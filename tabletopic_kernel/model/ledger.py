@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from tabletopic_kernel.model.errors import InternalError
+from tabletopic_kernel.model.fingerprint import LastRecords
 
 PREFIX = "tabletopic."
 TAG = "tabletopic-ledger"
@@ -19,6 +21,7 @@ TAG = "tabletopic-ledger"
 # Clients report this if a broker has no topic ids: before 2.8, or not yet configured for them (KIP-516).
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
+_Ordered = TypeVar("_Ordered", int, tuple[int, str])
 Offsets = Mapping[int, int]  # partition → next offset
 
 
@@ -41,7 +44,9 @@ class Ledger:
     ``refused`` counts the records rejected since the table was created, by reason, and ``passed_over`` those
     skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
     table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
-    deleted (I8).
+    deleted (I8). ``last_records`` tells a log that was cut and has grown again from the one that was read;
+    ``truncated`` has by partition what such a log lost and whose rows stay: first offset, next offset, and
+    ``commits`` at that time (I8).
     """
 
     topic: str
@@ -57,6 +62,8 @@ class Ledger:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     replay_id: str | None = None
     lost: Offsets = field(default_factory=dict)
+    last_records: LastRecords = field(default_factory=dict)
+    truncated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -85,6 +92,9 @@ class Ledger:
             summary["replay-id"] = self.replay_id
         if self.lost:
             summary["lost"] = _encode(self.lost)
+        for name, by_partition in (("last-records", self.last_records), ("truncated", self.truncated)):
+            if by_partition:
+                summary[name] = _encode(by_partition)
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
 
     @classmethod
@@ -106,6 +116,8 @@ class Ledger:
             passed_over=json.loads(summary.get(f"{PREFIX}passed-over", "{}")),
             replay_id=summary.get(f"{PREFIX}replay-id"),
             lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
+            last_records={p: (last[0], last[1]) for p, last in _by_partition(summary, "last-records")},
+            truncated={p: tuple(map(tuple, cuts)) for p, cuts in _by_partition(summary, "truncated")},
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:
@@ -137,7 +149,8 @@ class Ledger:
             commit_id=commit_id,
             commits=self.commits + 1,
             next_offsets={**self.next_offsets, **staged.end},
-            newest_ms=_newest(self.newest_ms, staged.newest_ms),
+            newest_ms=newest(self.newest_ms, staged.newest_ms),
+            last_records={**self.last_records, **staged.last_records},
             refused=added(self.refused, refused or {}),
             passed_over=added(self.passed_over, passed_over or {}),
         )
@@ -153,6 +166,19 @@ class Ledger:
             lost={**self.lost, **lost},
         )
 
+    def cut_back(self, lost: Mapping[int, tuple[int, int]], commit_id: str, *, marked: bool) -> Ledger:
+        """This ledger before the offsets that the topic's log lost: partition → (first, next offset) (I8)."""
+        marks = {
+            p: (*self.truncated.get(p, ()), (first, end, self.commits)) for p, (first, end) in lost.items()
+        }
+        return replace(
+            self,
+            commit_id=commit_id,
+            next_offsets={**self.next_offsets, **{p: first for p, (first, _) in lost.items()}},
+            last_records={p: last for p, last in self.last_records.items() if p not in lost},
+            truncated={**self.truncated, **marks} if marked else self.truncated,
+        )
+
     def is_ahead_of(self, other: Ledger) -> bool:
         """Whether this ledger has read any partition further than ``other``."""
         return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())
@@ -165,6 +191,7 @@ class StagedOffsets:
     start: Offsets
     end: Offsets
     newest_ms: Offsets = field(default_factory=dict)
+    last_records: LastRecords = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -177,7 +204,8 @@ class StagedOffsets:
         return StagedOffsets(
             start={**later.start, **self.start},
             end={**self.end, **later.end},
-            newest_ms=_newest(self.newest_ms, later.newest_ms),
+            newest_ms=newest(self.newest_ms, later.newest_ms),
+            last_records={**self.last_records, **later.last_records},
         )
 
 
@@ -197,13 +225,19 @@ def added(before: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     return {reason: before.get(reason, 0) + new.get(reason, 0) for reason in sorted({*before, *new})}
 
 
-def _newest(before: Offsets, new: Offsets) -> Offsets:
-    return {p: max(before.get(p, -1), new.get(p, -1)) for p in sorted({*before, *new})}
+def newest(before: Mapping[int, _Ordered], new: Mapping[int, _Ordered]) -> dict[int, _Ordered]:
+    """The greater of both, by partition."""
+    return {**before, **{p: max(value, before.get(p, value)) for p, value in new.items()}}
 
 
-def _encode(offsets: Offsets) -> str:
+def _encode(offsets: Mapping[int, object]) -> str:
     return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
 
 
 def _decode(text: str) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+
+
+def _by_partition(summary: Mapping[str, str], name: str) -> Iterator[tuple[int, Any]]:
+    for partition, value in json.loads(summary.get(f"{PREFIX}{name}", "{}")).items():
+        yield int(partition), value

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.ledger import StagedOffsets, added
+from tabletopic_kernel.model.ledger import StagedOffsets, added, newest
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -161,6 +161,7 @@ class StageResult:
     records: int = 0
     value_bytes: int = 0
     newest_ms: dict[int, int] = field(default_factory=dict)  # of records, by partition
+    last_records: dict[int, tuple[int, str]] = field(default_factory=dict)
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
     dead_letters: list[DataFile] = field(default_factory=list)
@@ -177,10 +178,9 @@ class StageResult:
     def add(self, pickled: bytes) -> None:
         """Add a task's result."""
         other: StageResult = pickle.loads(pickled)
-        self.records += other.records
-        self.value_bytes += other.value_bytes
-        for partition, newest in other.newest_ms.items():
-            self.newest_ms[partition] = max(newest, self.newest_ms.get(partition, newest))
+        self.records, self.value_bytes = self.records + other.records, self.value_bytes + other.value_bytes
+        self.newest_ms = newest(self.newest_ms, other.newest_ms)
+        self.last_records = newest(self.last_records, other.last_records)
         self.files += other.files
         self.rows += other.rows
         self.dead_letters += other.dead_letters

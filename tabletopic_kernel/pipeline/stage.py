@@ -21,7 +21,13 @@ from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
+from tabletopic_kernel.pipeline.conform import (
+    headers_of,
+    note_last,
+    note_newest,
+    with_dated_records,
+    with_null_headers,
+)
 from tabletopic_kernel.pipeline.decode import (
     KeyColumns,
     LoadedPlan,
@@ -102,6 +108,7 @@ class _Staging:
         batch, result = with_dated_records(with_null_headers(batch)), self.result
         result.records += len(batch)
         note_newest(batch, result.newest_ms)
+        note_last(batch, result.last_records)
         result.value_bytes += batch.column("value").nbytes
         split_parts = self._isolated(lambda part: self._split(batch.slice(part.start, len(part))), len(batch))
         for part in split_parts.results:

@@ -130,6 +130,10 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return f"{event.rows:,} dead letters became rows{stayed}{ended}"
         case Compacted() | Expired() | OrphansRemoved():
             return _maintenance_text(event)
+        case GapDetected() if event.on_truncation:
+            ranges = (f"partition {p}: {first:,} to {end - 1:,}" for p, (first, end) in event.missing.items())
+            rows = "stay, marked in the ledger" if event.on_truncation == "mark" else "were deleted"
+            return f"the log lost {'; '.join(ranges)}, and is read again from there; their rows {rows}"
         case GapDetected():
             gone = "; ".join(
                 f"partition {partition}: next offset was {wanted:,}, the first available is {first:,}"

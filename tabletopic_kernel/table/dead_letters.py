@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, Or
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import FileScanTask
@@ -21,10 +20,9 @@ from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY, SCHEMA
 from tabletopic_kernel.model.errors import ActionNeededError, OutdatedError, TableTopicError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, is_same_topic
 from tabletopic_kernel.model.moved_rows import Mask
-from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import Replaced, TablePlan
 from tabletopic_kernel.pipeline.write import REWRITTEN, DataFileWriter
-from tabletopic_kernel.table.changes.change import appended, rewritten
+from tabletopic_kernel.table.changes.change import appended, file_rows, rewritten
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.topic_table import TopicTable, base_properties
 
@@ -116,11 +114,7 @@ class LetterTable:
     def read(self, task: FileScanTask, where: BooleanExpression) -> pa.Table:
         """The letters of one data file that match ``where``, in the columns of the table."""
         assert self.table is not None
-        table = self.table.table
-        with reachable("the storage", lent=lends_keys(table)):
-            scan = ArrowScan(table.metadata, table.io, table.schema(), where)
-            rows = scan.to_table([task])
-        return _conformed(rows, file_schema(table.schema()))
+        return file_rows(self.table.table, task, where)
 
 
 class DeadLetters(LetterTable):
@@ -287,11 +281,3 @@ def _orphaned(owned: Ledger, ledger: Ledger) -> Callable[[pa.Table], Mask]:
         return gone
 
     return is_gone
-
-
-def _conformed(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    batches = [
-        conform(dict(zip(batch.schema.names, batch.columns, strict=True)), len(batch), target)
-        for batch in rows.combine_chunks().to_batches()
-    ]
-    return pa.Table.from_batches(batches, schema=target)

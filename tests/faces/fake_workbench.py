@@ -115,8 +115,8 @@ class FakeTopic(TableTopic):
         self._ask("pause")
         return DesiredTopic(topic=self.name, run="paused")
 
-    def resume(self) -> DesiredTopic:
-        self._ask("resume")
+    def resume(self, on_truncation: str | None = None) -> DesiredTopic:
+        self._ask("resume", *([on_truncation] if on_truncation else []))
         return DesiredTopic(topic=self.name)
 
     def commit(self) -> None:

@@ -258,7 +258,7 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
         ({"topic_id": "another"}, "re-created"),
         ({"cluster_id": "another"}, "another cluster"),
         ({"first": {0: 10, 1: 0}}, "deleted by retention"),
-        ({"end": {0: 2, 1: 100}}, "ahead of"),
+        ({"end": {0: 2, 1: 100}}, "ends at offset 2"),
         ({"first": {0: 0}, "end": {0: 100}}, "no longer has partitions"),
     ],
 )

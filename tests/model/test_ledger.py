@@ -23,6 +23,12 @@ LEDGERS = st.builds(
     swept_epoch=st.integers(0, 2**31),
     refused=st.dictionaries(st.text(), st.integers(1, 2**40), max_size=5),
     replay_id=st.none() | st.text(min_size=1),
+    last_records=st.dictionaries(
+        st.integers(0, 9), st.tuples(st.integers(0, 2**63 - 1), st.text()), max_size=5
+    ),
+    truncated=st.dictionaries(
+        st.integers(0, 9), st.tuples(st.tuples(*[st.integers(0, 2**40)] * 3)), max_size=5
+    ),
 )
 
 
@@ -116,3 +122,13 @@ def test_what_is_gone_is_skipped_and_counted() -> None:
     assert dict(after.lost) == {0: 9, 1: 1}
     assert (after.commit_id, after.epoch) == ("y", 3)
     assert Ledger.from_summary(after.to_summary()) == after
+
+
+def test_a_cut_log_is_read_again_from_the_cut() -> None:
+    """Offsets and the last record of its partitions go back; marks of earlier cuts stay."""
+    last, marks = {0: (9, "x"), 1: (19, "y")}, {0: ((3, 4, 1),)}
+    before = Ledger("t", "c", "i", {0: 10, 1: 20}, 3, "x", commits=7, last_records=last, truncated=marks)
+    after = before.cut_back({0: (6, 10)}, "y", marked=True)
+    assert (after.next_offsets, after.last_records) == ({0: 6, 1: 20}, {1: (19, "y")})
+    assert after.truncated == {0: ((3, 4, 1), (6, 10, 7))}
+    assert before.cut_back({0: (6, 10)}, "y", marked=False).truncated == marks

@@ -7,18 +7,20 @@ a unique value.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from tabletopic_kernel.clients.kafka.broker import TopicFacts
+from tabletopic_kernel.clients.kafka.reader import KafkaRecord
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 
 TOPIC = "clicks"
 CLUSTER = "cluster"
 GENERATION = 1_000_000_000  # values of a topic that was made anew differ by this
+CUT, LOGS = 10_000_000, 100  # and those of a log that was cut, from there on; logs of a generation
 PARTITION = 1_000_000
 _FIRST_MS = 4_000_000_000_000  # of records and of the virtual clock: later than any real clock says
 LEARNED = (9, 10, 11)  # schema ids that records name before the registry knows them, one after the other
@@ -52,7 +54,11 @@ class Record:
     def raw(self) -> bytes:
         """The record's bytes: magic, schema id, Avro."""
         schema_id = self.learned if self.kind == UNKNOWN else GOOD.get(self.kind, 1)
-        body = b"\xff" * 11 if self.kind == BAD else _long(self.value) + (b"" if schema_id == 1 else b"\x00")
+        body = (
+            b"\xff" * 11 + _long(self.value)
+            if self.kind == BAD
+            else _long(self.value) + (b"" if schema_id == 1 else b"\x00")
+        )
         return b"\x00" + struct.pack(">I", schema_id) + body
 
 
@@ -72,6 +78,8 @@ class Topic:
     generation: int = 0
     records: dict[int, list[Record]] = field(default_factory=lambda: {0: [], 1: []})
     first: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    cuts: int = 0
+    cut_at: dict[int, int] = field(default_factory=dict)  # the first offset that a partition's log ever lost
 
     @property
     def id(self) -> str:
@@ -85,8 +93,18 @@ class Topic:
     def produce(self, partition: int, kind: str, learned: int = LEARNED[0]) -> None:
         """One more record."""
         records = self.records[partition]
-        value = self.generation * GENERATION + partition * PARTITION + len(records)
+        value = self.generation * GENERATION + self.cuts * CUT + partition * PARTITION + len(records)
         records.append(Record(kind, value, learned))
+
+    def cut(self, partition: int, offset: int, more: int) -> None:
+        """The log loses what is there from ``offset`` on, and is ``more`` records longer soon after."""
+        records = self.records[partition]
+        end = len(records) + more
+        del records[offset:]
+        self.cuts += 1
+        self.cut_at[partition] = min(offset, self.cut_at.get(partition, offset))
+        while len(records) < end:
+            self.produce(partition, "plain")
 
     def grow(self) -> None:
         """One more partition."""
@@ -96,6 +114,7 @@ class Topic:
         """Deleted, and created under the same name."""
         self.generation += 1
         self.records, self.first = {0: [], 1: []}, {0: 0, 1: 0}
+        self.cuts, self.cut_at = 0, {}
 
     def batch(self, start: Mapping[int, int], end: Mapping[int, int]) -> pa.RecordBatch:
         """The records between, by the source's columns."""
@@ -139,6 +158,19 @@ class ModelBroker:
     def topic_id(self, topic: str) -> str:
         """Kafka's id of the topic."""
         return self.call("broker topic id", lambda: self.topic.id)  # type: ignore[no-any-return]
+
+    def read(
+        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[list[KafkaRecord]]:
+        """What the log has there."""
+        assert topic == TOPIC
+        yield self.call("broker facts", lambda: list(self._read(starts, ends)))
+
+    def _read(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[KafkaRecord]:
+        for p, start in starts.items():
+            for offset in range(max(start, self.topic.first[p]), min(ends[p], len(self.topic.records[p]))):
+                if (record := self.topic.records[p][offset]).kind != HOLE:
+                    yield KafkaRecord(p, offset, _FIRST_MS + offset, None, record.raw)
 
 
 @dataclass

@@ -30,6 +30,7 @@ from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership import ownership, take_over
 from tabletopic_kernel.host.ownership.actions import Actions
+from tabletopic_kernel.host.ownership.cut_log import Comparison
 from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.model.commit_cycle import Event
 from tabletopic_kernel.model.errors import RetryableError
@@ -345,6 +346,10 @@ MUTANTS: dict[str, Patch] = {
     "a replay takes letters that are rows": _put(Replay, "round", _takes_unsettled),
     "a gap is not noticed": _put(take_over, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
+    "a log that was cut is not noticed": _all(
+        _put(take_over, "lost_part", lambda *_: {}), _put(ownership, "compare", lambda *_: Comparison())
+    ),
+    "a log that was cut is noticed at the start alone": _put(ownership, "compare", lambda *_: Comparison()),
     "a topic made anew is not noticed": _all(
         _put(start, "check_same_topic", _nothing), _put(ownership, "check_same_topic", _nothing)
     ),
@@ -387,6 +392,8 @@ MUTANTS |= {
 
 # What chance meets too rarely: the schedule that shows it.
 SCENES: dict[str, Callable[[], list[Move]]] = {
+    "a log that was cut is not noticed": scenes.cut_and_grown,
+    "a log that was cut is noticed at the start alone": scenes.cut_and_grown,
     "a compaction does not look whether its files are still there": scenes.rewritten_twice,
     "deletes that come while files are put together are forgotten": scenes.deleted_meanwhile,
     "deleted rows are put together with the others": scenes.deleted_before,

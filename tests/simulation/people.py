@@ -48,8 +48,17 @@ def partition(world: World, dice: random.Random) -> None:
 def retention(world: World, dice: random.Random) -> None:
     """The oldest records of a partition go, read or not."""
     chosen = dice.choice([0, 1])
+    if world.topic.cuts:  # of what retention took, nothing tells whether it was the record that was read
+        return
     first, end = world.topic.first[chosen], len(world.topic.records[chosen])
     world.topic.first[chosen] = dice.choice([dice.randint(first, end), end])
+
+
+def cut(world: World, dice: random.Random) -> None:
+    """A partition's log loses its newest records, read or not, and grows beyond where it was."""
+    topic, chosen = world.topic, dice.choice([0, 1])
+    if topic.records[chosen] and not any(topic.first.values()) and topic.cuts < 99:
+        topic.cut(chosen, dice.randrange(len(topic.records[chosen])), dice.randint(1, 6))
 
 
 def topic_anew(world: World, dice: random.Random) -> None:
@@ -189,6 +198,7 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "add a partition": partition,
     "retention": retention,
     "make the topic anew": topic_anew,
+    "cut the log": cut,
     "learn a schema": learn,
     "rebalance": rebalance,
     "outage": outage,
@@ -206,4 +216,4 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "neighbour commits": neighbour,
 }
 # After these a topic may stop until a person has looked.
-STOPS = ("retention", "make the topic anew")
+STOPS = ("retention", "make the topic anew", "cut the log")

@@ -137,6 +137,16 @@ def made_anew_beside_letters(seed: int = 0) -> list[Move]:
     ]
 
 
+def cut_and_grown(seed: int = 0) -> list[Move]:
+    """A partition's log loses records that are rows, and goes on longer than before, under a running host."""
+    return [
+        *begin(seed),
+        *(Move("circumstances", "cut the log", at) for at in range(4)),
+        *go_on("A", 30, seed + 1),
+        *produce(seed + 2),
+    ]
+
+
 def rolled_back_behind_its_ledger(seed: int = 0) -> list[Move]:
     """Others append, keep their snapshot, expire everything before it, and roll back to it after rows of A.
 

@@ -135,6 +135,8 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
     weights["circumstances", "rebalance", "table"] = CIRCUMSTANCES["rebalance"]
     if dice.random() < 0.06:
         weights["circumstances", "make the topic anew", "table"] = 1
+    if random.Random(f"cut {seed}").random() < 0.1:
+        weights["circumstances", "cut the log", "table"] = 1
     share = dice.choice([0.0, 0.5, 1.3])
     for of, known in (("table", foreign.OF_MAIN), ("letters", foreign.OF_LETTERS)):
         for verb, (_, weight) in known.items():

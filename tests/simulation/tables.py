@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
-from tests.simulation.kafka import GENERATION, PARTITION
+from tests.simulation.kafka import CUT, PARTITION
 from tests.simulation.lake import Lake
 from tests.simulation.store import place
 
@@ -276,17 +276,20 @@ def _positions(content: bytes) -> dict[str, frozenset[int]]:
 
 @lru_cache(maxsize=4096)
 def _rows(content: bytes, deleted: frozenset[int] = frozenset()) -> Counter[tuple[int, int, int]]:
-    """Generation, partition and offset of each row that came from the topic; its value must say the same."""
+    """Which log, partition and offset of each row that came from the topic; its value must say the same.
+
+    Logs are numbered: those of a generation of the topic, a hundred, follow each other by its cuts.
+    """
     found = _read(content, ["a", "_kafka_metadata"])
     total: Counter[tuple[int, int, int]] = Counter()
     for at, row in enumerate(found):
         where = row["_kafka_metadata"]
         if at in deleted or where is None or where["offset"] is None:
             continue
-        generation, rest = divmod(row["a"], GENERATION)
+        made, rest = divmod(row["a"], CUT)
         if rest != where["partition"] * PARTITION + where["offset"]:
             raise WrongValueError(str(row))
-        total[generation, where["partition"], where["offset"]] += 1
+        total[made, where["partition"], where["offset"]] += 1
     return total
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from pyiceberg.types import IntegerType, NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.kafka.broker import TopicFacts
+from tabletopic_kernel.clients.kafka.reader import KafkaRecord
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
@@ -158,6 +159,7 @@ class FakeBroker:
     )
     properties: dict[str, str] = field(default_factory=lambda: {"bootstrap.servers": "nowhere:1"})
     trouble: list[Exception] = field(default_factory=list)
+    log: list[KafkaRecord] = field(default_factory=list)
     rests: list[Exception] = field(default_factory=list)
 
     def facts(self, topic: str) -> TopicFacts:
@@ -170,6 +172,17 @@ class FakeBroker:
     def topic_id(self, topic: str) -> str:
         """As in the facts."""
         return self.facts(topic).topic_id
+
+    def read(
+        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[list[KafkaRecord]]:
+        """The records that the test put into the log."""
+        assert topic == TOPIC
+        yield [
+            record
+            for record in self.log
+            if starts.get(record.partition, record.offset + 1) <= record.offset < ends[record.partition]
+        ]
 
     def rest(self, error: Exception) -> None:
         """Log in no more."""
@@ -200,6 +213,7 @@ class FakeControl:
     """Keeps what was written."""
 
     written: list[ControlEvent] = field(default_factory=list)
+    log: list[KafkaRecord] = field(default_factory=list)
     rests: list[Exception] = field(default_factory=list)
 
     def write(self, event: ControlEvent) -> None:
@@ -208,6 +222,17 @@ class FakeControl:
 
     def close(self) -> None:
         """Nothing is on its way."""
+
+    def read(
+        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[list[KafkaRecord]]:
+        """The records that the test put into the log."""
+        assert topic == TOPIC
+        yield [
+            record
+            for record in self.log
+            if starts.get(record.partition, record.offset + 1) <= record.offset < ends[record.partition]
+        ]
 
     def rest(self, error: Exception) -> None:
         """Keep why."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, C
 from tabletopic_kernel.clients.kafka.descriptions import describe, describe_all
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer, make_producer
 from tabletopic_kernel.clients.kafka.offsets import list_offsets
+from tabletopic_kernel.clients.kafka.reader import KafkaRecord, read_records
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.topic_names import check_topic_name
 
@@ -131,6 +132,12 @@ class Broker(Connection):
         first = self._offsets(topic, chosen, OffsetSpec.for_timestamp(timestamp_ms))
         end = self._offsets(topic, chosen, OffsetSpec.latest())
         return {p: end[p] if first[p] < 0 else first[p] for p in chosen}
+
+    def read(
+        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Iterator[list[KafkaRecord]]:
+        """Committed records of ranges of offsets, by a consumer that lives as long; see ``read_records``."""
+        return read_records(self.properties, topic, starts, ends)
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create an internal topic if it does not exist (with the broker's default replication)."""

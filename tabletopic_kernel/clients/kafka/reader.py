@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from tabletopic_kernel.clients.kafka.connection import TIMEOUT_S
 from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors, explain_silence
@@ -21,12 +21,29 @@ _POLL_S = 0.1
 _LOOK_S = 0.5
 
 
+class KafkaRecord(NamedTuple):
+    """A record as the broker has it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
 class Reader:
     """One consumer, for one thread; it joins no group and commits no offsets. ``with`` closes it."""
 
-    def __init__(self, properties: Mapping[str, str], group_id: str, **overrides: Any) -> None:
-        """Raises SettingsError if librdkafka refuses the properties; ``overrides`` as ``make_consumer``."""
+    def __init__(
+        self, properties: Mapping[str, str], group_id: str, batch: int = _BATCH, **overrides: Any
+    ) -> None:
+        """Raises SettingsError if librdkafka refuses the properties; ``overrides`` as ``make_consumer``.
+
+        ``batch``: so many records do not wait for more.
+        """
+        self._batch = batch
         self._properties, self._errors = properties, ConnectionErrors()
+        self._at_end: set[int | None] = set()  # partitions, if ``enable_partition_eof`` is an override
         self._consumer = make_consumer(
             properties,
             group_id=group_id,
@@ -79,7 +96,7 @@ class Reader:
             if records:
                 yield records
             now = {p.partition: p.offset for p in self._consumer.position(_topic_partitions(topic, waiting))}
-            waiting -= {p for p, offset in now.items() if offset >= ends[p]}
+            waiting -= {p for p, offset in now.items() if offset >= ends[p]} | self._at_end
             if batch or now != before:
                 before, quiet_since = now, time.monotonic()
             elif time.monotonic() - quiet_since > TIMEOUT_S:
@@ -109,9 +126,10 @@ class Reader:
         self._consumer.assign(list(partitions))
         topic = partitions[0].topic if partitions else ""
         while True:
-            messages = self._ask(topic, lambda: self._consumer.consume(_BATCH, timeout=_POLL_S))
+            messages = self._ask(topic, lambda: self._consumer.consume(self._batch, timeout=_POLL_S))
             if self._errors.is_hopeless():
                 raise explain_silence(self._properties, self._errors, "no response")
+            self._at_end |= {message.partition() for message in messages if _is_end(message)}
             if records := [message for message in messages if message.error() is None]:
                 self._errors.forget()
             yield records
@@ -130,6 +148,25 @@ class Reader:
             # A consumer whose partition had no leader does not look for one again by itself.
             with contextlib.suppress(KafkaException):
                 self._consumer.list_topics(topic, timeout=TIMEOUT_S)
+
+
+def read_records(
+    properties: Mapping[str, str], topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> Iterator[list[KafkaRecord]]:
+    """Committed records in batches, as ``Reader.read_range``; ends at the end of what there is.
+
+    Raises:
+        RetryableError: also if a partition ends before its start.
+    """
+    with Reader(properties, "tabletopic-readers", len(starts), enable_partition_eof="true") as reader:
+        for messages in reader.read_range(topic, starts, ends):
+            records = [
+                KafkaRecord(m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value())  # type: ignore[arg-type]
+                for m in messages
+            ]
+            if any(record.offset < starts[record.partition] for record in records):
+                raise RetryableError(f"{topic} no longer has the offsets {dict(starts)}")
+            yield records
 
 
 def oldest_timestamps(
@@ -157,6 +194,11 @@ def oldest_timestamps(
                     if stamp >= 0:  # -1: the record has none
                         oldest[topic] = min(stamp, oldest.get(topic, stamp))
     return oldest
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:

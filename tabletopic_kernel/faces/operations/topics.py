@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tabletopic_kernel.faces.operations.operation import (
     Message,
@@ -202,12 +202,23 @@ def pause(workbench: Workbench, topic: Topic) -> Run:
     button="Resume",
     route=Route("post", "topics/{topic}/resume", 202, notes=_SOON),
 )
-def resume(workbench: Workbench, topic: Topic) -> Run:
+def resume(
+    workbench: Workbench,
+    topic: Topic,
+    on_truncation: Annotated[
+        Literal["stop", "mark", "rewind"] | None,
+        Option("Set on_truncation: what becomes of rows whose records the topic's log lost"),
+    ] = None,
+) -> Run:
     """Resume after a pause, or after fixing the cause of a failure.
+
+    If the topic's log was cut and has grown again, --on-truncation mark keeps the
+    rows of the lost records and notes them in the ledger, rewind deletes them. It
+    stays the topic's setting.
 
     Example:  tabletopic resume clicks
     """
-    return Run(topic, workbench.topic(topic).resume().run)
+    return Run(topic, workbench.topic(topic).resume(on_truncation).run)
 
 
 @operation(

@@ -108,6 +108,8 @@ class Actions:
             self._report.error(MissingFilesError(owner.mended), waits=True)
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
+        if owner.truncated:
+            self._report.truncated(owner.truncated, self._settings)
         if is_news:  # retries during an outage of an hour would fill the control topic
             self._report.owned(owner.ledger)
         self._schedule.owned(sweeps=owner.is_sweep_due)

@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.host.owner import Owner, removed_deletes
+from tabletopic_kernel.host.ownership.cut_log import compare
 from tabletopic_kernel.host.ownership.staged_batches import StagedBatches
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.resume_point import check_same_topic
@@ -58,6 +59,7 @@ class Ownership:
         self._stage = stage
         self._broker, self._report, self._inbox = broker, report, inbox
         self._commit_bytes = commit_bytes
+        self._last_records = dict(owner.ledger.last_records)  # of what was staged, for the worker's thread
         self._lock = threading.Lock()
         self._questions: deque[tuple[Callable[[Owner], Any], Future[Any]]] = deque()
         self._is_over = False
@@ -100,12 +102,28 @@ class Ownership:
         try:
             topic_id = self._broker.topic_id(ledger.topic)
             check_same_topic(ledger.topic, ledger.topic_id, topic_id)
+            self._check_not_cut(batch)
         except TableTopicError:
             self.discard(batch.files, batch.dead_letters)
             raise
         self._report.staged(batch)
         self._inbox.put((Event.STAGE, batch))
         self.batches.wait_for_room(self._commit_bytes, lambda: self._is_over)
+
+    def _check_not_cut(self, batch: StagedBatch) -> None:
+        """Check, after the batch was read, that the log still has the records before it (I8).
+
+        Raises RetryableError if not: the take-over decides.
+        """
+        offsets = batch.offsets
+        moved = {p for p, end in offsets.end.items() if end > offsets.start[p]}
+        below = {p: last for p, last in self._last_records.items() if p in moved}
+        topic = self.owner.ledger.topic
+        if other := compare(topic, below, self._broker).other:
+            raise RetryableError(
+                f"the log of {topic} was cut before {other}; the topic restarts from its ledger"
+            )
+        self._last_records |= offsets.last_records
 
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
         """A plan that satisfies ``needs``; raises as ``Owner.satisfy``, and as ``ask``."""

@@ -12,14 +12,18 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+from tabletopic_kernel.clients.kafka.broker import TopicFacts
 from tabletopic_kernel.host.owner import Owner
+from tabletopic_kernel.host.ownership.cut_log import lost_part, set_back
 from tabletopic_kernel.host.ownership.mend import forget, mend, report_of
-from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
+from tabletopic_kernel.host.resume_point import check_same_log, first_ledger, gap_to_skip
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import StartOverError
+from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.table.changes.cut_rows import Lost
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.topic_table import TopicTable
@@ -33,7 +37,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
 
     Raises:
         StartOverError: another host runs the topic.
-        GapError, ActionNeededError: see ``check_topic`` (I8); a gap only if the settings say stop.
+        GapError, ActionNeededError: see ``check_topic``, ``lost_part`` (I8); only if the settings say stop.
             Or the dead letters belong to another topic, or rows can no longer be written, or see ``mend``.
         UsageError: the table cannot have the partitions of the settings.
         RetryableError: broker, registry or catalog do not respond (I9).
@@ -47,9 +51,9 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     facts = services.broker.facts(topic)
     dead_letters = before.dead_letters if before is not None else DeadLetters(catalog, identifier, topic)
     dead_letters.load()
-    mended = mend(table, dead_letters.table, facts) if table else ()
+    ways = mend(table, dead_letters.table, facts) if table else ()
     ledger_before = table.ledger_of_rows() if table else None
-    gap = gap_to_skip(ledger_before, facts, settings) if ledger_before else {}
+    lost, gap = _what_is_gone(ledger_before, facts, settings, table, services)
     dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is created or claimed
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
     if table is None:
@@ -64,22 +68,43 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
         reach(Step.CLAIM)
         table.claim(ledger, ledger_before)
         reach(Step.CLAIMED)
+    if lost and table is not None:  # before adopting: letters of lost records are above the ledger then
+        ledger = set_back(table, ledger, lost, settings)
     dead_letters.adopt(ledger)  # after the table's claim: a latecomer sees the higher epoch
     if gap and table is not None:  # after adopting: the gap's letters whose rows never came are gone now
-        behind_gap = ledger.skipping(gap, str(uuid.uuid4()))
-        table.claim(behind_gap, ledger)
-        ledger = behind_gap
+        ledger = _behind(gap, table, ledger)
     keeper.adopt(table, ledger)
     keeper.check_writable()
     dead_letters.check_writable()
     keeper.lay_out()
     # New partitions begin at their first offset.
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
-    owner.gap = gap
-    if mended:
-        owner.mended = report_of(mended)
-        for way in mended:
+    owner.gap, owner.truncated = gap, lost
+    if ways:
+        owner.mended = report_of(ways)
+        for way in ways:
             forget(way, ledger if way.table is table else dead_letters.ledger)
     owner.claim_files_once()
     reach(Step.OWNED)
     return owner
+
+
+def _behind(gap: Lost, table: TopicTable, ledger: Ledger) -> Ledger:
+    after = ledger.skipping(gap, str(uuid.uuid4()))
+    table.claim(after, ledger)
+    return after
+
+
+def _what_is_gone(
+    before: Ledger | None,
+    facts: TopicFacts,
+    settings: TopicSettings,
+    table: TopicTable | None,
+    services: Services,
+) -> tuple[Lost, Lost]:
+    """Committed offsets that the log lost, and unread ones that were deleted, if the settings say go on."""
+    if before is None or table is None:
+        return {}, {}
+    check_same_log(before, facts)
+    lost = lost_part(before, facts, settings, table, services.broker)
+    return lost, gap_to_skip(before.cut_back(lost, before.commit_id, marked=False), facts, settings)

@@ -51,10 +51,8 @@ class Progress(_Model):
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Tombstones of change events, and records that a projection's WHERE excludes.
-    passed_over: dict[str, int] = Field(default_factory=dict)
-    # By partition: offsets whose records retention deleted before they were read.
-    lost: dict[int, int] = Field(default_factory=dict)
+    passed_over: dict[str, int] = Field(default_factory=dict)  # tombstones, and what a WHERE excludes
+    lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets of records deleted unread
 
 
 class _Event(_Model):
@@ -208,12 +206,14 @@ class OrphansRemoved(_Event):
 class GapDetected(_Event):
     """Records were deleted before they were read (I8): by partition, the next and the first available offset.
 
-    ``skipped``: the topic continues after them; otherwise a Failed follows.
+    ``skipped``: the topic continues after them; otherwise a Failed follows. ``on_truncation``: the log lost
+    them after they were committed, and is read from the next offset on; what became of their rows.
     """
 
     type: Literal["GapDetected"] = "GapDetected"
     missing: dict[int, tuple[int, int]]
     skipped: bool = False
+    on_truncation: Literal["mark", "rewind"] | None = None
 
 
 class Paused(_Event):

@@ -131,6 +131,9 @@ class TopicSettings(Frozen):
         description="records that retention deleted before they were read: stop the topic, or record their "
         "offsets and continue after them",
     )
+    on_truncation: Literal["stop", "mark", "rewind"] = Field(
+        "stop", description="rows whose records the topic's log lost: stop the topic, mark or delete them"
+    )
     maintenance: Literal["auto", "on", "off"] = Field(
         "auto",
         description="whether the topic's owner compacts small files and expires old snapshots; auto: unless "

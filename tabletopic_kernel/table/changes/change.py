@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
@@ -16,6 +19,9 @@ from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import SnapshotChange
 from tabletopic_kernel.model.errors import HeadMovedError, StartOverError
 from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+
+ALWAYS_TRUE = AlwaysTrue()
 
 
 def _always(_: Table, change: TableChange) -> TableChange:
@@ -46,6 +52,18 @@ def rewritten(ledger: Ledger, read: Sequence[FileScanTask], files: Iterable[Data
         return _has_columns(table, change)
 
     return TableChange(ledger, tuple(files), remove=tuple(task.file for task in read), still_true=still_true)
+
+
+def file_rows(table: Table, task: FileScanTask, where: BooleanExpression = ALWAYS_TRUE) -> pa.Table:
+    """The rows of one data file that match ``where``, in the table's columns."""
+    with reachable("the storage", lent=lends_keys(table)):
+        rows = ArrowScan(table.metadata, table.io, table.schema(), where).to_table([task])
+    target = file_schema(table.schema())
+    batches = [
+        conform(dict(zip(batch.schema.names, batch.columns, strict=True)), len(batch), target)
+        for batch in rows.combine_chunks().to_batches()
+    ]
+    return pa.Table.from_batches(batches, schema=target)
 
 
 def _has_columns(table: Table, change: TableChange) -> TableChange:

@@ -43,6 +43,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     yield from _check_servers(servers)
     yield checked("Spark", lambda: of_servers.spark(loaded, servers))
     yield checked("hosts", lambda: of_servers.hosts(servers))
+    yield checked("logs", lambda: of_servers.logs(servers))
 
 
 def _named(settings: Settings) -> Servers:

@@ -204,3 +204,33 @@ def hosts(servers: Servers) -> str:
     if not (ids := live_hosts(_open_broker(servers.kafka))):
         raise Failed("no host runs", "start one with `tabletopic serve`", "warn")
     return ", ".join(ids)
+
+
+def logs(servers: Servers) -> str:
+    """Compare the last committed records of table topics with their logs, as far as seconds suffice."""
+    from tabletopic_kernel.clients.storage.probe import open_impatient
+    from tabletopic_kernel.host.ownership.cut_log import compare_with
+    from tabletopic_kernel.host.topics.settings_topic import read_desired
+    from tabletopic_kernel.model.settings.table_names import table_identifier
+    from tabletopic_kernel.table.topic_table import TopicTable
+
+    broker = _open_broker(servers.kafka)
+    topics = read_desired(broker) if SETTINGS_TOPIC in broker.topics() else {}
+    other, gone, compared, until = list[str](), list[str](), 0, time.monotonic() + _COUNTING_S
+    for topic, desired in topics.items():
+        if time.monotonic() > until:
+            break
+        catalog = open_impatient(servers.catalog_of(desired.settings.catalog))
+        table = TopicTable.load(catalog, table_identifier(topic, desired.settings), topic)
+        if table and (ledger := table.ledger):
+            comparison = compare_with(broker.facts(topic), ledger, broker)
+            other += [
+                f"{topic} partition {p} from offset {at} or before" for p, at in comparison.other.items()
+            ]
+            gone += [f"{topic} partition {p} at offset {at}" for p, at in comparison.gone.items()]
+            compared += 1
+    if other:
+        remedy = "the topic stops at its next start or batch; `tabletopic status` says how to go on"
+        raise Failed(f"the log was cut after records were committed: {', '.join(other)}", remedy)
+    trusted = f"; gone by retention or compaction, so trusted: {', '.join(gone)}" if gone else ""
+    return f"{compared} of {count(len(topics), 'table topic')} compared with their logs{trusted}"

@@ -150,9 +150,10 @@ class Orders:
         """Pause reading; staged files are committed first. The topic stays enabled."""
         return self._change(lambda now: self._desired(now.settings, "paused"))
 
-    def resume(self) -> DesiredTopic:
-        """Resume after a pause, or after fixing the cause of a failure."""
-        return self._change(lambda now: self._desired(now.settings, "on"))
+    def resume(self, on_truncation: str | None = None) -> DesiredTopic:
+        """Resume after a pause, or after fixing the cause of a failure; optionally with another setting."""
+        wanted = {} if on_truncation is None else {"on_truncation": on_truncation}
+        return self._change(lambda now: self._desired(altered(self.name, now.settings, wanted), "on"))
 
     def commit(self) -> None:
         """Ask the host to commit what the topic contains now, before it is due.

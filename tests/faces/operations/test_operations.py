@@ -110,6 +110,12 @@ CASES = (
     ),
     Case("resume clicks", ("resume", "clicks"), ("clicks resumes",), {"topic": "clicks", "run": "on"}),
     Case(
+        "resume clicks --on-truncation mark",
+        ("resume", ("clicks", "mark")),
+        ("clicks resumes",),
+        {"topic": "clicks", "run": "on"},
+    ),
+    Case(
         "commit clicks",
         ("commit", "clicks"),
         ("tabletopic history clicks",),

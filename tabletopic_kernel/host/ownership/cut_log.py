@@ -1,0 +1,153 @@
+"""Whether a topic's log still has what was committed, or was cut and has grown again (I8).
+
+Why offsets are not enough: after an unclean leader election, or when a broker's disk is restored, a log goes
+back and grows again with other records, under the same topic id. So the ledger has the fingerprint of the
+last committed record of each partition. The record at its offset is read when a topic starts, and after each
+batch was read, before the batch may be committed. Where retention or compaction removed that record, the
+rest is trusted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
+from tabletopic_kernel.clients.kafka.reader import KafkaRecord
+from tabletopic_kernel.model.errors import ActionNeededError, ResumeError
+from tabletopic_kernel.model.fingerprint import LastRecords, fingerprint
+from tabletopic_kernel.model.ledger import Ledger, Offsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.changes.change import appended
+from tabletopic_kernel.table.changes.cut_rows import Lost, has_places, keys_and_times, without_rows
+from tabletopic_kernel.table.topic_table import TopicTable
+
+_FIRST_ROWS, _MORE = (
+    10_000,
+    10,
+)  # offsets of the table that are compared at first, and how many times as many then
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Partitions whose last committed record is ``other`` than it was, or ``gone``, by its offset."""
+
+    other: Offsets = field(default_factory=dict)
+    gone: Offsets = field(default_factory=dict)
+
+
+def compare(topic: str, last_records: LastRecords, broker: Broker) -> Comparison:
+    """Compare the last committed records with those that the topic has at their offsets, one by partition."""
+    if not last_records:
+        return Comparison()
+    places = {p: offset for p, (offset, _) in last_records.items()}
+    ends = {p: offset + 1 for p, offset in places.items()}
+    now = {record.partition: record for records in broker.read(topic, places, ends) for record in records}
+    return Comparison(
+        {p: offset for p, offset in places.items() if p in now and _print_of(now[p]) != last_records[p][1]},
+        {p: offset for p, offset in places.items() if p not in now},
+    )
+
+
+def compare_with(facts: TopicFacts, ledger: Ledger, broker: Broker) -> Comparison:
+    """As ``compare``, also with the topic's first and end offsets, for a whole ledger."""
+    last, first, end = ledger.last_records, facts.first, facts.end
+    there = {p: at for p, at in last.items() if p in end and first[p] <= at[0] < end[p]}
+    compared = compare(facts.topic, there, broker)
+    short = {p: end[p] for p, offset in ledger.next_offsets.items() if p in end and end[p] < offset}
+    return Comparison(
+        {p: min(at, short.get(p, at)) for p, at in {**short, **compared.other}.items()},
+        {**{p: at[0] for p, at in last.items() if p in end and at[0] < first[p]}, **compared.gone},
+    )
+
+
+def lost_part(
+    ledger: Ledger, facts: TopicFacts, settings: TopicSettings, table: TopicTable, broker: Broker
+) -> Lost:
+    """The committed offsets that the topic's log lost; empty, unless the settings allow to go on after them.
+
+    Raises:
+        ActionNeededError: it lost some, and the settings say stop, or the table does not tell its rows apart.
+    """
+    other = compare_with(facts, ledger, broker).other
+    if not other:
+        return {}
+    if not has_places(table):
+        raise ActionNeededError(
+            f"{_explained(ledger.topic, facts, other)}. Which rows are meant is unknown, as the table has "
+            "no column _kafka_metadata: enable the topic with another --table",
+        )
+    lost = {
+        p: (_divergence(table, p, offset, facts, broker), ledger.next_offsets[p])
+        for p, offset in other.items()
+    }
+    if settings.on_truncation == "stop":
+        ranges = "; ".join(f"partition {p}: {first} to {end - 1}" for p, (first, end) in sorted(lost.items()))
+        resume = f"tabletopic resume {ledger.topic} --on-truncation"
+        raise ResumeError(
+            f"{_explained(ledger.topic, facts, other)}. Committed offsets with other records now, or "
+            f"none: {ranges}. `{resume} mark` keeps their rows and notes them in the ledger, "
+            f"`{resume} rewind` deletes them; both read the topic again from the first of them on"
+        )
+    return lost
+
+
+def set_back(table: TopicTable, ledger: Ledger, lost: Lost, settings: TopicSettings) -> Ledger:
+    """Set the ledger back to where the log was cut; mark or delete the rows behind, in one commit (I2)."""
+    marked = settings.on_truncation == "mark"
+    after = ledger.cut_back(lost, str(uuid.uuid4()), marked=marked)
+    table.commit(ledger, appended(after, ()) if marked else without_rows(table, after, lost))
+    return after
+
+
+def _explained(topic: str, facts: TopicFacts, other: Offsets) -> str:
+    places = ", ".join(
+        f"partition {p}: {'ends at' if facts.end[p] <= offset else 'another record at'} offset {offset}"
+        for p, offset in sorted(other.items())
+    )
+    return f"the log of {topic} was cut after its records were committed ({places})"
+
+
+def _print_of(record: KafkaRecord) -> str:
+    return fingerprint(record.key, record.value, record.timestamp_ms)
+
+
+def _divergence(table: TopicTable, partition: int, other: int, facts: TopicFacts, broker: Broker) -> int:
+    """The offset behind the last row that is still the topic's record; ``other`` is known to differ.
+
+    Rows before it are the topic's, and rows after it are not: so a bisection over the table's offsets finds
+    it, first over the newest of them.
+    """
+    first, size = facts.first[partition], _FIRST_ROWS
+    while True:
+        start = max(other - size, 0)
+        rows = keys_and_times(table, partition, start, other)
+        offsets = list(rows)
+        same = bisect_left(
+            offsets,
+            True,
+            key=lambda at: at >= first and not _is_at(facts.topic, partition, at, other, rows, broker),
+        )
+        if same or not start:
+            behind = offsets[same - 1] + 1 if same else 0
+            return min(max(behind, first), other)
+        size *= _MORE
+
+
+def _is_at(
+    topic: str,
+    partition: int,
+    offset: int,
+    end: int,
+    rows: Mapping[int, tuple[bytes | None, int | None]],
+    broker: Broker,
+) -> bool:
+    """Whether the topic has the row's record at ``offset``, or at the next one that compaction left."""
+    for records in broker.read(topic, {partition: offset}, {partition: end}):
+        for record in records:
+            if record.offset in rows:
+                key, stamp = rows[record.offset]
+                return key in (None, record.key) and stamp in (None, record.timestamp_ms)
+    return False
