@@ -80,7 +80,7 @@ def status_facts(status: TopicStatus) -> Grid:
     pairs: dict[str, str | Cell] = {
         "state": state_cell(status.state, status.delay),
         "table": status.table,
-        "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}",
+        "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}{_waiting(status)}",
         "rate": f"{number(status.rows_per_second)} rows/s",
         "rows": f"{number(status.rows)} in {_files(status.files)}, {number(status.staged_rows)} staged",
         "commits": f"{number(status.commits)}, every {interval(status.commit_interval_ms)}",
@@ -95,6 +95,10 @@ def status_facts(status: TopicStatus) -> Grid:
     if reason := status.error or status.delay_reason:
         pairs["reason"] = Cell(reason, "bad" if status.state == "failed" else "warn")
     return facts(status.topic, pairs)
+
+
+def _waiting(status: TopicStatus) -> str:
+    return f"; {number(status.waiting_records)} more in open transactions" if status.waiting_records else ""
 
 
 def _partitions(status: TopicStatus) -> str:

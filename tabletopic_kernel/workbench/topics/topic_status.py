@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tabletopic_kernel.model.progress.delay import Delay
+from tabletopic_kernel.model.progress.open_transaction import OpenTransaction
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class TopicStatus:
     # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/delay``.
     delay: Delay | None = None
     delay_reason: str | None = None
+    # Offsets between the last stable offset and the high watermark, and transactions open for long.
+    waiting_records: int = 0
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON requires of keys."""
