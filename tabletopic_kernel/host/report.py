@@ -92,6 +92,7 @@ class Reporter:
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
+            "outliers": dict(ledger.outliers),
             "dead_letters": dead_letters.count,
             "dead_letter_table": self._name(dead_letters) if dead_letters.table else None,
         }

@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tabletopic_kernel.model.errors import InternalError
 
@@ -20,6 +21,17 @@ TAG = "tabletopic-ledger"
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 Offsets = Mapping[int, int]  # partition → next offset
+
+# How far a record may be ahead of our clock: brokers' own default (`message.timestamp.after.max.ms`).
+CLOCK_TOLERANCE_MS = 3_600_000
+
+
+class Outliers(NamedTuple):
+    """A partition's records from the future: how many, and the offset and timestamp of the last of them."""
+
+    records: int
+    offset: int
+    timestamp_ms: int
 
 
 def is_same_topic(before: str, now: str) -> bool:
@@ -36,7 +48,8 @@ class Ledger:
     """Next offsets of every partition, and who wrote them.
 
     ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome can be
-    looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition; ``commits`` counts
+    looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition, without ``outliers``
+    (more than CLOCK_TOLERANCE_MS ahead of the clock of who read them); ``commits`` counts
     the commits of records since the table was created; epochs up to ``swept_epoch`` were swept (I10).
     ``refused`` counts the records rejected since the table was created, by reason, and ``passed_over`` those
     skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
@@ -57,6 +70,7 @@ class Ledger:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     replay_id: str | None = None
     lost: Offsets = field(default_factory=dict)
+    outliers: Mapping[int, Outliers] = field(default_factory=dict)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -85,6 +99,8 @@ class Ledger:
             summary["replay-id"] = self.replay_id
         if self.lost:
             summary["lost"] = _encode(self.lost)
+        if self.outliers:
+            summary["outliers"] = json.dumps({str(p): self.outliers[p] for p in sorted(self.outliers)})
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
 
     @classmethod
@@ -106,6 +122,10 @@ class Ledger:
             passed_over=json.loads(summary.get(f"{PREFIX}passed-over", "{}")),
             replay_id=summary.get(f"{PREFIX}replay-id"),
             lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
+            outliers={
+                int(p): Outliers(*each)
+                for p, each in json.loads(summary.get(f"{PREFIX}outliers", "{}")).items()
+            },
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:
@@ -124,8 +144,11 @@ class Ledger:
         commit_id: str,
         refused: Mapping[str, int] | None = None,
         passed_over: Mapping[str, int] | None = None,
+        now_ms: int | None = None,
     ) -> Ledger:
         """This ledger after the rows of ``staged`` and the records without a row, counted by reason.
+
+        ``now_ms`` bounds its times: an older ledger may have one of the future, which would stay for ever.
 
         Raises:
             InternalError: the staged rows do not start where this ledger ends; committing them would
@@ -137,7 +160,8 @@ class Ledger:
             commit_id=commit_id,
             commits=self.commits + 1,
             next_offsets={**self.next_offsets, **staged.end},
-            newest_ms=_newest(self.newest_ms, staged.newest_ms),
+            newest_ms=newest(_past(self.newest_ms, now_ms), _past(staged.newest_ms, now_ms)),
+            outliers=all_outliers(self.outliers, staged.outliers),
             refused=added(self.refused, refused or {}),
             passed_over=added(self.passed_over, passed_over or {}),
         )
@@ -165,6 +189,7 @@ class StagedOffsets:
     start: Offsets
     end: Offsets
     newest_ms: Offsets = field(default_factory=dict)
+    outliers: Mapping[int, Outliers] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -177,7 +202,8 @@ class StagedOffsets:
         return StagedOffsets(
             start={**later.start, **self.start},
             end={**self.end, **later.end},
-            newest_ms=_newest(self.newest_ms, later.newest_ms),
+            newest_ms=newest(self.newest_ms, later.newest_ms),
+            outliers=all_outliers(self.outliers, later.outliers),
         )
 
 
@@ -197,7 +223,29 @@ def added(before: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     return {reason: before.get(reason, 0) + new.get(reason, 0) for reason in sorted({*before, *new})}
 
 
-def _newest(before: Offsets, new: Offsets) -> Offsets:
+def all_outliers(before: Mapping[int, Outliers], new: Mapping[int, Outliers]) -> dict[int, Outliers]:
+    """Both together; the last of a partition is that of the higher offset.
+
+    >>> all_outliers({0: Outliers(2, 7, 50)}, {0: Outliers(1, 9, 40), 1: Outliers(1, 0, 60)})
+    {0: Outliers(records=3, offset=9, timestamp_ms=40), 1: Outliers(records=1, offset=0, timestamp_ms=60)}
+    """
+    result = dict(before)
+    for partition, outliers in new.items():
+        last, other = outliers, result.get(partition)
+        if other is not None:
+            last = max(outliers, other, key=lambda each: each.offset)._replace(
+                records=outliers.records + other.records
+            )
+        result[partition] = last
+    return result
+
+
+def _past(newest_ms: Offsets, now_ms: int | None) -> Offsets:
+    return {p: ms for p, ms in newest_ms.items() if now_ms is None or ms <= now_ms + CLOCK_TOLERANCE_MS}
+
+
+def newest(before: Offsets, new: Offsets) -> dict[int, int]:
+    """The newer time of both, by partition."""
     return {p: max(before.get(p, -1), new.get(p, -1)) for p in sorted({*before, *new})}
 
 

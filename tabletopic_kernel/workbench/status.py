@@ -224,6 +224,7 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
+            "outliers": dict(ledger.outliers),
         }
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, desired)
@@ -283,6 +284,7 @@ def _status(
         dead_letter_table=progress.dead_letter_table,
         passed_over=progress.passed_over,
         lost=progress.lost,
+        outliers=progress.outliers,
         delay=delay,
         delay_reason=waits_behind(opened) if opened else delay and delay.reason,
         waiting_records=sum(topic_ends.waiting.values()) if topic_ends else 0,

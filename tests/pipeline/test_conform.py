@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.pipeline.conform import conform, fitted
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Outliers
+from tabletopic_kernel.pipeline.conform import conform, fitted, note_newest
 
 INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
 INNER_WIDE = pa.struct(
@@ -122,3 +123,21 @@ def test_a_part_has_nothing_of_the_others() -> None:
         ([at], [{"l": [value], "m": [("a", value)]}]) for at, value in ((0, 1), (2, 3))
     ]
     assert [(one.index, one.reason) for one in refused] == [(1, "does_not_fit")]
+
+
+def test_records_of_the_future_are_counted_and_not_the_newest() -> None:
+    """The newest record is the newest that our clock believes; the last of the others is named."""
+    now = 1_700_000_000_000
+    ahead = now + CLOCK_TOLERANCE_MS + 1
+    stamps = [now - 5, ahead, now + CLOCK_TOLERANCE_MS, ahead + 1, 1]
+    columns = {
+        "partition": pa.array([0, 0, 1, 0, 2], pa.int32()),
+        "offset": pa.array([1, 2, 3, 4, 5]),
+        "timestamp": pa.array([1_000 * stamp for stamp in stamps], pa.timestamp("us", "UTC")),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    newest: dict[int, int] = {2: 9}
+    outliers: dict[int, Outliers] = {0: Outliers(1, 0, ahead)}
+    note_newest(batch, now, newest, outliers)
+    assert newest == {0: now - 5, 1: now + CLOCK_TOLERANCE_MS, 2: 9}
+    assert outliers == {0: Outliers(3, 4, ahead + 1)}

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.settings.desired import Request
 
 
@@ -51,10 +52,9 @@ class Progress(_Model):
     refused: dict[str, int] = Field(default_factory=dict)
     dead_letters: int = 0
     dead_letter_table: str | None = None
-    # Tombstones of change events, and records that a projection's WHERE excludes.
-    passed_over: dict[str, int] = Field(default_factory=dict)
-    # By partition: offsets whose records retention deleted before they were read.
-    lost: dict[int, int] = Field(default_factory=dict)
+    passed_over: dict[str, int] = Field(default_factory=dict)  # tombstones, and what a WHERE excludes
+    lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets deleted before they were read
+    outliers: dict[int, Outliers] = Field(default_factory=dict)
 
 
 class _Event(_Model):

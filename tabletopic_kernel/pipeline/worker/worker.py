@@ -333,7 +333,7 @@ class Worker:
         reach(Step.BATCH)
         self._listener.staged(
             StagedBatch(
-                replace(offsets, newest_ms=result.newest_ms),
+                replace(offsets, newest_ms=result.newest_ms, outliers=result.outliers),
                 tuple(result.files),
                 result.rows,
                 self._turn_s,
