@@ -86,7 +86,7 @@ def trouble(view: View, name: str) -> str | None:
         return None
     else:
         delay = view.delay(name)
-        reason = progress.error or (delay.reason if delay else "")
+        reason = progress.error or (view.topic(name).reason(delay) if delay else "")
     return for_face(reason, Face.DASHBOARD) or None
 
 

@@ -52,7 +52,7 @@ export interface IRow {
   /** Number of dead letters in the dead-letter table. */
   readonly dead_letters: number | null;
   /** Why the table is late although the topic runs; null if it is not. */
-  readonly delay: 'waiting_for_turn' | 'behind' | null;
+  readonly delay: 'waiting_for_turn' | 'behind' | 'open_transaction' | null;
   /** The same in a sentence. */
   readonly delay_reason: string | null;
 }

@@ -21,6 +21,7 @@ export const STATES: Readonly<Record<string, { readonly text: string; readonly t
   failed: { text: 'failed', tone: 'bad' },
   waiting_for_turn: { text: 'waiting for turn', tone: 'warn' },
   behind: { text: 'behind', tone: 'warn' },
+  open_transaction: { text: 'open transaction', tone: 'warn' },
   no_host: { text: 'no host', tone: 'warn' },
   unknown: { text: 'unknown', tone: 'quiet' },
   off: { text: 'off', tone: 'quiet' }

@@ -124,10 +124,10 @@ class Owner:
         self.claim_files_once()
         return self.plan()
 
-    def plan_commit(self, batches: Sequence[StagedBatch]) -> PendingCommit | None:
+    def plan_commit(self, batches: Sequence[StagedBatch], now_ms: int | None = None) -> PendingCommit | None:
         """The pending commit, else a new commit of ``batches``; None without batches.
 
-        A compaction is a commit of its own, with unchanged offsets.
+        A compaction is a commit of its own, with unchanged offsets. ``now_ms`` bounds the ledger's times.
         """
         if self.pending is None and batches:
             first = batches[0]
@@ -136,11 +136,11 @@ class Owner:
             else:
                 batches = list(takewhile(lambda batch: not isinstance(batch, CompactedBatch), batches))
                 files = (file for batch in batches for file in batch.files)
-                change = appended(self._next_ledger(batches), files)
+                change = appended(self._next_ledger(batches, now_ms), files)
             self.pending = PendingCommit(tuple(batches), change)
         return self.pending
 
-    def _next_ledger(self, batches: Sequence[StagedBatch]) -> Ledger:
+    def _next_ledger(self, batches: Sequence[StagedBatch], now_ms: int | None = None) -> Ledger:
         """The ledger after a commit of these batches; without batches, offsets stay."""
         after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
         if not batches:
@@ -149,7 +149,7 @@ class Owner:
         for batch in batches[1:]:
             offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
             passed_over = added(passed_over, batch.passed_over)
-        after = after.advanced(offsets, after.commit_id, refused, passed_over)
+        after = after.advanced(offsets, after.commit_id, refused, passed_over, now_ms)
         replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
         return replace(after, replay_id=replays[-1]) if replays else after
 

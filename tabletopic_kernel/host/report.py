@@ -87,6 +87,7 @@ class TopicProgress:
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
+            "outliers": dict(ledger.outliers),
             "dead_letters": dead_letters.count,
             "dead_letter_table": in_sql(dead_letters.identifier, self._catalog)
             if dead_letters.table

@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tabletopic_kernel.model.errors import InternalError
 from tabletopic_kernel.model.fingerprint import LastRecords
@@ -23,6 +23,17 @@ NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 _Ordered = TypeVar("_Ordered", int, tuple[int, str])
 Offsets = Mapping[int, int]  # partition → next offset
+
+# How far a record may be ahead of our clock: brokers' own default (`message.timestamp.after.max.ms`).
+CLOCK_TOLERANCE_MS = 3_600_000
+
+
+class Outliers(NamedTuple):
+    """A partition's records from the future: how many, and the offset and timestamp of the last of them."""
+
+    records: int
+    offset: int
+    timestamp_ms: int
 
 
 def is_same_topic(before: str, now: str) -> bool:
@@ -39,7 +50,8 @@ class Ledger:
     """Next offsets of every partition, and who wrote them.
 
     ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome can be
-    looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition; ``commits`` counts
+    looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition, without ``outliers``
+    (more than CLOCK_TOLERANCE_MS ahead of the clock of who read them); ``commits`` counts
     the commits of records since the table was created; epochs up to ``swept_epoch`` were swept (I10).
     ``refused`` counts the records rejected since the table was created, by reason, and ``passed_over`` those
     skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
@@ -64,6 +76,7 @@ class Ledger:
     lost: Offsets = field(default_factory=dict)
     last_records: LastRecords = field(default_factory=dict)
     truncated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    outliers: Mapping[int, Outliers] = field(default_factory=dict)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -95,6 +108,8 @@ class Ledger:
         for name, by_partition in (("last-records", self.last_records), ("truncated", self.truncated)):
             if by_partition:
                 summary[name] = _encode(by_partition)
+        if self.outliers:
+            summary["outliers"] = json.dumps({str(p): self.outliers[p] for p in sorted(self.outliers)})
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
 
     @classmethod
@@ -118,6 +133,10 @@ class Ledger:
             lost=_decode(summary.get(f"{PREFIX}lost", "{}")),
             last_records={p: (last[0], last[1]) for p, last in _by_partition(summary, "last-records")},
             truncated={p: tuple(map(tuple, cuts)) for p, cuts in _by_partition(summary, "truncated")},
+            outliers={
+                int(p): Outliers(*each)
+                for p, each in json.loads(summary.get(f"{PREFIX}outliers", "{}")).items()
+            },
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:
@@ -136,8 +155,11 @@ class Ledger:
         commit_id: str,
         refused: Mapping[str, int] | None = None,
         passed_over: Mapping[str, int] | None = None,
+        now_ms: int | None = None,
     ) -> Ledger:
         """This ledger after the rows of ``staged`` and the records without a row, counted by reason.
+
+        ``now_ms`` bounds its times: an older ledger may have one of the future, which would stay for ever.
 
         Raises:
             InternalError: the staged rows do not start where this ledger ends; committing them would
@@ -149,8 +171,9 @@ class Ledger:
             commit_id=commit_id,
             commits=self.commits + 1,
             next_offsets={**self.next_offsets, **staged.end},
-            newest_ms=newest(self.newest_ms, staged.newest_ms),
+            newest_ms=newest(_past(self.newest_ms, now_ms), _past(staged.newest_ms, now_ms)),
             last_records={**self.last_records, **staged.last_records},
+            outliers=all_outliers(self.outliers, staged.outliers),
             refused=added(self.refused, refused or {}),
             passed_over=added(self.passed_over, passed_over or {}),
         )
@@ -191,6 +214,7 @@ class StagedOffsets:
     start: Offsets
     end: Offsets
     newest_ms: Offsets = field(default_factory=dict)
+    outliers: Mapping[int, Outliers] = field(default_factory=dict)
     last_records: LastRecords = field(default_factory=dict)
 
     @property
@@ -206,6 +230,7 @@ class StagedOffsets:
             end={**self.end, **later.end},
             newest_ms=newest(self.newest_ms, later.newest_ms),
             last_records={**self.last_records, **later.last_records},
+            outliers=all_outliers(self.outliers, later.outliers),
         )
 
 
@@ -228,6 +253,27 @@ def added(before: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
 def newest(before: Mapping[int, _Ordered], new: Mapping[int, _Ordered]) -> dict[int, _Ordered]:
     """The greater of both, by partition."""
     return {**before, **{p: max(value, before.get(p, value)) for p, value in new.items()}}
+
+
+def all_outliers(before: Mapping[int, Outliers], new: Mapping[int, Outliers]) -> dict[int, Outliers]:
+    """Both together; the last of a partition is that of the higher offset.
+
+    >>> all_outliers({0: Outliers(2, 7, 50)}, {0: Outliers(1, 9, 40), 1: Outliers(1, 0, 60)})
+    {0: Outliers(records=3, offset=9, timestamp_ms=40), 1: Outliers(records=1, offset=0, timestamp_ms=60)}
+    """
+    result = dict(before)
+    for partition, outliers in new.items():
+        last, other = outliers, result.get(partition)
+        if other is not None:
+            last = max(outliers, other, key=lambda each: each.offset)._replace(
+                records=outliers.records + other.records
+            )
+        result[partition] = last
+    return result
+
+
+def _past(newest_ms: Offsets, now_ms: int | None) -> Offsets:
+    return {p: ms for p, ms in newest_ms.items() if now_ms is None or ms <= now_ms + CLOCK_TOLERANCE_MS}
 
 
 def _encode(offsets: Mapping[int, object]) -> str:

@@ -22,6 +22,7 @@ from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA
 from tabletopic_kernel.model.columns.names import step
 from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT
 from tabletopic_kernel.model.fingerprint import fingerprint
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Outliers, all_outliers
 
 
 def file_schema(schema: Schema) -> pa.Schema:
@@ -229,14 +230,28 @@ def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
     return batch.column("headers") if "headers" in batch.schema.names else None
 
 
-def note_newest(batch: pa.RecordBatch, newest_ms: dict[int, int]) -> None:
-    """Update the newest record timestamp by partition, in ms; foreign dead letters may have none."""
+def note_newest(
+    batch: pa.RecordBatch, now_ms: int, newest_ms: dict[int, int], outliers: dict[int, Outliers]
+) -> None:
+    """Update the newest record timestamp by partition, in ms, and the records that are ahead of the clock.
+
+    Foreign dead letters may have no timestamp.
+    """
     if batch.column("timestamp").null_count:
         batch = batch.filter(batch.column("timestamp").is_valid())
     if not len(batch):
         return
     timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+    ahead = timestamps > now_ms + CLOCK_TOLERANCE_MS
+    if ahead.any():
+        offsets = batch.column("offset").to_numpy(zero_copy_only=False)
+        for partition in np.unique(partitions[ahead]).tolist():
+            (places,) = np.nonzero(ahead & (partitions == partition))
+            last = places[offsets[places].argmax()]
+            new = {partition: Outliers(len(places), int(offsets[last]), int(timestamps[last]))}
+            outliers |= all_outliers(outliers, new)
+        timestamps, partitions = timestamps[~ahead], partitions[~ahead]
     for partition in np.unique(partitions).tolist():
         newest = int(timestamps[partitions == partition].max())
         newest_ms[partition] = max(newest, newest_ms.get(partition, newest))

@@ -13,14 +13,13 @@ from pyiceberg.schema import Schema
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.ledger import StagedOffsets, added, newest
+from tabletopic_kernel.model.ledger import Outliers, StagedOffsets, added, all_outliers, newest
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
-_MAX_TRACES = 5
-MAX_SAMPLES = 20  # enough to see a pattern; the rest is counted
+_MAX_TRACES, MAX_SAMPLES = 5, 20  # enough to see a pattern; the rest is counted
 
 
 @dataclass(frozen=True)
@@ -161,6 +160,7 @@ class StageResult:
     records: int = 0
     value_bytes: int = 0
     newest_ms: dict[int, int] = field(default_factory=dict)  # of records, by partition
+    outliers: dict[int, Outliers] = field(default_factory=dict)
     last_records: dict[int, tuple[int, str]] = field(default_factory=dict)
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
@@ -180,6 +180,7 @@ class StageResult:
         other: StageResult = pickle.loads(pickled)
         self.records, self.value_bytes = self.records + other.records, self.value_bytes + other.value_bytes
         self.newest_ms = newest(self.newest_ms, other.newest_ms)
+        self.outliers = all_outliers(self.outliers, other.outliers)
         self.last_records = newest(self.last_records, other.last_records)
         self.files += other.files
         self.rows += other.rows

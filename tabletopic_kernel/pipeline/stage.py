@@ -6,6 +6,7 @@ Runs on the executors. A Spark task returns one ``StageResult``; the bytes never
 from __future__ import annotations
 
 import pickle
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -102,12 +103,13 @@ class _Staging:
         self._plan = loaded.plan
         self._sink = sink
         self._names_schemas = loaded.plan.settings.value_format == "by_schema_id"
+        self._now_ms = time.time_ns() // 1_000_000  # the executor's clock
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
         batch, result = with_dated_records(with_null_headers(batch)), self.result
         result.records += len(batch)
-        note_newest(batch, result.newest_ms)
+        note_newest(batch, self._now_ms, result.newest_ms, result.outliers)
         note_last(batch, result.last_records)
         result.value_bytes += batch.column("value").nbytes
         split_parts = self._isolated(lambda part: self._split(batch.slice(part.start, len(part))), len(batch))

@@ -42,6 +42,7 @@ STATES: Final[Mapping[str, StateWords]] = {
     State.FAILED: StateWords("failed", "bad", "fix the cause, then resume"),
     Delay.WAITING_FOR_TURN: StateWords("waiting for turn", "warn", "the host is busy with other topics"),
     Delay.BEHIND: StateWords("behind", "warn", "still catching up"),
+    Delay.OPEN_TRANSACTION: StateWords("open transaction", "warn", "records wait until somebody ends it"),
     NO_HOST: StateWords("no host", "warn", "no host runs it"),
     UNKNOWN: StateWords("unknown", "quiet", "the broker is unreachable"),
     OFF: StateWords("off", "quiet", "not enabled"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tabletopic_kernel.model.columns.wrong_units import times_of, wrong_unit
 from tabletopic_kernel.render.grid import Cell, Grid
 from tabletopic_kernel.render.states import UNKNOWN, words_of
 from tabletopic_kernel.render.values import text
@@ -80,7 +81,7 @@ def status_facts(status: TopicStatus) -> Grid:
     pairs: dict[str, str | Cell] = {
         "state": state_cell(status.state, status.delay),
         "table": status.table,
-        "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}",
+        "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}{_waiting(status)}",
         "rate": f"{number(status.rows_per_second)} rows/s",
         "rows": f"{number(status.rows)} in {_files(status.files)}, {number(status.staged_rows)} staged",
         "commits": f"{number(status.commits)}, every {interval(status.commit_interval_ms)}",
@@ -97,6 +98,10 @@ def status_facts(status: TopicStatus) -> Grid:
     return facts(status.topic, pairs)
 
 
+def _waiting(status: TopicStatus) -> str:
+    return f"; {number(status.waiting_records)} more in open transactions" if status.waiting_records else ""
+
+
 def _partitions(status: TopicStatus) -> str:
     """The next offset of each partition, and its end; ``-`` if unknown."""
     next_offsets, ends = status.next_offsets, status.end_offsets
@@ -108,7 +113,7 @@ def _partitions(status: TopicStatus) -> str:
 
 
 def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
-    """Records that did not become rows: rejected, kept as dead letters, skipped, lost."""
+    """Records that did not become rows: rejected, kept as dead letters, skipped, lost; and doubtful ones."""
     pairs: dict[str, str | Cell] = {}
     if status.refused:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in status.refused.items())
@@ -120,6 +125,16 @@ def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
     if status.passed_over:
         pairs["skipped"] = ", ".join(f"{why}: {count:,}" for why, count in status.passed_over.items())
+    if status.outliers:
+        places = ", ".join(
+            f"partition {p}: {number(each.records)}, the last at offset {number(each.offset)} "
+            f"({clock(each.timestamp_ms)})"
+            for p, each in sorted(status.outliers.items())
+        )
+        count = sum(each.records for each in status.outliers.values())
+        pairs["future"] = Cell(
+            f"{number(count)} records ahead of the clock, not in the watermark ({places})", "warn"
+        )
     if status.lost:
         places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(status.lost.items()))
         pairs["lost"] = Cell(f"{number(sum(status.lost.values()))} records, by retention ({places})", "bad")
@@ -211,6 +226,8 @@ def health_facts(health: TableHealth) -> Grid:
         "manifests": f"{number(health.manifests)}, {size(health.manifest_bytes)}",
         "metadata": metadata,
     }
+    if health.doubts:
+        pairs["doubts"] = Cell("; ".join(health.doubts), "warn")
     pairs |= {work.work: Cell(work.why, "warn" if work.due else "") for work in health.next_work}
     return facts(health.table, pairs)
 
@@ -273,5 +290,8 @@ def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
         )
         for record in records
     ]
-    notes = () if rows else ("the topic has no records",)
+    notes = [] if rows else ["the topic has no records"]
+    values = [record.value for record in records if record.value]
+    doubts = (wrong_unit(name, times_of(value.get(name) for value in values)) for name in names)
+    notes += filter(None, doubts)
     return Grid(columns, rows, title, notes, frozenset({"partition", "offset"}))

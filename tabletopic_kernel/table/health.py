@@ -11,12 +11,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.types import TimestampType, TimestamptzType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
+from tabletopic_kernel.model.columns.wrong_units import wrong_unit
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.table.compaction.deleted_rows import Head
@@ -83,6 +87,7 @@ class TableHealth:
     metadata_bytes: int
     metadata_files: int
     next_work: list[NextWork] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)  # columns whose times are probably in another unit
 
     @property
     def small_share(self) -> float:
@@ -140,7 +145,25 @@ def table_health(
         metadata_bytes=metadata_bytes,
         metadata_files=1 + len(metadata.metadata_log),
         next_work=list(next_work),
+        doubts=_doubts(metadata.schema(), data),
     )
+
+
+def _doubts(schema: Schema, files: Iterable[DataFile]) -> list[str]:
+    """The columns with doubtful times, by the bounds of files: both must be doubtful."""
+    doubts: list[str | None] = []
+    for column in schema.fields:
+        kind, times = column.field_type, list[tuple[int, int]]()
+        if not isinstance(kind, TimestampType | TimestamptzType):
+            continue
+        for file in files:
+            bounds = [(each or {}).get(column.field_id) for each in (file.lower_bounds, file.upper_bounds)]
+            if bounds[0] and bounds[1]:
+                low, high = (int(from_bytes(kind, bound)) for bound in bounds if bound)
+                rows = file.record_count - (file.null_value_counts or {}).get(column.field_id, 0)
+                times += [(low, rows), (high, rows)]
+        doubts.append(wrong_unit(column.name, times))
+    return [doubt for doubt in doubts if doubt]
 
 
 def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
+from tabletopic_kernel.clients.kafka.open_transactions import open_transactions
 from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
 from tabletopic_kernel.host.resume_point import check_no_gap, check_not_ahead, check_same_topic
 from tabletopic_kernel.host.topics.control_topic import read_events
@@ -25,6 +26,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.progress.delay import delay_of
 from tabletopic_kernel.model.progress.events import Committed, Heartbeat, Progress, Stopped
+from tabletopic_kernel.model.progress.open_transaction import OpenTransaction, waits_behind
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS, NO_HOST, NO_HOST_HINT, HostReport
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.table_names import in_sql, table_identifier, table_name
@@ -86,10 +88,18 @@ def statuses(
     idle = [topic for topic, (progress, _, host) in newest.items() if host is None and progress.next_offsets]
     reasons |= _gaps(broker, {topic: behind[topic] for topic in idle if behind.get(topic)}, desired_topics)
     oldest = looks.oldest(broker.properties, behind)
+    opened = open_transactions(broker, ends, now_ms())
     reasons |= {topic: desired.refused for topic, desired in desired_topics.items() if desired.refused}
     return [
         _status(
-            progress, state, host, ends.get(topic), reasons.get(topic), behind.get(topic), oldest.get(topic)
+            progress,
+            state,
+            host,
+            ends.get(topic),
+            reasons.get(topic),
+            behind.get(topic),
+            oldest.get(topic),
+            opened.get(topic, []),
         )
         for topic, (progress, state, host) in newest.items()
     ]
@@ -220,6 +230,7 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
             "lost": dict(ledger.lost),
+            "outliers": dict(ledger.outliers),
         }
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, desired)
@@ -246,12 +257,14 @@ def _status(
     reason: str | None,
     behind: dict[int, int] | None,
     oldest_ms: int | None,
+    opened: list[OpenTransaction],
 ) -> TopicStatus:
     """``behind``: next offsets where more records are; None if the lag is unknown, for this ``reason``."""
     ends = topic_ends.end if topic_ends else {}
     lag = None if behind is None else sum(ends[p] - offset for p, offset in behind.items())
     lag_seconds = _lag_seconds(progress, behind, oldest_ms)
-    delay = delay_of(state, lag_seconds, progress.commit_interval_ms, progress.turn_wait_ms)
+    limits = progress.commit_interval_ms, progress.turn_wait_ms
+    delay = delay_of(state, lag_seconds, *limits, has_open_transaction=bool(opened))
     return TopicStatus(
         topic=progress.topic,
         table=progress.table,
@@ -277,8 +290,11 @@ def _status(
         dead_letter_table=progress.dead_letter_table,
         passed_over=progress.passed_over,
         lost=progress.lost,
+        outliers=progress.outliers,
         delay=delay,
-        delay_reason=delay.reason if delay else None,
+        delay_reason=waits_behind(opened) if opened else delay and delay.reason,
+        waiting_records=sum(topic_ends.waiting.values()) if topic_ends else 0,
+        open_transactions=opened,
     )
 
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tabletopic_kernel.host.host import Host
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.conftest import METADATA, Sender, rows_by_offset
 from tests.integration.rows import FAST, V1, V2, check_rows, row_v1, row_v2
@@ -176,6 +177,34 @@ def test_transactions(bench: Workbench, sender: Sender) -> Story:
     rows = rows_by_offset(bench, sender.topic)
     assert sorted(row["id"] for row in rows.values()) == [0, 1, 2, 3, 4, 20, 21, 22, 23, 24]
     assert status.end_offsets == {0: 18}
+
+
+@together()
+def test_an_open_transaction(bench: Workbench, sender: Sender) -> Story:
+    """Status names the transaction that keeps records from the table, and how to end it; then it is gone."""
+    properties = {"bootstrap.servers": sender.stack.bootstrap_servers, "log_level": 0}
+    producer = Producer({**properties, "transactional.id": sender.topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(sender.topic, sender.serialize(V1, row_v1(0)), timestamp=1_700_000_000_000)
+    producer.flush()
+    sender.avro(V1, row_v1(1))
+    sender.flush()
+    status = yield FAST
+    _wait(lambda: bench.status(sender.topic)[0].delay is Delay.OPEN_TRANSACTION)
+    (status,) = bench.status(sender.topic)
+    assert (status.lag_records, status.waiting_records) == (0, 2)
+    (opened,) = status.open_transactions
+    assert (opened.partition, opened.offset, opened.since_ms) == (0, 0, 1_700_000_000_000)
+    assert status.delay_reason is not None
+    assert "2 records wait behind an open transaction since 2023-11-14 22:13:20 UTC" in status.delay_reason
+    abort = f"abort --topic {sender.topic} --partition 0 --start-offset 0"
+    assert status.delay_reason.endswith(abort)
+    producer.abort_transaction()
+    _wait(lambda: bench.status(sender.topic)[0].end_offsets == {0: 3})
+    status = bench.topic(sender.topic).wait(30)
+    assert (status.waiting_records, status.open_transactions) == (0, [])
+    assert [row["id"] for row in rows_by_offset(bench, sender.topic).values()] == [1]
 
 
 def test_a_quiet_topic_makes_one_file_per_commit_and_empty_intervals_make_none(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel.model.errors import InternalError
-from tabletopic_kernel.model.ledger import Ledger, StagedOffsets, check_contiguous
+from tabletopic_kernel.model.ledger import Ledger, Outliers, StagedOffsets, check_contiguous
 
 OFFSETS = st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), max_size=20)
 LEDGERS = st.builds(
@@ -23,6 +23,9 @@ LEDGERS = st.builds(
     swept_epoch=st.integers(0, 2**31),
     refused=st.dictionaries(st.text(), st.integers(1, 2**40), max_size=5),
     replay_id=st.none() | st.text(min_size=1),
+    outliers=st.dictionaries(
+        st.integers(0, 2**31 - 1), st.builds(Outliers, *[st.integers(0, 2**63 - 1)] * 3), max_size=3
+    ),
     last_records=st.dictionaries(
         st.integers(0, 9), st.tuples(st.integers(0, 2**63 - 1), st.text()), max_size=5
     ),
@@ -132,3 +135,15 @@ def test_a_cut_log_is_read_again_from_the_cut() -> None:
     assert (after.next_offsets, after.last_records) == ({0: 6, 1: 20}, {1: (19, "y")})
     assert after.truncated == {0: ((3, 4, 1), (6, 10, 7))}
     assert before.cut_back({0: (6, 10)}, "y", marked=False).truncated == marks
+
+
+def test_a_time_of_the_future_does_not_stay() -> None:
+    """A ledger with the year 2553 has today's times with its next commit, and counts who is ahead."""
+    today, year_2553 = 1_700_000_000_000, 18_400_000_000_000
+    before = Ledger("t", "c", "i", {0: 5, 1: 5}, 1, "a", newest_ms={0: year_2553, 1: today})
+    staged = StagedOffsets({0: 5}, {0: 9}, {0: today - 7}, {0: Outliers(2, 8, year_2553)})
+    after = before.advanced(staged, "b", now_ms=today)
+    assert (after.newest_ms, after.watermark_ms) == ({0: today - 7, 1: today}, today - 7)
+    assert after.outliers == {0: Outliers(2, 8, year_2553)}
+    again = after.advanced(StagedOffsets({0: 9}, {0: 11}, {0: year_2553}), "c", now_ms=today)
+    assert again.newest_ms == after.newest_ms

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabletopic_kernel.model.fingerprint import fingerprint
-from tabletopic_kernel.pipeline.conform import conform, fitted, note_last
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Outliers
+from tabletopic_kernel.pipeline.conform import conform, fitted, note_last, note_newest
 
 INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
 INNER_WIDE = pa.struct(
@@ -147,3 +148,21 @@ def test_the_last_record_of_each_partition_is_noted() -> None:
     assert {p: offset for p, (offset, _) in last.items()} == {0: 4, 1: 7, 2: 0}
     assert len({digest for _, digest in last.values()}) == 3
     assert last[2][1] == fingerprint(None, b"", None) != last[0][1] == fingerprint(None, None, None)
+
+
+def test_records_of_the_future_are_counted_and_not_the_newest() -> None:
+    """The newest record is the newest that our clock believes; the last of the others is named."""
+    now = 1_700_000_000_000
+    ahead = now + CLOCK_TOLERANCE_MS + 1
+    stamps = [now - 5, ahead, now + CLOCK_TOLERANCE_MS, ahead + 1, 1]
+    columns = {
+        "partition": pa.array([0, 0, 1, 0, 2], pa.int32()),
+        "offset": pa.array([1, 2, 3, 4, 5]),
+        "timestamp": pa.array([1_000 * stamp for stamp in stamps], pa.timestamp("us", "UTC")),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    newest: dict[int, int] = {2: 9}
+    outliers: dict[int, Outliers] = {0: Outliers(1, 0, ahead)}
+    note_newest(batch, now, newest, outliers)
+    assert newest == {0: now - 5, 1: now + CLOCK_TOLERANCE_MS, 2: 9}
+    assert outliers == {0: Outliers(3, 4, ahead + 1)}

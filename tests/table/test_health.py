@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, TimestamptzType
 
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
@@ -124,3 +127,20 @@ def test_a_catalog_that_maintains_its_tables_is_left_to_it(
     whys = {one.why for one in next_work(table, TopicSettings(), 0)}
     assert whys == {"the catalog does it itself"}
     assert "nothing to do" in next_work(table, TopicSettings(maintenance="on"), 0)[0].why
+
+
+def test_times_in_january_1970_are_told(catalog: Catalog) -> None:
+    """Milliseconds that were read as microseconds are seen in the bounds of files."""
+    catalog.create_namespace("default")
+    schema = Schema(NestedField(1, "event_time", TimestamptzType(), required=False))
+    table = catalog.create_table(("default", "times"), schema)
+    rows = pa.table({"event_time": pa.array([1_700_000_000_000, None], pa.timestamp("us", "UTC"))})
+    table.append(rows)
+    assert table_health(TOPIC, table).doubts == [
+        "100 % of event_time lies in January 1970: milliseconds read as microseconds, or seconds as "
+        "milliseconds?"
+    ]
+    table.append(rows.slice(0, 0))
+    now = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    table.append(pa.table({"event_time": now}))
+    assert table_health(TOPIC, table).doubts == []

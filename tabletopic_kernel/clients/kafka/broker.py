@@ -6,10 +6,10 @@ import struct
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
@@ -38,10 +38,14 @@ class TopicFacts:
 
 @dataclass(frozen=True)
 class TopicEnds:
-    """A topic's id, and its end offsets by partition."""
+    """A topic's id; by partition its end offsets and, if any, the offsets from there to the high watermark.
+
+    Those ``waiting`` are behind an open transaction.
+    """
 
     topic_id: str
     end: dict[int, int]
+    waiting: dict[int, int] = field(default_factory=dict)
 
 
 def assigned(raw: bytes) -> list[tuple[str, int]]:
@@ -112,8 +116,12 @@ class Broker(Connection):
             result[topic] = TopicEnds(str(description.topic_id), {})
             for partition in description.partitions:
                 requests[TopicPartition(topic, partition.id)] = OffsetSpec.latest()
+        # First the high watermarks: at the end offsets, asked for later, there may be newer records.
+        high = list_offsets(self, requests, IsolationLevel.READ_UNCOMMITTED)
         for (topic, partition), offset in list_offsets(self, requests).items():
             result[topic].end[partition] = offset
+            if (waiting := high[topic, partition] - offset) > 0:
+                result[topic].waiting[partition] = waiting
         return result
 
     def first_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:

@@ -28,16 +28,16 @@ UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
 def list_offsets(
-    connection: Connection, requests: Mapping[TopicPartition, OffsetSpec]
+    connection: Connection,
+    requests: Mapping[TopicPartition, OffsetSpec],
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[tuple[str, int], int]:
-    """Offsets by topic and partition, read-committed; raises as ``Connection.ask``."""
+    """Offsets by topic and partition; raises as ``Connection.ask``."""
     offsets: dict[tuple[str, int], int] = {}
     began_s, is_repeated, refreshed = time.monotonic(), False, False
     waiting = dict(requests)
     while waiting:
-        futures = connection.admin.list_offsets(
-            waiting, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
-        )
+        futures = connection.admin.list_offsets(waiting, isolation_level=isolation, request_timeout=TIMEOUT_S)
         errors: list[KafkaException] = []
         for partition, future in futures.items():
             try:

@@ -48,9 +48,8 @@ class Reader:
             properties,
             group_id=group_id,
             enable_auto_commit="false",
-            isolation_level="read_committed",
             error_cb=self._errors,
-            **{"auto_offset_reset": "earliest", **overrides},
+            **{"auto_offset_reset": "earliest", "isolation_level": "read_committed", **overrides},
         )
 
     def __enter__(self) -> Reader:
@@ -177,13 +176,23 @@ def oldest_timestamps(
     ``behind``: the next offsets to read, by topic and partition.
     """
     places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
-    if not places:
-        return {}
     oldest: dict[str, int] = {}
+    for (topic, _), stamp in first_timestamps(properties, places).items():
+        oldest[topic] = min(stamp, oldest.get(topic, stamp))
+    return oldest
+
+
+def first_timestamps(
+    properties: Mapping[str, str], places: Sequence[TopicPartition], **overrides: Any
+) -> dict[tuple[str, int], int]:
+    """Timestamp in ms of the first record at or after each place, if quickly available."""
+    stamps: dict[tuple[str, int], int] = {}
+    if not places:
+        return stamps
     waiting = {(place.topic, place.partition) for place in places}
     until = time.monotonic() + _LOOK_S
     small = {"queued_max_messages_kbytes": 1024, "fetch_message_max_bytes": 65536}
-    with Reader(properties, "tabletopic-readers", **small) as reader:
+    with Reader(properties, "tabletopic-readers", **small, **overrides) as reader:
         for messages in reader.follow(places, lambda: bool(waiting) and time.monotonic() < until):
             for message in messages:
                 topic, partition = str(message.topic()), message.partition() or 0
@@ -192,8 +201,8 @@ def oldest_timestamps(
                     reader.pause(topic, partition)
                     stamp = int(message.timestamp()[1])
                     if stamp >= 0:  # -1: the record has none
-                        oldest[topic] = min(stamp, oldest.get(topic, stamp))
-    return oldest
+                        stamps[topic, partition] = stamp
+    return stamps
 
 
 def _is_end(message: Message) -> bool:

@@ -128,7 +128,7 @@ def notes(view: View, name: str) -> str:
     elif progress is not None and progress.error and view.live_host(name):
         texts.append((_short(progress.error), "bad" if state == "failed" else ""))
     elif (delay := view.delay(name)) is not None:
-        texts.append((f"{name} {delay.reason}.", ""))
+        texts.append((f"{name}: {topic.reason(delay)}.", ""))
     elif progress is not None and progress.commits == 0:
         waits = "The first records will trigger it."
         if topic.lag_records:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tabletopic_kernel.clients.kafka.open_transactions import open_transactions
 from tabletopic_kernel.clients.kafka.reader import oldest_timestamps
 from tabletopic_kernel.faces.live_dashboard.charts import moments_without_ends
 from tabletopic_kernel.faces.live_dashboard.view import Known, Retention, TableFacts
@@ -73,11 +74,15 @@ class BrokerPolls:
             with known.lock:
                 known.desired_topics = desired_topics
         desired_topics = dict(known.desired_topics or {})
-        ends = broker.end_offsets(desired_topics)
+        facts = broker.ends(desired_topics)
+        ends = {topic: each.end for topic, each in facts.items()}
         with known.lock:
             known.record.observe_ends(now_ms, ends)
         if self._schedule.due("oldest", _OLDEST_S, now):
             self._poll_oldest(now_ms, ends)
+            opened = open_transactions(broker, facts, now_ms)
+            with known.lock:
+                known.record.observe_open(opened)
         if self._schedule.due("hosts", _HOSTS_S, now):
             hosts = self._hosts()
             with known.lock:

@@ -121,6 +121,14 @@ ALERTS: Final = (
         "`tabletopic status TOPIC` has the reason; more cores, another host or longer intervals help",
     ),
     Alert(
+        "TabletopicOpenTransaction",
+        "tabletopic_open_transaction_seconds > 900",
+        "1m",
+        "warning",
+        "Records wait behind a transaction that nobody ends, for longer than brokers allow by default",
+        "`tabletopic status TOPIC` names its partition and offset, and the command that aborts it",
+    ),
+    Alert(
         "TabletopicRecordsRefused",
         f"sum by (job, topic) ({_more_than('tabletopic_refused_records_total', 'job, topic, reason', '15m')})"
         " or sum by (job, topic) (delta(tabletopic_dead_letters[15m]) > 0)",

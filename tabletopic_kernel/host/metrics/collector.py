@@ -141,6 +141,9 @@ class HostMetrics:
             total = whole(lags.values())
             samples.add("tabletopic_commit_lag_records", total.records, record.topic)
             samples.add("tabletopic_commit_lag_seconds", total.seconds, record.topic)
+            if (opened := self._lags.open_transactions(record.topic, now_ms)).records:
+                samples.add("tabletopic_open_transaction_records", opened.records, record.topic)
+                samples.add("tabletopic_open_transaction_seconds", opened.seconds, record.topic)
             if len(lags) > room:  # all partitions of a topic, or none: a sum over some would mislead
                 hidden += len(lags)
                 continue

@@ -61,9 +61,19 @@ class Lags:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ends: dict[str, dict[int, _Ends]] = {}
+        # Open transactions: their first offset, when it was first seen, and the offsets that wait behind it.
+        self._open: dict[tuple[str, int], tuple[int, int, int]] = {}
 
-    def learn(self, ends: Mapping[str, Mapping[int, int]], now_ms: int) -> None:
-        """Take the broker's end offsets of all topics of the host; other topics are forgotten."""
+    def learn(
+        self,
+        ends: Mapping[str, Mapping[int, int]],
+        now_ms: int,
+        waiting: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> None:
+        """Take the broker's end offsets of all topics of the host; other topics are forgotten.
+
+        ``waiting``: offsets from there to the high watermark, by topic and partition.
+        """
         with self._lock:
             for topic in self._ends.keys() - ends.keys():
                 del self._ends[topic]
@@ -71,6 +81,18 @@ class Lags:
                 known = self._ends.setdefault(topic, {})
                 for partition, end in partitions.items():
                     known.setdefault(partition, _Ends()).add(now_ms, end)
+            before, self._open = self._open, {}
+            for topic, behind in (waiting or {}).items():
+                for partition, records in behind.items():
+                    key, end = (topic, partition), ends[topic][partition]
+                    first, since_ms, _ = before.get(key, (-1, 0, 0))
+                    self._open[key] = end, since_ms if first == end else now_ms, records
+
+    def open_transactions(self, topic: str, now_ms: int) -> Lag:
+        """The offsets that wait behind open transactions, and how long the host has seen the oldest one."""
+        with self._lock:
+            known = [values for (name, _), values in self._open.items() if name == topic]
+        return whole(Lag(records, (now_ms - since_ms) / 1000) for _, since_ms, records in known)
 
     def of(self, progress: Progress, now_ms: int) -> dict[int, Lag]:
         """The lag of each partition; empty while ledger or end offsets are not known."""

@@ -131,4 +131,6 @@ class HostWatch:
     def _ask_ends(self) -> None:
         topics = set(self._host.coordinators())
         # Including the settings topic: the broker is asked even if this host runs nothing.
-        self._lags.learn(self._broker.end_offsets({*topics, SETTINGS_TOPIC}), now_ms())
+        ends = self._broker.ends({*topics, SETTINGS_TOPIC})
+        waiting = {topic: facts.waiting for topic, facts in ends.items()}
+        self._lags.learn({topic: facts.end for topic, facts in ends.items()}, now_ms(), waiting)

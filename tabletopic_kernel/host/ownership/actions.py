@@ -154,7 +154,7 @@ class Actions:
         """Commit until nothing is staged, beginning with a commit planned earlier."""
         owner = self.owner
         assert owner is not None
-        while owner.plan_commit(self.staged.now()) is not None:
+        while owner.plan_commit(self.staged.now(), self._services.now_ms()) is not None:
             began = self._services.elapsed_ms()
             try:
                 owner.send()

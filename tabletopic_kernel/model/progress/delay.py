@@ -19,6 +19,7 @@ class Delay(StrEnum):
 
     WAITING_FOR_TURN = "waiting_for_turn"  # its batch waits for those of other topics
     BEHIND = "behind"  # it has more records than were read so far
+    OPEN_TRANSACTION = "open_transaction"  # nobody ends a transaction: no reader gets the records behind it
 
     @property
     def reason(self) -> str:
@@ -30,11 +31,17 @@ _REASONS = {
     Delay.WAITING_FOR_TURN: "waits for its turn: the host is busy with batches of other topics; another "
     "host, more cores or longer commit intervals help",
     Delay.BEHIND: f"more than {_INTERVALS} commit intervals behind: still catching up",
+    Delay.OPEN_TRANSACTION: "has records behind a transaction that nobody ends: no reader gets them",
 }
 
 
 def delay_of(
-    state: str, lag_seconds: float | None, commit_interval_ms: int, turn_wait_ms: int | None
+    state: str,
+    lag_seconds: float | None,
+    commit_interval_ms: int,
+    turn_wait_ms: int | None,
+    *,
+    has_open_transaction: bool = False,
 ) -> Delay | None:
     """Why a topic is late; None if it is not, or if its state says more.
 
@@ -43,6 +50,7 @@ def delay_of(
         lag_seconds: age of the oldest record that is not in the table; None if unknown.
         commit_interval_ms: the topic's setting.
         turn_wait_ms: how long its batch has waited for a turn; None if it does not wait.
+        has_open_transaction: whether one has been open for longer than a moment.
 
     >>> delay_of("running", 29.0, 10_000, None), delay_of("running", 31.0, 10_000, None).value
     (None, 'behind')
@@ -51,6 +59,8 @@ def delay_of(
     """
     if state not in AT_WORK:
         return None
+    if has_open_transaction:
+        return Delay.OPEN_TRANSACTION
     limit_ms = max(_LEAST_MS, _INTERVALS * commit_interval_ms)
     waits = turn_wait_ms is not None
     if turn_wait_ms is not None and turn_wait_ms > limit_ms:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tabletopic_kernel.model.commit_cycle import State
+from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.settings.desired import Request
 
 
@@ -53,6 +54,7 @@ class Progress(_Model):
     dead_letter_table: str | None = None
     passed_over: dict[str, int] = Field(default_factory=dict)  # tombstones, and what a WHERE excludes
     lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets of records deleted unread
+    outliers: dict[int, Outliers] = Field(default_factory=dict)
 
 
 class _Event(_Model):

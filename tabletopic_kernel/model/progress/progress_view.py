@@ -7,7 +7,7 @@ Everything here is a pure fold: readings in, a bounded record out. Events may co
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TypeVar
@@ -16,6 +16,7 @@ from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import Delay, delay_of
 from tabletopic_kernel.model.progress.events import ControlEvent, Progress
+from tabletopic_kernel.model.progress.open_transaction import OpenTransaction, waits_behind
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, History, pack
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 
@@ -84,6 +85,7 @@ class TopicRecord:
     last_commit_ms: int = UNKNOWN
     end_offsets: dict[int, int] | None = None
     oldest_ms: int | None = None  # timestamp of the oldest record that is not in the table
+    opened: Sequence[OpenTransaction] = ()  # for longer than a moment
     history: History = field(default_factory=History)
     changes: list[SchemaChange] = field(default_factory=list)
     notes: list[ControlEvent] = field(default_factory=list)
@@ -127,7 +129,12 @@ class TopicRecord:
         progress = self.progress
         if progress is None:
             return None
-        return delay_of(state, self.lag_seconds(now_ms), progress.commit_interval_ms, progress.turn_wait_ms)
+        limits = progress.commit_interval_ms, progress.turn_wait_ms
+        return delay_of(state, self.lag_seconds(now_ms), *limits, has_open_transaction=bool(self.opened))
+
+    def reason(self, delay: Delay) -> str:
+        """The reason of its delay in a sentence."""
+        return waits_behind(self.opened) if self.opened else delay.reason
 
     def is_reported(self, now_ms: int) -> bool:
         """Whether a live host runs the topic."""
@@ -202,6 +209,11 @@ class Record:
             topic.oldest_ms = oldest_ms
             if (lag := topic.lag_records) is not None:
                 topic.history.lag(at_ms, lag, topic.lag_seconds(at_ms))
+
+    def observe_open(self, opened: Mapping[str, Sequence[OpenTransaction]]) -> None:
+        """Apply the transactions that have been open for long, by topic; other topics have none."""
+        for name, topic in self.topics.items():
+            topic.opened = opened.get(name, ())
 
     def recall_ends(self, name: str, samples: Mapping[int, Mapping[int, int]]) -> None:
         """Apply past end offsets, by time, from the topic's timestamps."""

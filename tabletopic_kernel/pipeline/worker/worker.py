@@ -334,7 +334,12 @@ class Worker:
         reach(Step.BATCH)
         self._listener.staged(
             StagedBatch(
-                replace(offsets, newest_ms=result.newest_ms, last_records=result.last_records),
+                replace(
+                    offsets,
+                    newest_ms=result.newest_ms,
+                    outliers=result.outliers,
+                    last_records=result.last_records,
+                ),
                 tuple(result.files),
                 result.rows,
                 self._turn_s,

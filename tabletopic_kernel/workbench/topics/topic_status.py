@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.delay import Delay
+from tabletopic_kernel.model.progress.open_transaction import OpenTransaction
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,19 @@ class TopicStatus:
     passed_over: dict[str, int] = field(default_factory=dict)
     # Offsets skipped because retention deleted their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)
+    # Records more than an hour ahead of the clock that read them, by partition: no watermark has their times.
+    outliers: dict[int, Outliers] = field(default_factory=dict)
     # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/delay``.
     delay: Delay | None = None
     delay_reason: str | None = None
+    # Offsets between the last stable offset and the high watermark, and transactions open for long.
+    waiting_records: int = 0
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON requires of keys."""
         plain = asdict(self)
-        for name in ("next_offsets", "end_offsets", "lost"):
+        for name in ("next_offsets", "end_offsets", "lost", "outliers"):
             plain[name] = {str(partition): offset for partition, offset in plain[name].items()}
+        plain["outliers"] = {p: Outliers(*each)._asdict() for p, each in plain["outliers"].items()}
         return plain

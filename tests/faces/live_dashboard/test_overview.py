@@ -78,7 +78,7 @@ def test_a_topic_that_is_late_says_why(view: View, record: Record) -> None:
     (table,) = page(view).select(TopicTable)
     assert {table.marks[word] for word in ("behind", "waiting for turn")} == {"warn"}
     one = texts(topic_page(view, "clicks"))
-    assert f"clicks {Delay.WAITING_FOR_TURN.reason}." in one
+    assert f"clicks: {Delay.WAITING_FOR_TURN.reason}." in one
     assert '<span class="warn">waiting for turn</span>' in one
 
 

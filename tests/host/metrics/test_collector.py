@@ -48,7 +48,8 @@ def full_rig(topics: int, partitions: int = 3) -> Rig:
         "last_commit_ms": NOW_MS,
     }
     rig = Rig(*(record(name, **more) for name in names))
-    rig.lags.learn({name: dict.fromkeys(range(partitions), 1_000_017) for name in names}, NOW_MS - 4_321)
+    ends = {name: dict.fromkeys(range(partitions), 1_000_017) for name in names}
+    rig.lags.learn(ends, NOW_MS - 4_321, {names[0]: {0: 5}})
     for name in names:
         for event in (COMMITTED, COMPACTED, EVENTS[5]):
             rig.metrics.hear(event.model_copy(update={"topic": name}))

@@ -74,3 +74,15 @@ def test_against_a_record_by_record_count(steps: list[tuple[int, int]]) -> None:
         age_s = (now_ms - seen[committed]) / 1000 if lag.records else 0.0
         assert lag.seconds <= age_s
         assert lag.seconds >= 0.8 * age_s - 1
+
+
+def test_open_transactions_count_from_when_they_were_first_seen() -> None:
+    """A producer that begins one after the other keeps nobody waiting."""
+    lags = Lags()
+    lags.learn({"clicks": {0: 7, 1: 3}}, 1_000, {"clicks": {0: 5, 1: 1}})
+    assert lags.open_transactions("clicks", 3_000) == Lag(6, 2.0)
+    lags.learn({"clicks": {0: 7, 1: 4}}, 4_000, {"clicks": {0: 9, 1: 1}})
+    assert lags.open_transactions("clicks", 6_000) == Lag(10, 5.0)
+    lags.learn({"clicks": {0: 16, 1: 4}}, 7_000, {"clicks": {1: 1}})
+    assert lags.open_transactions("clicks", 7_500) == Lag(1, 3.5)
+    assert lags.open_transactions("others", 7_500) == Lag(0, 0.0)

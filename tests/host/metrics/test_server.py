@@ -11,6 +11,7 @@ from urllib.parse import urlparse
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tabletopic_kernel.clients.kafka.broker import TopicEnds
 from tabletopic_kernel.host.metrics.questions import Question
 from tabletopic_kernel.host.metrics.server import Address
 from tabletopic_kernel.host.metrics.watch import SILENT_S, HostWatch
@@ -27,13 +28,13 @@ class Broker:
         self.answered = threading.Event()
         self.error: Exception | None = None
 
-    def end_offsets(self, topics: set[str]) -> dict[str, dict[int, int]]:
+    def ends(self, topics: set[str]) -> dict[str, TopicEnds]:
         """Seven records in each."""
         self.asked.append(topics)
         self.answered.set()
         if self.error is not None:
             raise self.error
-        return {topic: {0: 7} for topic in topics}
+        return {topic: TopicEnds("an id", {0: 7}) for topic in topics}
 
 
 class Watched:
