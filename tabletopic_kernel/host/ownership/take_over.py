@@ -13,7 +13,7 @@ import uuid
 from dataclasses import replace
 
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership.mend import forget, mend, report_of
+from tabletopic_kernel.host.ownership.mend import conclude, mend
 from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import StartOverError
@@ -77,9 +77,8 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
     owner.gap = gap
     if mended:
-        owner.mended = report_of(mended)
-        for way in mended:
-            forget(way, ledger if way.table is table else dead_letters.ledger)
+        of_letters = dead_letters.ledger
+        owner.mended = conclude(mended, [ledger if way.table is table else of_letters for way in mended])
     owner.claim_files_once()
     reach(Step.OWNED)
     return owner
