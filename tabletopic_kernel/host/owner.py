@@ -301,4 +301,4 @@ class Owner:
 def removed_deletes(table: TopicTable | None) -> int:
     """The number of delete files that a table's newest commit removed."""
     newest = table.ledger_snapshot() if table is not None else None
-    return int(summary(newest[1]).get("removed-delete-files", 0)) if newest else 0
+    return int(summary(newest[1]).get("removed-delete-files", 0)) if newest and newest[1] else 0
