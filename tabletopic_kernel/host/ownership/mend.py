@@ -51,14 +51,14 @@ def _unread(ledger: Ledger | None, facts: TopicFacts) -> str | None:
     return None
 
 
-def conclude(ways: Sequence[WayBack], ledgers: Sequence[Ledger | None]) -> str:
+def conclude(ways: Sequence[WayBack], owned: Ledger, of_letters: Ledger | None) -> str | None:
     """Remove what cannot be read from the tables' history, or leave it to age; returns what was repaired."""
-    for way, planned in zip(ways, ledgers, strict=False):
+    for way in ways:
         try:
-            if planned is not None:
+            if (planned := of_letters if way.has_letters else owned) is not None:
                 way.forget(planned)
         except TableTopicError as error:
             _LOG.warning("%s: snapshots without files stay for now: %s", way.table.identifier, error)
-    what = next(way for way in ways if way.faults)
-    offsets = dict(ways[0].ledger.next_offsets) if ways[0].ledger else {}
-    return f"{what}; it was rolled back, and records are read again from offsets {offsets}"
+    what = next((way for way in ways if way.faults), None)
+    offsets = dict(owned.next_offsets)
+    return what and f"{what}; it was rolled back, and records are read again from offsets {offsets}"

@@ -76,9 +76,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     # New partitions begin at their first offset.
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
     owner.gap = gap
-    if mended:
-        of_letters = dead_letters.ledger
-        owner.mended = conclude(mended, [ledger if way.table is table else of_letters for way in mended])
+    owner.mended = conclude(mended, ledger, dead_letters.ledger)
     owner.claim_files_once()
     reach(Step.OWNED)
     return owner

@@ -74,6 +74,11 @@ class WayBack:
     ledger: Ledger | None = None
 
     @property
+    def has_letters(self) -> bool:
+        """Whether it is a dead-letter table's."""
+        return DEAD_LETTERS_OF_PROPERTY in self.table.table.properties
+
+    @property
     def obstacle(self) -> str | None:
         """Why records that are read again would not bring back all that is lost; None if they would."""
         if self.to is None or self.ledger is None:
@@ -82,8 +87,7 @@ class WayBack:
             if (ledger := ledger_of(snapshot)) is None:
                 return f"it would undo snapshot {snapshot.snapshot_id}, which another program made"
             appends = snapshot.summary is not None and snapshot.summary.operation is Operation.APPEND
-            of_letters = DEAD_LETTERS_OF_PROPERTY in self.table.table.properties
-            if ledger.replay_id != self.ledger.replay_id or (of_letters and not appends):
+            if ledger.replay_id != self.ledger.replay_id or (self.has_letters and not appends):
                 return "it would undo a replay of dead letters"
         return None
 
