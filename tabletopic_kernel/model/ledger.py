@@ -17,6 +17,10 @@ from tabletopic_kernel.model.fingerprint import LastRecords
 
 PREFIX = "tabletopic."
 TAG = "tabletopic-ledger"
+KEPT_PROPERTY = (
+    f"{PREFIX}ledger"  # instead of the tag: the newest ledger, with its snapshot's sequence number
+)
+SEQUENCE = "sequence-number"
 
 # Clients report this if a broker has no topic ids: before 2.8, or not yet configured for them (KIP-516).
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"

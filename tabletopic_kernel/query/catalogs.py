@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import in_section, reachable
-from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG
+from tabletopic_kernel.clients.outside_errors.sorting import sort_error
+from tabletopic_kernel.model.errors import TableTopicError, Verdict
 from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.query.sql import MOST_PARTS, Name
 
@@ -52,6 +55,11 @@ class Catalogs:
             except (NoSuchTableError, NoSuchNamespaceError):
                 same = _same_but_for_case(catalog, identifier)
                 return catalog.load_table(same) if same else None
+            except Exception as error:  # of a query with several tables, which one
+                trouble = sort_error(error, CATALOG)
+                if trouble is None or trouble.verdict is not Verdict.ACT:
+                    raise
+                raise replace(trouble, doing=f"{'.'.join(identifier)}: ").error() from error
 
     def spelled(self, name: Name, table: Table) -> str:
         """The dotted name of a table that was loaded as ``name``."""

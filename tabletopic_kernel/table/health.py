@@ -7,7 +7,7 @@ depends on which rows are deleted, so ``next_work`` also reads delete files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import TimestampType, TimestamptzType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
@@ -23,6 +24,7 @@ from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.model.columns.wrong_units import wrong_unit
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
+from tabletopic_kernel.table.changes.ledger_history import ledger_of
 from tabletopic_kernel.table.compaction.deleted_rows import Head
 from tabletopic_kernel.table.compaction.plan import (
     DELETED_SHARE,
@@ -36,7 +38,11 @@ from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
 SMALL_SHARE = 4
 # Upper bounds of the bars, in bytes; each is eight times the one before.
 _BOUNDS = tuple(1024 * 16 * 8**step for step in range(6))
+_PATIENCE_MS = 3 * 86_400_000
 _MANY_SNAPSHOTS = 2_000  # a commit costs several times as much as one to a new table
+
+
+Work = Literal["compact", "expire"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class FileSizes:
 class NextWork:
     """What maintenance will do next, or why it does nothing."""
 
-    work: Literal["compact", "expire"]
+    work: Work
     due: bool
     why: str
 
@@ -168,14 +174,41 @@ def _doubts(schema: Schema, files: Iterable[DataFile]) -> list[str]:
 
 def next_work(table: Table, settings: TopicSettings, now_ms: int) -> list[NextWork]:
     """What the table's owner will do next, or why it will not."""
-    idle = None
+
+    def of(work: Work, due: Callable[[], NextWork]) -> NextWork:
+        idle = idle_because(table, settings, work, now_ms)
+        return due() if idle is None else NextWork(work, due=False, why=idle)
+
+    return [
+        of("compact", lambda: _compaction(table)),
+        of("expire", lambda: _expiry(table, settings, now_ms)),
+    ]
+
+
+def idle_because(table: Table, settings: TopicSettings, work: Work, now_ms: int) -> str | None:
+    """Why a table's owner does not do this work by itself; None if it does.
+
+    A catalog that maintains its tables is trusted until, for days, it has left what the settings no longer
+    keep, or no snapshot of that time is one of another program that rewrote files.
+    """
     if settings.maintenance == "off":
-        idle = "switched off"
-    elif settings.maintenance == "auto" and maintains_itself(table.catalog.properties):
-        idle = "the catalog does it itself"
-    if idle is not None:
-        return [NextWork("compact", due=False, why=idle), NextWork("expire", due=False, why=idle)]
-    return [_compaction(table), _expiry(table, settings, now_ms)]
+        return "switched off"
+    if settings.maintenance == "on" or not maintains_itself(table.catalog.properties):
+        return None
+    metadata, since = table.metadata, now_ms - _PATIENCE_MS
+    if work == "expire":
+        kept = Retention(settings.snapshots_kept_ms, settings.keep_snapshots)
+        is_left = bool(to_expire(metadata, kept, since))
+    else:
+        is_left = any(snapshot.timestamp_ms < since for snapshot in metadata.snapshots) and not any(
+            snapshot.timestamp_ms >= since and ledger_of(snapshot) is None and _rewrites(snapshot)
+            for snapshot in metadata.snapshots
+        )
+    return None if is_left else "the catalog does it itself"
+
+
+def _rewrites(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 def _compaction(table: Table) -> NextWork:

@@ -33,6 +33,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import ConfigResponse, TableResponse
 from pyiceberg.catalog.rest.response import TokenResponse, _handle_non_200_response
 from pyiceberg.exceptions import (
+    BadRequestError,
     NoSuchIcebergTableError,
     NoSuchPropertyException,
     NoSuchTableError,
@@ -182,6 +183,7 @@ def catalogs(n: str) -> list[Case]:
         ("act", CATALOG, "has expired", rest(419, name=n)),
         ("act", CATALOG, "the right", rest(403, name=n)),
         ("act", CATALOG, "another catalog", rest(501, "", n)),
+        ("act", CATALOG, "header.X-Iceberg-Access-Delegation", BadRequestError(f"IllegalArgumentException: Credential vending was requested for table {n}, but no credentials are available")),
         ("act", CATALOG, "another catalog", NotImplementedError(f"Server does not support endpoint: POST /v1/{n}")),
         ("act", CATALOG, "would be refused as well", rest(400, name=n)),
         ("act", CATALOG, "would be refused as well", rest(422, name=n)),

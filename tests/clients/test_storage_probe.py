@@ -28,6 +28,7 @@ from tabletopic_kernel.clients.storage.probe import (
     within_limit,
 )
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
+from tabletopic_kernel.workbench.doctor.run import check_server
 from tests.servers.answering_store import AnsweringStore
 from tests.servers.staging_catalog import StagingCatalog
 
@@ -232,6 +233,27 @@ def test_a_rest_catalog_that_cannot_stage_is_believed(tmp_path: Path) -> None:
         catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod"})
         assert table_place(catalog, TABLE) is None
         catalog.close()
+
+
+NO_STS = "Credential vending was requested for table a.b, but no credentials are available"
+
+
+def test_a_catalog_without_keys_to_lend_is_told_what_ends_it(tmp_path: Path) -> None:
+    """Like Polaris without STS: what the catalog is no longer asked with that property is named."""
+    with StagingCatalog(f"file://{tmp_path}/lent", stages=NO_STS) as server:
+        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod"})
+        with pytest.raises(ActionNeededError, match=r'set header.X-Iceberg-Access-Delegation = ""'):
+            table_place(catalog, TABLE)
+        catalog.close()
+        asked = {"type": "rest", "uri": server.url, "warehouse": "prod"}
+        checks = {one.name: one for one in check_server("catalog", asked)}
+        assert (checks["catalog"].status, checks["storage"].status) == ("ok", "fail")
+        assert "s3.secret-access-key" in checks["storage"].detail
+        own = {"header.X-Iceberg-Access-Delegation": ""}
+        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod", **own})
+        assert table_place(catalog, TABLE) is not None
+        catalog.close()
+        assert server.made == []
 
 
 def test_an_address_behind_a_firewall_is_told_in_time(limits: Callable[..., None]) -> None:

@@ -137,7 +137,7 @@ def test_records_that_are_gone_stop_the_topic_with_the_way_back(rig: Rig) -> Non
     assert coordinator.state is State.FAILED
     error = str(coordinator.progress().error)
     assert f"rollback_to_snapshot('default.clicks', {back})" in error
-    assert "`tabletopic resume clicks` reads from the offsets of that snapshot (0: 4, 1: 0)" in error
+    assert "`tabletopic resume clicks` reads from its offsets (0: 4, 1: 0)" in error
     assert "deleted by retention" in error
     assert head(rig).snapshot_id == broken
     rig.table.table.manage_snapshots().rollback_to_snapshot(back).commit()

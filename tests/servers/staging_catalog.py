@@ -14,9 +14,12 @@ from tests.servers.http_server import Handler, HttpServer
 
 
 class StagingCatalog(HttpServer):
-    """Listens from ``with`` on; ``made`` are tables that were created instead of staged."""
+    """Listens from ``with`` on; ``made`` are tables that were created instead of staged.
 
-    def __init__(self, location: str, *, stages: bool = True) -> None:
+    ``stages``: False refuses it, a text only as long as keys are asked for.
+    """
+
+    def __init__(self, location: str, *, stages: bool | str = True) -> None:
         self.made: list[str] = []
         catalog = self
 
@@ -27,6 +30,10 @@ class StagingCatalog(HttpServer):
             def _get(self) -> None:
                 if self.path.startswith("/v1/config"):
                     self._give(200, {"defaults": {}, "overrides": {}})
+                elif self.path.partition("?")[0] == "/v1/namespaces":
+                    self._give(200, {"namespaces": [["default"]]})
+                elif self.path.partition("?")[0] == "/v1/namespaces/default/tables":
+                    self._give(200, {"identifiers": []})
                 else:
                     error = {"message": "no such table", "type": "NoSuchTableException", "code": 404}
                     self._give(404, {"error": error})
@@ -35,8 +42,9 @@ class StagingCatalog(HttpServer):
                 wish = json.loads(self.body())
                 if not wish.get("stage-create"):
                     catalog.made.append(wish["name"])
-                if not stages:
-                    error = {"message": "cannot stage", "type": "BadRequestException", "code": 400}
+                asked = bool(self.headers.get("X-Iceberg-Access-Delegation"))
+                if not stages or (asked and stages is not True):
+                    error = {"message": stages or "cannot stage", "type": "BadRequestException", "code": 400}
                     self._give(400, {"error": error})
                     return
                 schema = Schema.model_validate(wish["schema"])

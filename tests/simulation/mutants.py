@@ -28,7 +28,7 @@ from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership import ownership, take_over
+from tabletopic_kernel.host.ownership import actions, mend, ownership, take_over
 from tabletopic_kernel.host.ownership.actions import Actions
 from tabletopic_kernel.host.ownership.cut_log import Comparison
 from tabletopic_kernel.host.replay.replay import Replay
@@ -344,6 +344,14 @@ MUTANTS: dict[str, Patch] = {
     "letters are not claimed": _put(DeadLetters, "adopt", _only_loads),
     "replayed letters are not marked": _put(Replay, "_mark", _nothing),
     "a replay takes letters that are rows": _put(Replay, "round", _takes_unsettled),
+    "nobody looks for files that others deleted": _all(
+        _put(commit, "check_head", _nothing),
+        _put(actions, "check_head", _nothing),
+        _put(mend, "way_back", _nothing),
+    ),
+    "a commit does not look at the one before": _all(
+        _put(commit, "check_head", _nothing), _put(actions, "check_head", _nothing)
+    ),
     "a gap is not noticed": _put(take_over, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
     "a log that was cut is not noticed": _all(

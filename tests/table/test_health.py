@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.types import NestedField, TimestamptzType
 
 from tabletopic_kernel.model.errors import RetryableError
@@ -16,7 +18,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import health
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.compaction import plan as compaction
-from tabletopic_kernel.table.health import next_work, table_health
+from tabletopic_kernel.table.health import idle_because, next_work, table_health
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
@@ -144,3 +146,32 @@ def test_times_in_january_1970_are_told(catalog: Catalog) -> None:
     now = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
     table.append(pa.table({"event_time": now}))
     assert table_health(TOPIC, table).doubts == []
+
+
+def test_a_catalog_that_maintains_tables_is_trusted_for_days(
+    owned: tuple[TopicTable, Ledger], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner looks at what it really did: it expires and compacts where nobody else has for three days."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+    loaded = catalog.load_table(IDENTIFIER)
+    monkeypatch.setitem(catalog.properties, "rest.signing-name", "s3tables")
+    settings = TopicSettings(keep_snapshots=1)
+    day, now = 86_400_000, loaded.metadata.last_updated_ms
+    kept_days = settings.snapshots_kept_ms // day
+
+    def idle(table: Table, days: int) -> dict[str, bool]:
+        at_ms = now + days * day + 1_000
+        works = ("compact", "expire")
+        return {work: idle_because(table, settings, work, at_ms) is not None for work in works}
+
+    assert idle(loaded, 2) == {"compact": True, "expire": True}
+    assert idle(loaded, 3) == {"compact": False, "expire": True}
+    assert idle(loaded, kept_days + 3) == {"compact": False, "expire": False}
+    head = loaded.metadata.snapshots[-1]
+    theirs = head.model_copy(
+        update={"summary": Summary(Operation.REPLACE), "timestamp_ms": head.timestamp_ms + day}
+    )
+    loaded.metadata = loaded.metadata.model_copy(update={"snapshots": [*loaded.metadata.snapshots, theirs]})
+    assert idle(loaded, 3) == {"compact": True, "expire": True}

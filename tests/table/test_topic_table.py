@@ -579,3 +579,56 @@ def test_columns_that_others_chose_to_identify_rows_still_do(catalog: Catalog) -
     relaxed = Schema(columns[0], columns[1].model_copy(update={"required": False}))
     table.evolve(relaxed, {}, epoch=1)
     assert table.table.schema().identifier_field_names() == {"a"}
+
+
+def as_s3_tables(monkeypatch: pytest.MonkeyPatch, *catalogs: Catalog) -> None:
+    """Let the catalogs be known as S3 Tables'."""
+    for one in catalogs:
+        monkeypatch.setitem(one.properties, "rest.signing-name", "s3tables")
+
+
+def test_where_a_tag_stops_expiry_a_property_keeps_the_ledger(
+    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 Tables expire no snapshots of a table whose tags are kept: it has none, and the ledger outlives all.
+
+    The tag of an earlier version goes with the next commit.
+    """
+    table, ledger = owned
+    as_s3_tables(monkeypatch, catalog, table.table.catalog)
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(ledger, appended(after, staged.files))
+    foreign = catalog.load_table(IDENTIFIER)
+    assert set(foreign.metadata.refs) == {"main"}
+    foreign.append(foreign.scan().to_arrow())
+    foreign.maintenance.expire_snapshots().by_ids(
+        [s.snapshot_id for s in foreign.metadata.snapshots[:-1]]
+    ).commit()
+    left = fresh(catalog)
+    assert len(left.table.metadata.snapshots) == 1
+    assert left.ledger == after
+    claimed = after.for_next_owner(left.newest_epoch)
+    left.claim(claimed, after)
+    assert fresh(catalog).ledger == claimed
+
+
+def test_a_property_tells_of_a_rollback_behind_it(
+    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that was rolled back to another program's old snapshot takes no commit (I8)."""
+    table, ledger = owned
+    as_s3_tables(monkeypatch, catalog, table.table.catalog)
+    foreign = catalog.load_table(IDENTIFIER)
+    foreign.append(foreign.scan().to_arrow())
+    old = foreign.current_snapshot()
+    assert old is not None
+    staged = batch(table, 0, 3)
+    after = next_commit(ledger, staged)
+    table.commit(ledger, appended(after, staged.files))
+    foreign.refresh()
+    foreign.manage_snapshots().rollback_to_snapshot(old.snapshot_id).commit()
+    gone = [s.snapshot_id for s in foreign.metadata.snapshots if s.snapshot_id != old.snapshot_id]
+    foreign.maintenance.expire_snapshots().by_ids(gone).commit()
+    with pytest.raises(ActionNeededError, match="rolled back"):
+        fresh(catalog).claim(after.for_next_owner(1), after)

@@ -247,6 +247,7 @@ CODES: Final = {
     for system, rules in systems.items()
 }
 # fmt: off
+NO_KEYS_LENT: Final = r"[Cc]redential vending was requested|cannot vend credentials"  # Polaris without STS
 _NO_URI = {r"URI (is required|missing)": _setting("set uri")}
 _UNKNOWN_TYPE = {
     r"Unsupported field type: |Could not parse \S* into a|Input tag '' found using ''": _act(
@@ -283,6 +284,7 @@ _TEXTS: Mapping[str, Rules] = {
             r"invalid (dsn|connection option|sslmode|port|URI|integer value)": _act("correct {section} uri"),
         },
         "sqlite3.OperationalError": {r"^no such (table|column)": _NOT_OURS},
+        "pyiceberg.exceptions.RESTError": {NO_KEYS_LENT: _act('set header.X-Iceberg-Access-Delegation = "" in {section}, so that it is not asked, and keys of the storage, such as s3.access-key-id and s3.secret-access-key', "cannot lend keys for the storage")},
         "thrift.Thrift.TException": {  # Java's exceptions, which the metastore passes on as text
             r"AccessControl|Permission denied|not authorized|No privilege": _rights("give the user the right, on the database and on its folder"),
             r"No FileSystem for scheme|ClassNotFoundException|NoClassDefFoundError": _act("the Hive metastore lacks the jars of the warehouse's storage: add them there (for s3a: hadoop-aws)", "cannot use the storage"),

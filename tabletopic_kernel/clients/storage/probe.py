@@ -7,6 +7,7 @@ Everything written is undone: rows in a database are rolled back, a file is remo
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog, reachable, w
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import files_at, staged_table
-from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
+from tabletopic_kernel.clients.outside_errors.rules import CATALOG, NO_KEYS_LENT, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import is_refused
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Trouble, Verdict
 from tabletopic_kernel.model.redact import is_secret
@@ -217,7 +218,7 @@ def _rest_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
     except NoSuchNamespaceError:  # it will be created with the table
         return default_place(catalog)
     except Exception as error:  # servers need not support it
-        if is_refused(error):
+        if is_refused(error) and not re.search(NO_KEYS_LENT, str(error)):
             return default_place(catalog)
         raise
     return Place(staged.location(), staged.io)

@@ -19,7 +19,6 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.catalog.catalog import reachable
-from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
@@ -38,6 +37,7 @@ from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.group import Group
 from tabletopic_kernel.table.compaction.plan import CompactionPlan, plan_compaction, rows_where
+from tabletopic_kernel.table.health import idle_because
 from tabletopic_kernel.table.sweep import remove_unsent
 from tabletopic_kernel.table.topic_table import TopicTable
 
@@ -87,10 +87,7 @@ class CompactionSchedule:
         now = self._services.elapsed_ms()
         if owner.table is None or not self._keeps_up or now < self._services.jobs.rests_until_ms:
             return None
-        is_on = self._settings.maintenance == "on" or not maintains_itself(
-            owner.table.table.catalog.properties
-        )
-        if self._settings.maintenance == "off" or not is_on:
+        if idle_because(owner.table.table, self._settings, "compact", self._services.now_ms()) is not None:
             return None
         changed = (
             letters for letters, scan in self._scans.items() if _has_changed(owner, letters, scan, now)

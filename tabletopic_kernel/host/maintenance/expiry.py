@@ -19,7 +19,6 @@ from typing import Any, Final
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.host.maintenance.jobs import Job, once_more
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
@@ -37,6 +36,7 @@ from tabletopic_kernel.table.expiry import (
 )
 from tabletopic_kernel.table.files.orphans import orphan_candidates
 from tabletopic_kernel.table.files.own import UnreachableFiles
+from tabletopic_kernel.table.health import idle_because
 from tabletopic_kernel.table.sweep import (
     Removed,
     load_same,
@@ -59,7 +59,7 @@ class ExpirySchedule:
     """When a topic's snapshots expire by themselves; for the coordinator's thread."""
 
     def __init__(self, settings: TopicSettings, services: Services) -> None:
-        self._maintenance, self._services = settings.maintenance, services
+        self._settings, self._services = settings, services
         self.retention = Retention.of(settings)
         self._awaits_commit = False
         self._due_ms: int | None = None
@@ -85,9 +85,9 @@ class ExpirySchedule:
         """Whether an expiry should begin by itself."""
         if self._due_ms is None or self._services.elapsed_ms() < self._due_ms:
             return False
-        if owner.table is None or self._maintenance == "off":
+        if owner.table is None:
             return False
-        return self._maintenance == "on" or not maintains_itself(owner.table.table.catalog.properties)
+        return idle_because(owner.table.table, self._settings, "expire", self._services.now_ms()) is None
 
     def begin(self) -> bool:
         """Note that an expiry begins; returns whether the daily sweep of finished epochs is due, too."""

@@ -32,6 +32,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
 from tabletopic_kernel.pipeline.worker.worker import Worker
+from tabletopic_kernel.table.changes.commit import check_head
 
 _LOG = logging.getLogger(__name__)
 
@@ -166,7 +167,8 @@ class Actions:
                 return self._classify_commit(error)
             self._take_over(owner, began, state)
             try:
-                owner.check_written()
+                for written in filter(None, (owner.dead_letters.table, owner.table)):
+                    check_head(written, metadata_only=True)
             except TableTopicError as error:
                 return self._classify(error)
         return Event.COMMITTED

@@ -34,7 +34,7 @@ def mend(table: TopicTable, letters: TopicTable | None, facts: TopicFacts) -> Se
     table_back = way_back(table, letters_back.ledger if letters_back else None)
     ways = [way for way in (table_back, letters_back) if way is not None]
     for way in reversed(ways):
-        if (obstacle := way.obstacle() or _unread(way.ledger, facts)) is not None:
+        if (obstacle := way.obstacle or _unread(way.ledger, facts)) is not None:
             raise (letters_back or way).error(obstacle)
     for way in ways:
         way.go()
@@ -42,7 +42,7 @@ def mend(table: TopicTable, letters: TopicTable | None, facts: TopicFacts) -> Se
 
 
 def _unread(ledger: Ledger | None, facts: TopicFacts) -> str | None:
-    """Why the topic has no longer all records from the ledger on; None if it does."""
+    """Why the topic no longer has all records from the ledger on; None if it does."""
     try:
         if ledger is not None:
             check_topic(ledger, facts)
@@ -51,18 +51,14 @@ def _unread(ledger: Ledger | None, facts: TopicFacts) -> str | None:
     return None
 
 
-def report_of(ways: Sequence[WayBack]) -> str:
-    """What was done, in a sentence."""
-    what = next(way.what for way in ways if way.faults)
-    ledger = ways[0].ledger
-    assert ledger is not None
-    return f"{what}; rolled back, and records are read again from offsets {dict(ledger.next_offsets)}"
-
-
-def forget(way: WayBack, planned: Ledger | None) -> None:
-    """Remove what cannot be read from a table's history; if that fails, it expires with age."""
-    try:
-        if planned is not None:
-            way.forget(planned)
-    except TableTopicError as error:
-        _LOG.warning("%s: snapshots without files stay for now: %s", way.table.identifier, error)
+def conclude(ways: Sequence[WayBack], owned: Ledger, of_letters: Ledger | None) -> str | None:
+    """Remove what cannot be read from the tables' history, or leave it to age; returns what was repaired."""
+    for way in ways:
+        try:
+            if (planned := of_letters if way.has_letters else owned) is not None:
+                way.forget(planned)
+        except TableTopicError as error:
+            _LOG.warning("%s: snapshots without files stay for now: %s", way.table.identifier, error)
+    what = next((way for way in ways if way.faults), None)
+    offsets = dict(owned.next_offsets)
+    return what and f"{what}; it was rolled back, and records are read again from offsets {offsets}"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tabletopic_kernel.clients.kafka.broker import TopicFacts
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.cut_log import lost_part, set_back
-from tabletopic_kernel.host.ownership.mend import forget, mend, report_of
+from tabletopic_kernel.host.ownership.mend import conclude, mend
 from tabletopic_kernel.host.resume_point import check_same_log, first_ledger, gap_to_skip
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import StartOverError
@@ -80,10 +80,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     # New partitions begin at their first offset.
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
     owner.gap, owner.truncated = gap, lost
-    if ways:
-        owner.mended = report_of(ways)
-        for way in ways:
-            forget(way, ledger if way.table is table else dead_letters.ledger)
+    owner.mended = conclude(ways, ledger, dead_letters.ledger)
     owner.claim_files_once()
     reach(Step.OWNED)
     return owner

@@ -10,6 +10,7 @@ have sent the request twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -20,6 +21,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.catalog.hive_locks import lock_trouble
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import (
     SnapshotProducer,
@@ -44,7 +46,7 @@ from tabletopic_kernel.model.errors import (
     Trouble,
     UnreadableFilesError,
 )
-from tabletopic_kernel.model.ledger import TAG, Ledger
+from tabletopic_kernel.model.ledger import KEPT_PROPERTY, SEQUENCE, TAG, Ledger
 from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.table.changes.change import TableChange
@@ -91,7 +93,7 @@ def _prepared(table: LedgerTable, change: TableChange) -> tuple[QuickTransaction
                 f"another program has just rewritten files of {table.identifier}; try again"
             ) from error
         reach(Step.MANIFEST)
-        ManageSnapshots(transaction).create_tag(producer.snapshot_id, TAG).commit()
+        _keep_ledger(table, transaction, producer.snapshot_id, change.ledger)
         _require_tag(table, transaction)
     except Exception as error:  # manifests could not be written
         if (trouble := _storage_trouble(table, error)) is None:
@@ -111,6 +113,20 @@ def _written(known: Written | None, producer: SnapshotProducer, change: TableCha
     kept = {path: size for path, size in before.data.items() if path not in removed}
     data = {file.file_path: file.file_size_in_bytes for file in change.add[:_LOOKED_AT]}
     return Written(producer.snapshot_id, new, data, {**old, **kept})
+
+
+def _keep_ledger(table: LedgerTable, transaction: QuickTransaction, snapshot_id: int, ledger: Ledger) -> None:
+    """Keep the ledger from expiring with its snapshot: with a tag, or where that stops the catalog's expiry,
+    in a property, and without the tag that earlier versions made there.
+    """
+    snapshots = ManageSnapshots(transaction)
+    if not maintains_itself(table.table.catalog.properties):
+        snapshots.create_tag(snapshot_id, TAG).commit()
+        return
+    kept = ledger.to_summary() | {SEQUENCE: str(table.table.metadata.next_sequence_number())}
+    transaction.set_properties({KEPT_PROPERTY: json.dumps(kept)})
+    if TAG in table.table.metadata.refs:
+        snapshots.remove_tag(TAG).commit()
 
 
 def _send(table: LedgerTable, transaction: QuickTransaction, producer: SnapshotProducer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, LostOwnershipError, ResumeError
-from tabletopic_kernel.model.ledger import PREFIX, TAG, Ledger
+from tabletopic_kernel.model.ledger import KEPT_PROPERTY, PREFIX, SEQUENCE, TAG, Ledger
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 
 _Mark = tuple[str | None, int]  # a snapshot's commit id and epoch; None and 0 if another writer made it
@@ -70,8 +71,11 @@ class LedgerTable:
             raise ResumeError(f"the table {self.identifier} was replaced by another one; resume to adopt it")
         self.table = fresh
 
-    def ledger_snapshot(self) -> tuple[Ledger, Snapshot] | None:
-        """The newest ledger among the ancestors of the head; foreign snapshots in between are skipped."""
+    def ledger_snapshot(self) -> tuple[Ledger, Snapshot | None] | None:
+        """The newest ledger among the ancestors of the head; foreign snapshots in between are skipped.
+
+        Its snapshot is None if that has expired, and a property has kept the ledger.
+        """
         metadata = self.table.metadata
         head = metadata.current_snapshot()
         for snapshot in ancestors_of(head, metadata) if head else ():
@@ -80,8 +84,13 @@ class LedgerTable:
         # The ancestors up to a foreign head have expired: the tag kept the ledger's snapshot.
         tag = metadata.refs.get(TAG)
         kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
-        ledger = ledger_of(kept) if kept else None
-        return (ledger, kept) if ledger and kept else None
+        ledger = ledger_of(kept) if kept else Ledger.from_summary(self._kept)
+        return (ledger, kept) if ledger else None
+
+    @property
+    def _kept(self) -> dict[str, str]:
+        kept: dict[str, str] = json.loads(self.table.properties.get(KEPT_PROPERTY, "{}"))
+        return kept
 
     @property
     def ledger(self) -> Ledger | None:
@@ -170,18 +179,21 @@ class LedgerTable:
                 return
         if not newest or not oldest:
             return
-        is_behind = (newest[1].sequence_number or 0) > (oldest.sequence_number or 0)
-        if is_behind or not has_newest_rows(self.table, newest[1]):
+        kept = newest[1]
+        number = kept.sequence_number if kept else int(self._kept.get(SEQUENCE, 0))
+        is_behind = (number or 0) > (oldest.sequence_number or 0)
+        if is_behind or (kept and not has_newest_rows(self.table, kept)):
             why = (
                 "was rolled back to a snapshot whose ledger others have expired"
                 if is_behind
                 else "lacks rows of its newest commit, and others have expired the snapshots that would show "
                 "whether it was rolled back"
             )
+            to = f"{kept.snapshot_id}, which the tag {TAG} has kept" if kept else "of its ledger"
             raise ActionNeededError(
                 f"{self.identifier} {why}: where to resume is unknown. Roll it forward to snapshot "
-                f"{newest[1].snapshot_id}, which the tag {TAG} has kept, and delete again what others "
-                "deleted on purpose, or enable the topic with another --table"
+                f"{to}, and delete again what others deleted on purpose, or enable the topic with another "
+                "--table"
             )
 
 

@@ -18,7 +18,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 
-from tabletopic_kernel.clients.catalog.catalog import lends_keys
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.storage import live_files, unreadable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
 from tabletopic_kernel.model.errors import ActionNeededError
@@ -30,36 +30,6 @@ _NEWEST: Final = 64  # data files: those of the last commits, which a removal of
 _FURTHEST: Final = 200  # snapshots
 
 
-class _Storage:
-    """Which files of a table the storage lacks; asks for each once."""
-
-    def __init__(self, table: Table) -> None:
-        self._table, self._lent = table, lends_keys(table)
-        self._faults: dict[str, str | None] = {}
-
-    def faults(self, snapshot: Snapshot, newest: int) -> list[str]:
-        """What is wrong with a snapshot's manifest list, its manifests, or its ``newest`` data files."""
-        io = self._table.io
-        if lists := self._of({snapshot.manifest_list: 0}):
-            return lists
-        manifests = sorted(snapshot.manifests(io), key=lambda manifest: -(manifest.sequence_number or 0))
-        if gone := self._of({manifest.manifest_path: manifest.manifest_length for manifest in manifests}):
-            return gone
-        files: dict[str, int] = {}
-        for manifest in manifests:
-            if len(files) >= newest:
-                break
-            for _, live in live_files(io, [manifest]):
-                files |= live
-        return self._of(dict(islice(files.items(), newest)))
-
-    def _of(self, files: Mapping[str, int]) -> list[str]:
-        unknown = {path: size for path, size in files.items() if path not in self._faults}
-        if unknown:
-            self._faults |= dict.fromkeys(unknown) | unreadable(self._table.io, unknown, lent=self._lent)
-        return [fault for path in files if (fault := self._faults[path])]
-
-
 def missing_files(table: Table, newest: int = _NEWEST) -> list[str]:
     """What is wrong with the files of the head: its manifests, and its ``newest`` data files.
 
@@ -67,7 +37,27 @@ def missing_files(table: Table, newest: int = _NEWEST) -> list[str]:
         RetryableError, ActionNeededError: the storage does not respond, or refuses.
     """
     head = table.metadata.current_snapshot()
-    return _Storage(table).faults(head, newest) if head else []
+    return _faults(table, head, newest, {}) if head else []
+
+
+def _faults(table: Table, snapshot: Snapshot, newest: int, known: dict[str, str | None]) -> list[str]:
+    """The same for any snapshot; asks for no file that is ``known``, with its fault, and adds the others."""
+
+    def of(files: Mapping[str, int]) -> list[str]:
+        new = {path: size for path, size in files.items() if path not in known}
+        known.update(dict.fromkeys(new) | unreadable(table.io, new, lent=lends_keys(table)) if new else {})
+        return [fault for path in files if (fault := known[path])]
+
+    if gone := of({snapshot.manifest_list: 0}):
+        return gone
+    files: dict[str, int] = {}
+    with reachable("the storage", lent=lends_keys(table)):
+        manifests = sorted(snapshot.manifests(table.io), key=lambda one: -(one.sequence_number or 0))
+        if gone := of({manifest.manifest_path: manifest.manifest_length for manifest in manifests}):
+            return gone
+        while manifests and len(files) < newest:
+            files |= next(iter(live_files(table.io, [manifests.pop(0)])))[1]
+    return of(dict(islice(files.items(), newest)))
 
 
 @dataclass(frozen=True)
@@ -80,42 +70,44 @@ class WayBack:
     table: LedgerTable
     faults: tuple[str, ...]
     over: tuple[Snapshot, ...]
-    to: Snapshot | None
-    ledger: Ledger | None
+    to: Snapshot | None = None
+    ledger: Ledger | None = None
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether it is a dead-letter table's."""
+        return DEAD_LETTERS_OF_PROPERTY in self.table.table.properties
+
+    @property
     def obstacle(self) -> str | None:
         """Why records that are read again would not bring back all that is lost; None if they would."""
-        ledgers = [ledger_of(snapshot) for snapshot in self.over]
         if self.to is None or self.ledger is None:
             return "no snapshot that is left has all its files and a ledger"
-        if None in ledgers:
-            foreign = self.over[ledgers.index(None)]
-            return f"it would undo snapshot {foreign.snapshot_id}, which another program made"
-        if any(ledger and ledger.replay_id != self.ledger.replay_id for ledger in ledgers):
-            return "it would undo a replay of dead letters"
-        if self._has_letters and any(_removes(snapshot) for snapshot in self.over):
-            return "dead letters that became rows would come back"
+        for snapshot in self.over:
+            if (ledger := ledger_of(snapshot)) is None:
+                return f"it would undo snapshot {snapshot.snapshot_id}, which another program made"
+            appends = snapshot.summary is not None and snapshot.summary.operation is Operation.APPEND
+            if ledger.replay_id != self.ledger.replay_id or (self.has_letters and not appends):
+                return "it would undo a replay of dead letters"
         return None
 
     def error(self, obstacle: str) -> ActionNeededError:
         """The error of a table that a person must roll back, or give up."""
-        name, why = self.table.identifier, f"{self.what}. It is not rolled back by itself: {obstacle}"
-        if self.to is None or self.ledger is None:
-            return ActionNeededError(
-                f"{why}. Restore the files from a copy and resume the topic, or enable it with another "
-                "--table, which is filled from `start`"
+        way, name = "", self.table.identifier
+        if self.to is not None and self.ledger is not None:
+            call = f"CALL {self.table.table.catalog.name}.system.rollback_to_snapshot"
+            offsets = ", ".join(f"{p}: {offset}" for p, offset in sorted(self.ledger.next_offsets.items()))
+            way = (
+                f"roll back to snapshot {self.to.snapshot_id} with Spark (`{call}('{name}', "
+                f"{self.to.snapshot_id})`), so that `tabletopic resume {self.ledger.topic}` reads from its "
+                f"offsets ({offsets}), or "
             )
-        call = f"CALL {self.table.table.catalog.name}.system.rollback_to_snapshot"
-        offsets = ", ".join(f"{p}: {offset}" for p, offset in sorted(self.ledger.next_offsets.items()))
         return ActionNeededError(
-            f"{why}. Restore the files, or roll back to snapshot {self.to.snapshot_id} with Spark: `{call}"
-            f"('{name}', {self.to.snapshot_id})`. Then `tabletopic resume {self.ledger.topic}` reads from "
-            f"the offsets of that snapshot ({offsets})"
+            f"{self}. It is not rolled back by itself: {obstacle}. Restore the files from a copy, or {way}"
+            "enable the topic with another --table; resume it then"
         )
 
-    @property
-    def what(self) -> str:
-        """What happened."""
+    def __str__(self) -> str:
         more = f", and {len(self.faults) - 1} more" if len(self.faults) > 1 else ""
         return (
             "another program, perhaps a removal of orphan files, has deleted files of the newest snapshot "
@@ -132,7 +124,7 @@ class WayBack:
         commit_updates(self.table, (back,), (head,))
 
     def forget(self, planned: Ledger) -> None:
-        """Remove the snapshots on the way, which nobody can read, unless somebody has named them.
+        """Remove the snapshots on the way, which nobody can read, unless they are a branch's or tag's.
 
         ``planned``: the table's ledger. Raises as ``TopicTable.expire``.
         """
@@ -144,29 +136,21 @@ class WayBack:
 
         expire(self.table, planned, choose)
 
-    @property
-    def _has_letters(self) -> bool:
-        return DEAD_LETTERS_OF_PROPERTY in self.table.table.properties
-
-
-def _removes(snapshot: Snapshot) -> bool:
-    return snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND
-
 
 def way_back(table: LedgerTable, limit: Ledger | None = None) -> WayBack | None:
     """The way back to the newest snapshot that has its files, and is not ahead of ``limit``.
 
     None: that is the head. Raises as ``missing_files``.
     """
-    metadata, storage = table.table.metadata, _Storage(table.table)
+    metadata, known = table.table.metadata, dict[str, str | None]()
     head = metadata.current_snapshot()
     over: list[Snapshot] = []
     faults: list[str] = []
     for snapshot in islice(ancestors_of(head, metadata), _FURTHEST) if head else ():
         ledger = next(filter(None, map(ledger_of, ancestors_of(snapshot, metadata))), None)
-        wrong = storage.faults(snapshot, _NEWEST)
-        if not wrong and not (limit and ledger and ledger.is_ahead_of(limit)):
+        wrong = _faults(table.table, snapshot, _NEWEST, known)
+        if not wrong and (limit is None or (ledger and not ledger.is_ahead_of(limit))):
             return WayBack(table, tuple(faults), tuple(over), snapshot, ledger) if over else None
         faults = faults or wrong
         over.append(snapshot)
-    return WayBack(table, tuple(faults), tuple(over), None, None) if over else None
+    return WayBack(table, tuple(faults), tuple(over)) if over else None

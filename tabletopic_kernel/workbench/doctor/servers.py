@@ -143,7 +143,7 @@ def _place(servers: Servers, name: str | None) -> Place | None:
     from pyiceberg.exceptions import NoSuchTableError
 
     from tabletopic_kernel.clients.catalog.catalog import reachable
-    from tabletopic_kernel.clients.storage.probe import Place, default_place, open_impatient
+    from tabletopic_kernel.clients.storage.probe import Place, default_place, open_impatient, table_place
 
     catalog = open_impatient(servers.catalog_of(name))
     if (place := default_place(catalog)) is not None:
@@ -152,7 +152,10 @@ def _place(servers: Servers, name: str | None) -> Place | None:
         with suppress(NoSuchTableError), reachable("the catalog"):
             table = catalog.load_table(identifier)
             return Place(table.location(), table.io)
-    return None
+    with reachable("the catalog"):
+        namespaces = catalog.list_namespaces()
+    # What it would lend for a new table, which is not created.
+    return table_place(catalog, (*namespaces[0], "tabletopic_probe")) if namespaces else None
 
 
 def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ...]]:
