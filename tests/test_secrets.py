@@ -11,15 +11,21 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pyspark import SparkContext
 
+from tabletopic_kernel.clients.outside_errors.sorting import plain
 from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.clients.spark.java_errors import reason_of
 from tabletopic_kernel.clients.spark.launch import launch
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.model.errors import RetryableError, TableTopicError
+from tabletopic_kernel.faces.live_dashboard.view import words
+from tabletopic_kernel.host.metrics.questions import Question
+from tabletopic_kernel.model.errors import RetryableError, SettingsError, TableTopicError, error_of
 from tabletopic_kernel.model.progress.event_json import event_json, event_of_json
 from tabletopic_kernel.model.progress.events import (
     Committed,
@@ -36,7 +42,8 @@ from tabletopic_kernel.model.redact import HIDDEN, learn, redact
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.clients import find_servers
 from tabletopic_kernel.workbench.config import load_settings
-from tabletopic_kernel.workbench.doctor.check import Check
+from tabletopic_kernel.workbench.doctor.check import Failed as FailedCheck
+from tabletopic_kernel.workbench.doctor.check import checked
 from tabletopic_kernel.workbench.logs import log_to
 from tests.workbench.test_shown import EMBEDDED_SECRETS, PAIRED_SECRETS, SECRET_KEYS
 
@@ -200,21 +207,45 @@ def test_logs_hold_no_secrets(tmp_path: Path) -> None:
 def test_terminals_show_no_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     """Errors, remarks, and the trace that --debug asks for."""
     learn({"sasl.password": MARK})
-    try:
-        raise ValueError(MARK)
-    except ValueError as error:
-        screen.trace()
-        screen.error(str(error))
-        screen.note(str(error))
+    cause = ValueError(MARK)
+    for error in (RetryableError(f"no: {MARK}"), cause):
+        error.__context__ = None if error is cause else cause
+        screen.trace(error)
+        screen.error(error_of(error))
+        screen.note(str(error_of(error)))
     told = capsys.readouterr().err
     assert "hunter2" not in told
-    assert told.count(HIDDEN) >= 3
+    assert told.count(HIDDEN) >= 6
+
+
+def test_long_messages_are_masked_before_they_are_cut() -> None:
+    """Half of a secret is not known as one."""
+    learn({"sasl.password": MARK})
+    for length in range(280, 500, 7):
+        error = OSError(f"{'x' * length} {MARK} and more")
+        for told in (plain(error), reason_of(error)):
+            assert "hunter" not in told
 
 
 def test_checks_show_no_secrets() -> None:
     """What a server said is a part of them."""
     learn({"sasl.password": MARK})
-    assert Check("broker", "fail", f"no: {MARK}").to_json()["detail"] == f"no: {HIDDEN}"
+    for error in (ValueError(MARK), RetryableError(MARK), SettingsError(MARK), FailedCheck(MARK, "remedy")):
+        check = checked("broker", Mock(side_effect=error))
+        assert "hunter2" not in str(check.to_json())
+        assert HIDDEN in check.detail
+
+
+def test_questions_and_pages_show_no_secrets() -> None:
+    """Of a server that does not respond, and of a bug."""
+    learn({"sasl.password": MARK})
+    client_error = KafkaException(KafkaError(KafkaError._TRANSPORT, f"no: {MARK}"))
+    for error in (client_error, ValueError(MARK), RetryableError(MARK)):
+        question = Question("broker", Mock(side_effect=error), 60)
+        question.once()
+        for told in (str(question.trouble), words(error)):
+            assert HIDDEN in told
+            assert "hunter2" not in told
 
 
 def test_the_registry_is_named_without_its_login() -> None:

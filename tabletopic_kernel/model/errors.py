@@ -176,4 +176,6 @@ class InternalError(TableTopicError):
 
 def error_of(error: Exception) -> TableTopicError:
     """The error, if it is one of ours; else a bug by the name of its class."""
-    return error if isinstance(error, TableTopicError) else InternalError(f"{type(error).__name__}: {error}")
+    if isinstance(error, TableTopicError):
+        return error
+    return InternalError(f"{type(error).__name__}: {str(error).strip() or 'no message'}")

@@ -1,8 +1,9 @@
 """Which settings are secrets, and what is displayed instead.
 
-``mask`` and ``mask_property`` are for a setting's own value. ``redact`` is the safety net for everything else
-that is written: texts of errors and events, log records, terminals. It knows the secrets in the current
-settings, from ``learn``, and what credentials look like.
+``mask`` and ``mask_property`` are for a setting's own value. ``redact`` is the safety net for texts of other
+programs, in two places: where an error of ours is made of them (``model/errors.py``), and where a log, a
+traceback or an event leaves the process. It knows the secrets in the current settings, from ``learn``, and
+what credentials look like.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import html
 import json
 import re
 import threading
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
@@ -199,3 +201,8 @@ def _alone(form: str) -> str:
 # One per process, because errors, logs and traces have no access to settings.
 _NET = Net()
 learn, redact, forget = _NET.learn, _NET.redact, _NET.forget
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback, with its causes: other programs' errors, which may quote a login."""
+    return redact("".join(traceback.format_exception(error)))

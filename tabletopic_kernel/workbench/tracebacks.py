@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-import traceback
 from types import TracebackType
 
-from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.redact import trace_of
 
 
 def hide_secrets() -> None:
@@ -22,8 +21,8 @@ def hide_secrets() -> None:
         threading.excepthook = _print_of_thread
 
 
-def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+def _print(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    sys.stderr.write(trace_of(error))
 
 
 def _print_of_thread(error: threading.ExceptHookArgs) -> None:

@@ -22,6 +22,7 @@ from tabletopic_kernel.clients.outside_errors.rules import (
 )
 from tabletopic_kernel.clients.proxies import proxy_hint
 from tabletopic_kernel.model.errors import Trouble, Verdict
+from tabletopic_kernel.model.redact import redact
 
 _MOST: Final = 300  # characters of another program's message
 _NEXT: Final = {
@@ -79,7 +80,7 @@ def plain(error: BaseException) -> str:
     >>> plain(OSError(5, "Input/output error"))
     '[Errno 5] Input/output error'
     """
-    text = _message(error).strip()
+    text = redact(_message(error)).strip()  # before it is cut: half of a secret would not be recognized
     if page := _PAGE.search(text):
         text = f"HTTP {page[1]}, which is not an error of Iceberg's REST interface"
     elif part := _IN_METADATA.search(text):

@@ -30,6 +30,7 @@ from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, t
 from tabletopic_kernel.faces.cli.commands.topics import alter, enable, events, status
 from tabletopic_kernel.faces.cli.commands.trials import demo, sample
 from tabletopic_kernel.faces.operations import OPERATIONS, inspection, topics, trial
+from tabletopic_kernel.model.errors import UsageError
 
 DISTRIBUTION = "tabletopic"
 
@@ -124,4 +125,5 @@ def _report_wrong_use(error: typer.TyperException) -> None:
     manual = f"{context.command_path if context else 'tabletopic'} --help"
     message = error.format_message().rstrip(".")
     if message:  # otherwise only the program's name was given: its help is the response
-        screen.error(f"{message} See `{manual}`" if message.endswith("?") else f"{message}; see `{manual}`")
+        joint = " See" if message.endswith("?") else "; see"
+        screen.error(UsageError(f"{message}{joint} `{manual}`"))

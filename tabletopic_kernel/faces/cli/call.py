@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from tabletopic_kernel.faces.cli import screen
-from tabletopic_kernel.model.errors import RetryableError, StackError, TableTopicError, UsageError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    InternalError,
+    RetryableError,
+    StackError,
+    TableTopicError,
+    UsageError,
+    error_of,
+)
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Report
@@ -126,16 +134,17 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
         raise typer.Exit(BROKEN_PIPE) from None
     except TableTopicError as error:
         if debug:
-            screen.trace()
-        screen.error(str(error))
+            screen.trace(error)
+        screen.error(error)
         raise typer.Exit(WRONG_USE if isinstance(error, UsageError) else FAILED) from None
     except Exception as error:
         if debug:
-            screen.trace()
+            screen.trace(error)
         if (fixable := _fixable(error)) is not None:
-            screen.error(fixable)
+            screen.error(ActionNeededError(fixable))
             raise typer.Exit(FAILED) from None
-        screen.error(f"unexpected {type(error).__name__}: {_first_line(error)}")
+        first_line, *_ = str(error_of(error)).splitlines()
+        screen.error(InternalError(f"unexpected {first_line}"))
         if not debug:
             screen.note(f"this is a bug; run it again with --debug (or {DEBUG_VARIABLE}=1) for the trace")
         raise typer.Exit(FAILED) from None
@@ -148,10 +157,6 @@ def _fixable(error: Exception) -> str | None:
     if not isinstance(error, OSError) or (remedy := remedy_of(error)) is None:
         return None
     return f"cannot use {error.filename}: {remedy}" if error.filename else f"cannot write: {remedy}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0]
 
 
 def _forget_stdout() -> None:

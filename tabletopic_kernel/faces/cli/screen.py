@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,8 +18,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.progress.events import ControlEvent, Failed
-from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.render.grid import COMMANDS, Cell, Grid
 from tabletopic_kernel.render.words import clock_today, event_text
 
@@ -58,22 +58,22 @@ def side() -> Console:
     return _Console(stderr=True, soft_wrap=True)
 
 
-def error(message: str) -> None:
-    """Print an error message on stderr."""
+def error(what: TableTopicError) -> None:
+    """Print an error on stderr."""
     with contextlib.suppress(OSError):  # stderr was closed
-        side().print(f"[bold red]error:[/] {escape(redact(message))}")
+        side().print(f"[bold red]error:[/] {escape(str(what))}")
 
 
 def note(message: str) -> None:
     """Print a remark beside the data."""
     with contextlib.suppress(OSError):
-        side().print(escape(redact(message)), style="dim")
+        side().print(escape(message), style="dim")
 
 
-def trace() -> None:
-    """Print the traceback of the error being handled."""
+def trace(error: Exception) -> None:
+    """Print the traceback of an error."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(redact(traceback.format_exc()))
+        sys.stderr.write(trace_of(error))
 
 
 def show(*lines: str) -> None:

@@ -12,9 +12,9 @@ from tabletopic_kernel.faces.jupyter_server.answers import Servers as ServersSta
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import SettingsError, TableTopicError
+from tabletopic_kernel.model.errors import SettingsError, TableTopicError, error_of
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, NO_HOST_HINT
-from tabletopic_kernel.model.redact import mask, redact
+from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.servers import registry_place
 from tabletopic_kernel.model.settings.table_names import table_name
@@ -82,8 +82,7 @@ class OverviewMaker:
                 state, detail, figures = "unreachable", detail or str(error), _known(last)
             except Exception as error:  # the page shows it
                 _LOG.exception("overview")
-                message = redact(f"{type(error).__name__}: {error}")
-                detail = f"unexpected {message}; the Jupyter server's log has the trace"
+                detail = f"unexpected {error_of(error)}; the Jupyter server's log has the trace"
                 state, figures = "unreachable", _known(last)
         return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
 

@@ -41,7 +41,6 @@ from tabletopic_kernel.model.errors import (
     UnknownTopicError,
     UsageError,
 )
-from tabletopic_kernel.model.redact import redact
 
 T = TypeVar("T")
 BACKEND = "tabletopic_backend"
@@ -97,7 +96,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         if isinstance(error, TableTopicError):
             message = str(error)
         elif isinstance(error, HTTPError):
-            message = redact(error.log_message or "") or responses.get(status_code, "")
+            message = error.log_message or responses.get(status_code, "")
         else:
             message = "unexpected error; the Jupyter server's log has the trace"
         self.finish(json.dumps(values_for_face({"message": message}, Face.SIDEBAR)))

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.errors import RetryableError, TableTopicError, error_of
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
-from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.render.states import UNKNOWN
 from tabletopic_kernel.render.words import seconds, size
@@ -163,7 +162,7 @@ class Known(View):
 def words(error: Exception) -> str:
     """The text of an error: of ours, of the broker's client, or an unexpected one."""
     if isinstance(error, KafkaException):
-        return redact(error.args[0].str())
+        return str(RetryableError(error.args[0].str()))
     if isinstance(error, TableTopicError):
-        return redact(str(error))
-    return redact(f"unexpected {type(error).__name__}: {error}; the dashboard's log has the trace")
+        return str(error)
+    return f"unexpected {error_of(error)}; the dashboard's log has the trace"

@@ -47,9 +47,6 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
             raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
         except TableTopicError as error:
             raise _without_traceback(error) from None
-        except Exception as error:  # of a library; the notebook saves its text
-            error.args = tuple(redact(arg) if isinstance(arg, str) else arg for arg in error.args)
-            raise
         except KeyboardInterrupt as interrupt:
             # Raised again, so that the following cells do not run.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None

@@ -12,6 +12,8 @@ from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
 from tabletopic_kernel.table.sweep import Removed
 
+_Kind = type[events.Replayed | events.Compacted | events.Expired | events.OrphansRemoved]
+
 
 class Outcomes:
     """One topic's outcomes. Thread-safe; ``_lock`` guards ``_open``, the requests without an outcome.
@@ -59,52 +61,25 @@ class Outcomes:
 
     def replayed(self, request: ReplayRequest, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a replay; figures as in ``Replayed``."""
-        fields = {"rows": 0, **figures, "error": self._reason(error)}
-        self._write(events.Replayed(**self._report.stamp(), replay_id=request.id, **fields))
+        self._report_end(events.Replayed, error, replay_id=request.id, **{"rows": 0, **figures})
 
     def compacted(self, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a compaction; figures as in ``Compacted``."""
-        self._write(events.Compacted(**self._report.stamp(), error=self._reason(error), **figures))
+        self._report_end(events.Compacted, error, **figures)
 
-    def expired(
-        self,
-        removed: Removed,
-        *,
-        request_id: str | None,
-        error: TableTopicError | None = None,
-        **figures: Any,
-    ) -> None:
+    def expired(self, removed: Removed, *, error: TableTopicError | None = None, **figures: Any) -> None:
         """Report expired snapshots, and the removal of files that only they needed; as in ``Expired``."""
-        self._write(
-            events.Expired(
-                **self._report.stamp(),
-                request_id=request_id,
-                files=removed.files,
-                bytes=removed.bytes,
-                outside=removed.outside,
-                error=self._reason(error),
-                **figures,
-            )
-        )
+        self._report_end(events.Expired, error, **vars(removed), **figures)
 
     def orphans_removed(
         self, removed: Removed, *, request_id: str | None, error: TableTopicError | None
     ) -> None:
         """Report the removal of orphan files."""
-        self._write(
-            events.OrphansRemoved(
-                **self._report.stamp(),
-                request_id=request_id,
-                files=removed.files,
-                bytes=removed.bytes,
-                error=self._reason(error),
-            )
-        )
+        self._report_end(events.OrphansRemoved, error, request_id=request_id, **vars(removed))
 
-    def _reason(self, error: TableTopicError | None) -> str | None:
-        return None if error is None else self._report.reason(error)
-
-    def _write(self, event: events.ControlEvent) -> None:
+    def _report_end(self, kind: _Kind, error: TableTopicError | None, **fields: Any) -> None:
+        reason = None if error is None else self._report.reason(error)
+        event = kind(**self._report.stamp(), error=reason, **fields)
         request_id = events.request_of(event)
         if request_id is not None and not getattr(event, "dead_letters", False):
             with self._lock:

@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.errors import TableTopicError, error_of
 
 _LOG = logging.getLogger(__name__)
 # A question that takes longer counts as unanswered; clients give up after 10 to 60 s.
@@ -67,11 +66,10 @@ class Question:
         self._asked_s = self._clock()
         try:
             self._ask()
-        except TableTopicError as error:
-            self._error = str(error)
         except Exception as error:  # a bug of ours must not look like a server that answers
-            _LOG.exception("question to the %s", self.server)
-            self._error = redact(f"{type(error).__name__}: {error}")
+            if not isinstance(error, TableTopicError):
+                _LOG.exception("question to the %s", self.server)
+            self._error = str(error_of(error))
         else:
             self._error, self._answered_s = None, self._clock()
         self._asked_s = None

@@ -14,7 +14,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.redact import redact
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -117,4 +116,4 @@ def _answer(pages: Pages, environ: WSGIEnvironment) -> tuple[HTTPStatus, str, by
     trouble = checks[path]()
     if trouble is None:
         return HTTPStatus.OK, _PLAIN, b"ok\n"
-    return HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{redact(trouble)}\n".encode()
+    return HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{trouble}\n".encode()

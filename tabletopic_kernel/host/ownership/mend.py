@@ -59,6 +59,6 @@ def conclude(ways: Sequence[WayBack], owned: Ledger, of_letters: Ledger | None) 
                 way.forget(planned)
         except TableTopicError as error:
             _LOG.warning("%s: snapshots without files stay for now: %s", way.table.identifier, error)
-    what = next((way for way in ways if way.faults), None)
+    what = next((str(way) for way in ways if way.faults), None)
     offsets = dict(owned.next_offsets)
     return what and f"{what}; it was rolled back, and records are read again from offsets {offsets}"

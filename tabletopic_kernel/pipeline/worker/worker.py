@@ -11,7 +11,6 @@ import math
 import shutil
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.clients.spark.session import ARROW_RECORDS, new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
-from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
@@ -80,8 +79,8 @@ class _RedactedError(Exception):
     few characters after them.
     """
 
-    def __init__(self, *, stops: bool) -> None:
-        text = redact(traceback.format_exc())
+    def __init__(self, error: Exception, *, stops: bool) -> None:
+        text = trace_of(error)
         before, name, after = text.partition(_PY4J_ERROR)
         super().__init__(
             f"{before}{name}{after[:_SEARCHED]}" if stops else text.replace(_PY4J_ERROR, _REWORDED_ERROR)
@@ -304,10 +303,10 @@ class Worker:
                 return  # as above
             except TableTopicError as error:
                 self._error = error
-                raise _RedactedError(stops=self.stopping) from None
+                raise _RedactedError(error, stops=self.stopping) from None
             except Exception as error:  # of Spark, with a trace in its message
                 self._error = error_of_trouble(f"a batch of {self._spec.topic} could not be staged", error)
-                raise _RedactedError(stops=self.stopping) from None
+                raise _RedactedError(error, stops=self.stopping) from None
 
     def stage_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Stage one batch of the query."""

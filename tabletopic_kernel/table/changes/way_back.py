@@ -21,7 +21,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.storage import live_files, unreadable
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
-from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.errors import ActionNeededError, ResumeError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.table.changes.ledger_history import LedgerTable, ledger_of
 from tabletopic_kernel.table.changes.metadata import commit_updates, expire
@@ -102,7 +102,7 @@ class WayBack:
                 f"{self.to.snapshot_id})`), so that `tabletopic resume {self.ledger.topic}` reads from its "
                 f"offsets ({offsets}), or "
             )
-        return ActionNeededError(
+        return ResumeError(
             f"{self}. It is not rolled back by itself: {obstacle}. Restore the files from a copy, or {way}"
             "enable the topic with another --table; resume it then"
         )

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from tabletopic_kernel.model.errors import SettingsError, TableTopicError
-from tabletopic_kernel.model.redact import redact
+from tabletopic_kernel.model.errors import SettingsError, TableTopicError, error_of
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -21,21 +20,17 @@ class Check:
     detail: str
     remedy: str = ""
 
-    def __post_init__(self) -> None:
-        # Other programs' responses may contain secrets.
-        object.__setattr__(self, "detail", redact(self.detail))
-
     def to_json(self) -> dict[str, str]:
         """A plain dictionary."""
         return asdict(self)
 
 
-class Failed(Exception):  # noqa: N818 - never leaves this folder
+class Failed(TableTopicError):  # noqa: N818 - never leaves this folder
     """A failed check."""
 
     def __init__(self, detail: str, remedy: str, status: Status = "fail") -> None:
         super().__init__(detail)
-        self.check = (status, detail, remedy)
+        self.check = (status, str(self), remedy)
 
 
 def checked(name: str, check: Callable[[], str]) -> Check:
@@ -46,10 +41,8 @@ def checked(name: str, check: Callable[[], str]) -> Check:
         return Check(name, *failure.check)
     except SettingsError as error:
         return Check(name, "fail", first_line(error), "correct it; `tabletopic config` shows where it is set")
-    except TableTopicError as error:
-        return Check(name, "fail", first_line(error))
     except Exception as error:
-        return Check(name, "fail", f"{type(error).__name__}: {first_line(error)}")
+        return Check(name, "fail", first_line(error_of(error)))
 
 
 def first_line(error: Exception) -> str:

@@ -211,7 +211,7 @@ def _start_spark(call: Call, host: Host, mode: _ServeMode) -> None:
         if mode.json_logs:
             _LOG.error("%s", error)
         else:
-            screen.error(str(error))
+            screen.error(error)
         return
     make_later()
     # A full collection walks through all modules and would delay some commit by 0.1 s.
