@@ -107,7 +107,7 @@ class Actions:
             self._report.gap(owner.gap, skipped=True)
         if is_news:  # retries during an outage of an hour would fill the control topic
             self._report.owned(owner.ledger)
-        self._schedule.owned(sweeps=owner.is_sweep_due)
+        self._schedule.owned(sweeps=owner.files.is_sweep_due)
         self._maintenance.owned()
         return Event.OWNED
 
@@ -181,7 +181,11 @@ class Actions:
         assert self.ownership is not None
         done = owner.done()
         if any(isinstance(batch, ReplayedBatch) for batch in done.batches):
-            owner.settle_letters()
+            reach(Step.REPLAYED)
+            try:
+                owner.settle_letters()
+            except TableTopicError as error:
+                _LOG.warning("%s: replayed dead letters could not be removed yet: %s", self._topic, error)
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self.staged.remove(len(done.batches))
         self.ownership.committed(done.batches)
@@ -209,7 +213,7 @@ class Actions:
         dropped = self.staged.remove(1)
         self.ownership.committed(dropped, error)
         try:
-            self.owner.discard(files, ())
+            self.owner.files.discard(files, ())
         except RetryableError as trouble:
             _LOG.warning("%s: %s", self._topic, trouble)  # swept at the next start
         return None

@@ -74,6 +74,6 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     # New partitions begin at their first offset.
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
     owner.gap = gap
-    owner.claim_files_once()
+    owner.files.claim_once()
     reach(Step.OWNED)
     return owner

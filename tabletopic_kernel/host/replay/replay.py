@@ -76,7 +76,7 @@ class Replay:
             letters stay.
         """
         # Letters of an earlier round whose rows are in the table would become rows again (I7).
-        self._owner.require_settled_letters()
+        self._owner.settle_letters()
         self._owner.dead_letters.refresh()
         while tasks := self._next_tasks():
             batch = self._round(tasks)
@@ -110,7 +110,7 @@ class Replay:
             self._mark(tasks, letters, moved, replay_id)
         except TableTopicError:
             owner.dead_letters.unsettle()
-            owner.discard(result.files, ())
+            owner.files.discard(result.files, ())
             raise
         reach(Step.MARKED)
         return ReplayedBatch(
@@ -142,10 +142,10 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     while True:
         tried = stage_dead_letters(dead_letters, plan)
         if tried.result.stopped is not None:
-            owner.discard(tried.result.files, ())
+            owner.files.discard(tried.result.files, ())
             raise ActionNeededError(tried.result.stopped)
         needs = tried.result.needs
         if not needs:
             return tried
-        owner.discard(tried.result.files, ())
+        owner.files.discard(tried.result.files, ())
         plan = owner.satisfy(needs, recheck=False)
