@@ -27,6 +27,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
     UnreadableFilesError,
 )
+from tabletopic_kernel.model.progress.events import Enabled
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
@@ -106,7 +107,8 @@ class Actions:
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if is_news:  # retries during an outage of an hour would fill the control topic
-            self._report.owned(owner.ledger)
+            epoch, offsets = owner.ledger.epoch, dict(owner.ledger.next_offsets)
+            self._report.write(Enabled(**self._report.stamp(), epoch=epoch, next_offsets=offsets))
         self._schedule.owned(sweeps=owner.files.is_sweep_due)
         self._maintenance.owned()
         return Event.OWNED
