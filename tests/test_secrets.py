@@ -40,8 +40,8 @@ from tabletopic_kernel.model.progress.events import (
 )
 from tabletopic_kernel.model.redact import HIDDEN, learn, redact
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.clients import find_servers
 from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.config.servers import find_servers
 from tabletopic_kernel.workbench.doctor.check import Failed as FailedCheck
 from tabletopic_kernel.workbench.doctor.check import checked
 from tabletopic_kernel.workbench.logs import log_to

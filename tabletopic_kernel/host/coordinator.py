@@ -39,7 +39,7 @@ from tabletopic_kernel.model.commit_cycle import (
     transition,
 )
 from tabletopic_kernel.model.errors import InternalError, TableTopicError
-from tabletopic_kernel.model.progress.events import Progress
+from tabletopic_kernel.model.progress.events import CommitRequested, Progress
 from tabletopic_kernel.model.settings.desired import Request
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch
@@ -97,7 +97,7 @@ class Coordinator:
     def commit_now(self) -> None:
         """Commit what the topic contains now."""
         self.order(Event.COMMIT_DUE)
-        self._report.commit_asked()
+        self._report.write(CommitRequested(**self._report.stamp()))
 
     def carry_out(self, request: Request) -> None:
         """Replay dead letters or maintain the table, as soon as the topic runs; one event is the outcome."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
 
 from pyiceberg.manifest import DataFile
 
+from tabletopic_kernel.host.ownership.files import OwnedFiles
 from tabletopic_kernel.model.errors import (
     HeadMovedError,
     OutcomeUnknownError,
@@ -29,10 +28,7 @@ from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
-from tabletopic_kernel.table.sweep import claim_files, load_same, remove_unsent
 from tabletopic_kernel.table.topic_table import TopicTable
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,10 +62,7 @@ class PendingCommit:
 
 
 class Owner:
-    """One ownership of a table topic.
-
-    Only for the coordinator's thread, except ``discard``, and ``swept_epoch``, which the sweep alone sets.
-    """
+    """One ownership of a table topic. Only for the coordinator's thread, except ``files``."""
 
     def __init__(
         self, keeper: SchemaKeeper, dead_letters: DeadLetters, ledger: Ledger, start: Offsets
@@ -78,10 +71,9 @@ class Owner:
         self.dead_letters = dead_letters
         self.ledger = ledger
         self.start = start
-        self.swept_epoch = ledger.swept_epoch
+        self.files = OwnedFiles(keeper, dead_letters, ledger)
         self.pending: PendingCommit | None = None
         self._left_open = False  # this owner gave up a commit that may still arrive
-        self._claimed: set[str] = set()  # ids of tables whose files were claimed, or whose claim was refused
         # Records deleted before this ownership began, or lost by the log, if the settings say go on (I8).
         self.gap: Mapping[int, tuple[int, int]] = {}
         self.mended: str | None = None  # what the takeover repaired
@@ -120,7 +112,7 @@ class Owner:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
         self.keeper.check_writable()
         self.dead_letters.check_writable()
-        self.claim_files_once()
+        self.files.claim_once()
         return self.plan()
 
     def plan_commit(self, batches: Sequence[StagedBatch], now_ms: int | None = None) -> PendingCommit | None:
@@ -129,28 +121,16 @@ class Owner:
         A compaction is a commit of its own, with unchanged offsets. ``now_ms`` bounds the ledger's times.
         """
         if self.pending is None and batches:
-            first = batches[0]
+            first, swept_epoch = batches[0], self.files.swept_epoch
+            after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=swept_epoch)
             if isinstance(first, CompactedBatch):
-                batches, change = [first], compacted(self._next_ledger(()), first.files, first.replaced)
+                batches, change = [first], compacted(after, first.files, first.replaced)
             else:
                 batches = list(takewhile(lambda batch: not isinstance(batch, CompactedBatch), batches))
                 files = (file for batch in batches for file in batch.files)
-                change = appended(self._next_ledger(batches, now_ms), files)
+                change = appended(_advanced(after, batches, now_ms), files)
             self.pending = PendingCommit(tuple(batches), change)
         return self.pending
-
-    def _next_ledger(self, batches: Sequence[StagedBatch], now_ms: int | None = None) -> Ledger:
-        """The ledger after a commit of these batches; without batches, offsets stay."""
-        after = replace(self.ledger, commit_id=str(uuid.uuid4()), swept_epoch=self.swept_epoch)
-        if not batches:
-            return after
-        offsets, refused, passed_over = batches[0].offsets, batches[0].refused, batches[0].passed_over
-        for batch in batches[1:]:
-            offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
-            passed_over = added(passed_over, batch.passed_over)
-        after = after.advanced(offsets, after.commit_id, refused, passed_over, now_ms)
-        replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
-        return replace(after, replay_id=replays[-1]) if replays else after
 
     def send(self) -> None:
         """Send the pending commit: dead letters first, then rows with the same commit id (I7).
@@ -214,17 +194,7 @@ class Owner:
         return pending
 
     def settle_letters(self) -> None:
-        """Remove replayed dead letters; if that fails, again before the next commit or replay of letters."""
-        reach(Step.REPLAYED)
-        try:
-            self.require_settled_letters()
-        except TableTopicError as error:
-            _LOG.warning(
-                "%s: replayed dead letters could not be removed yet: %s", self.dead_letters.name, error
-            )
-
-    def require_settled_letters(self) -> None:
-        """Like ``settle_letters``, for callers that depend on success; raises as ``DeadLetters.settle``."""
+        """Remove replayed dead letters; raises as ``DeadLetters.settle``, and the next commit tries again."""
         if self.dead_letters.table is None:
             return
         try:
@@ -245,7 +215,7 @@ class Owner:
         except TableTopicError as error:
             if not isinstance(error, HeadMovedError | OutcomeUnknownError):
                 with suppress(RetryableError):
-                    self.discard((), batch.files)
+                    self.files.discard((), batch.files)
             raise OutdatedError(str(error)) from error
         return removed_deletes(self.dead_letters.table)
 
@@ -261,36 +231,21 @@ class Owner:
         planned = set(map(id, pending.batches)) if pending else set()
         sent = planned if pending and pending.sent else set()
         letters_sent = planned if pending and (pending.sent or pending.dead_letters_sent) else set()
-        self.discard(
+        self.files.discard(
             [file for batch in batches if id(batch) not in sent for file in batch.files],
             [file for batch in batches if id(batch) not in letters_sent for file in batch.dead_letters],
         )
 
-    def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that never were part of a commit; why and what it raises: see ``remove_unsent``."""
-        reach(Step.DISCARD)
-        for table, discarded in ((self.table, files), (self.dead_letters.table, dead_letters)):
-            if table is not None and discarded:
-                remove_unsent(table.table, [file.file_path for file in discarded])
 
-    def claim_files_once(self) -> None:
-        """Claim the tables' files before a copy of the catalog can; a refused claim only stops deletions."""
-        for owned in (self.table, self.dead_letters.table):
-            if owned is None or str(owned.table.metadata.table_uuid) in self._claimed:
-                continue
-            table = owned.table
-            self._claimed.add(str(table.metadata.table_uuid))
-            try:
-                claim_files(table, partial(load_same, table, table.catalog))
-            except TableTopicError as error:
-                _LOG.warning("%s: no file will be removed: %s", self.ledger.topic, error)
-            except Exception:  # such as a storage that permits no other files: rows need no claim
-                _LOG.exception("%s: no file will be removed", self.ledger.topic)
-
-    @property
-    def is_sweep_due(self) -> bool:
-        """Whether there may be files of earlier epochs."""
-        return self.table is not None and self.swept_epoch < self.ledger.epoch - 1
+def _advanced(ledger: Ledger, batches: Sequence[StagedBatch], now_ms: int | None) -> Ledger:
+    """The ledger with the offsets and counts of a commit of these batches."""
+    offsets, refused, passed_over = batches[0].offsets, batches[0].refused, batches[0].passed_over
+    for batch in batches[1:]:
+        offsets, refused = offsets.then(batch.offsets), added(refused, batch.refused)
+        passed_over = added(passed_over, batch.passed_over)
+    after = ledger.advanced(offsets, ledger.commit_id, refused, passed_over, now_ms)
+    replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
+    return replace(after, replay_id=replays[-1]) if replays else after
 
 
 def removed_deletes(table: TopicTable | None) -> int:

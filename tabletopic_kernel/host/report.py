@@ -18,7 +18,7 @@ from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.local.processes import tree_memory_bytes
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError
-from tabletopic_kernel.model.ledger import Ledger, added
+from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.delay import AT_WORK
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -118,11 +118,6 @@ class Reporter:
         self._catalog = settings.catalog
         self.progress = TopicProgress(topic, settings)
 
-    def owned(self, ledger: Ledger) -> None:
-        """Report that the topic runs here now."""
-        offsets = dict(ledger.next_offsets)
-        self.write(events.Enabled(**self.stamp(), epoch=ledger.epoch, next_offsets=offsets))
-
     def staged(self, batch: StagedBatch) -> None:
         """Report a batch that the worker staged."""
         self.write(
@@ -170,10 +165,6 @@ class Reporter:
                 samples=[events.RefusedSample(**asdict(sample)) for sample in samples],
             )
         )
-
-    def commit_asked(self) -> None:
-        """Report that a commit was requested."""
-        self.write(events.CommitRequested(**self.stamp()))
 
     def commit_failed(self, error: TableTopicError) -> None:
         """Report a failed commit."""

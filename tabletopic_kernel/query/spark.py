@@ -15,10 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from tabletopic_kernel.clients.catalog.catalog import in_section
+from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
 from tabletopic_kernel.query.parameters import respelled
+from tabletopic_kernel.query.sql import with_catalogs
 
 _MESSAGE_LINES = 12
 
@@ -74,6 +77,17 @@ class SparkLake:
             self._session.sql(f"USE `{self._catalog}`.`{self._namespace}`")
         except AnalysisException:  # the namespace is created with the first table
             self._session.sql(f"USE `{self._catalog}`")
+
+
+def check_catalogs(sql: str, default: dict[str, str], others: Mapping[str, dict[str, str]]) -> None:
+    """Check that Spark can use the default catalog, and those in the SQL; raises as ``spark_catalog``."""
+    spark_catalog(default)
+    _, named = with_catalogs(sql, dict.fromkeys(others))
+    properties = tuple(others.values())
+    for number, name in enumerate(others):
+        if name in named:
+            with in_section(name):
+                spark_catalog(others[name], (default, *properties[:number]))
 
 
 def _to_arrow(frame: Any) -> pa.Table:

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import mask
-from tabletopic_kernel.model.settings.cluster import out_of_reach
 from tabletopic_kernel.model.settings.desired import DesiredTopic
-from tabletopic_kernel.model.settings.options import validated
-from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
-from tabletopic_kernel.model.settings.table_names import table_name
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, check_topic_name, internal_owner
-from tabletopic_kernel.workbench.clients import Clients, Servers, find_servers
+from tabletopic_kernel.workbench.clients import Clients
 from tabletopic_kernel.workbench.config import load_settings
-from tabletopic_kernel.workbench.topics.orders import desired_of
+from tabletopic_kernel.workbench.config.servers import Servers, find_servers
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
@@ -66,22 +63,6 @@ class Workbench(Clients):
     def __repr__(self) -> str:
         return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
 
-    def settings_for(self, topic: str, given: Mapping[str, Any] | None = None) -> TopicSettings:
-        """The settings of ``[topics.<topic>]``, overridden by those given.
-
-        Raises:
-            SettingsError: a value is wrong, and the message names the key; or there is no such catalog.
-        """
-        base = self.settings.topics.get(topic)
-        in_file = base.model_dump(exclude_unset=True) if base else {}
-        settings = validated(self.in_default_catalog({**in_file, **(given or {})}))
-        self.servers.catalog_of(settings.catalog)
-        return settings
-
-    def in_default_catalog(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Settings without the default catalog's name: they mean the same table."""
-        return {**given, "catalog": None} if given.get("catalog") == self.servers.catalog["name"] else given
-
     def topic(self, name: str) -> TableTopic:
         """A handle of one topic, enabled or not; queries nothing yet.
 
@@ -100,7 +81,10 @@ class Workbench(Clients):
             if not name.startswith("__") and internal_owner(name) is None
         }
 
-    # Orders by the topic's name: ``workbench.pause("clicks")``.
+    # Orders and questions by the topic's name: ``workbench.pause("clicks")``.
+    settings_for = _by_name(TableTopic.settings_for)
+    desired_topic = _by_name(TableTopic.desired_state)
+    table_of = _by_name(TableTopic.table_name)
     plan = _by_name(TableTopic.plan)
     enable = _by_name(TableTopic.enable)
     alter = _by_name(TableTopic.alter)
@@ -123,10 +107,6 @@ class Workbench(Clients):
         from tabletopic_kernel.host.topics.settings_topic import read_desired  # noqa: PLC0415
 
         return read_desired(self.broker)
-
-    def desired_topic(self, topic: str) -> DesiredTopic:
-        """The desired state of one topic; raises UsageError if it is not enabled."""
-        return desired_of(self, topic, self.desired_topics())
 
     def status(self, topic: str | None = None) -> list[TopicStatus]:
         """The status of all table topics, or of one; raises UsageError if it is not enabled."""
@@ -195,10 +175,6 @@ class Workbench(Clients):
 
         return host_statuses(self.broker)
 
-    def table_of(self, topic: str) -> str:
-        """The dotted name of a topic's table, with its catalog unless that is the default one."""
-        return table_name(topic, self.desired_topic(topic).settings)
-
     def query(
         self,
         sql: str,
@@ -234,24 +210,11 @@ class Workbench(Clients):
             others = self.servers.catalogs
             athena = AthenaLake(self.servers.catalog, self.lake.tables, self.settings.athena, others=others)
             return athena.query(sql, params, limit)
-        from tabletopic_kernel.query.spark import SparkLake  # noqa: PLC0415
+        from tabletopic_kernel.query.spark import SparkLake, check_catalogs  # noqa: PLC0415
 
-        self._check_spark_reads(sql)
+        check_catalogs(sql, self.servers.catalog, self.servers.catalogs)
         self.lake.check_spark_writes(sql)
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
-
-    def _check_spark_reads(self, sql: str) -> None:
-        """Check that Spark can use the default catalog and those in the SQL."""
-        from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
-        from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog  # noqa: PLC0415
-        from tabletopic_kernel.query.sql import with_catalogs  # noqa: PLC0415
-
-        spark_catalog(self.servers.catalog)
-        _, named = with_catalogs(sql, dict.fromkeys(self.servers.catalogs))
-        for number, (name, properties) in enumerate(self.servers.catalogs.items(), 1):
-            if name in named:
-                with in_section(name):
-                    spark_catalog(properties, self.servers.all_catalogs[:number])
 
     def host(self) -> Host:
         """A host in this process; the caller starts and stops it.
@@ -264,8 +227,15 @@ class Workbench(Clients):
         from tabletopic_kernel.host.services import Services  # noqa: PLC0415
         from tabletopic_kernel.host.topics.control_topic import ControlLog  # noqa: PLC0415
 
-        if reasons := self.out_of_reach():
-            raise SettingsError("; ".join(reasons))
+        def check_reach(catalog: str | None = None) -> None:
+            if reasons := self.servers.out_of_reach(self.settings.spark, catalog):
+                raise SettingsError("; ".join(reasons))
+
+        def spark_of(catalog: str) -> SparkSession:
+            check_reach(catalog)
+            return self.host_spark(catalog=catalog)
+
+        check_reach()
         services = Services(
             catalog=self.open_catalog,
             spark=self.host_spark,
@@ -274,14 +244,9 @@ class Workbench(Clients):
             control=ControlLog(self.servers.kafka),
             host=new_host_id(),
             other_catalog=self.open_catalog,
-            other_spark=self._spark_of,
+            other_spark=spark_of,
         )
         return Host(services)
-
-    def _spark_of(self, catalog: str) -> SparkSession:
-        if reasons := self.out_of_reach(catalog):
-            raise SettingsError("; ".join(reasons))
-        return self.host_spark(catalog=catalog)
 
     def watch(self, host: Host, address: Address) -> HostWatch:
         """Metrics, health and readiness of a host over HTTP; the caller starts it before the host."""
@@ -294,8 +259,5 @@ class Workbench(Clients):
 
         names: dict[str | None, str] = {None: self.servers.catalog["name"]}
         names |= {name: name for name in self.servers.catalogs}
-        return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, names, address)
-
-    def out_of_reach(self, catalog: str | None = None) -> list[str]:
-        """Why the executors of a Spark cluster could not run topics of a catalog; empty if they can."""
-        return out_of_reach(self.settings.spark, self.servers.kafka, self.servers.catalog_of(catalog))
+        registry = self.patient_registry.check
+        return HostWatch(host, self.patient_broker, registry, ask_catalog, names, address)

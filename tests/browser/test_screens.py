@@ -10,7 +10,7 @@ from playwright.sync_api import Route, expect
 
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.workbench.clients import MissingServers
+from tabletopic_kernel.workbench.config.servers import MissingServers
 from tests.browser.fake_api import FakeApi, other, running
 from tests.browser.lab_server import Lab
 from tests.browser.pages import BRIGHT, DARK, LabPage, brightness

@@ -14,7 +14,8 @@ from tabletopic_kernel.clients.spark.session import give_keys
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.query.spark import SparkLake
-from tabletopic_kernel.workbench.clients import Clients, Servers
+from tabletopic_kernel.workbench.clients import Clients
+from tabletopic_kernel.workbench.config.servers import Servers
 
 # Nobody asks for this one: a session that may need every jar fetches them by itself.
 _ALL_JARS = {

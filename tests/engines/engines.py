@@ -14,7 +14,8 @@ from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.query.spark import SparkLake
-from tabletopic_kernel.workbench.clients import Clients, Servers
+from tabletopic_kernel.workbench.clients import Clients
+from tabletopic_kernel.workbench.config.servers import Servers
 from tests.engines.dialects import DuckDb, Spark, dotted
 from tests.engines.questions import Question, condition_filter, condition_sql, operand_sql
 from tests.engines.tables import History, Version

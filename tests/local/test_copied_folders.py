@@ -75,7 +75,7 @@ from tabletopic_kernel.local.machine import logs_folder
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.clients import find_servers
+from tabletopic_kernel.workbench.config.servers import find_servers
 from tabletopic_kernel.workbench.config import load_settings
 "host".encode("idna")  # loaded as long as Python's own files can be read
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

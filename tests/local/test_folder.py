@@ -22,8 +22,8 @@ from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.workbench.clients import find_servers
 from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.config.servers import find_servers
 from tests.table.foreign_deletes import delete_rows
 
 STRANGER = 65534

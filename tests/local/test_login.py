@@ -28,8 +28,8 @@ from tabletopic_kernel.local.registry_server import RegistryServer
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import SettingsError, StackError
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings
-from tabletopic_kernel.workbench.clients import find_servers
 from tabletopic_kernel.workbench.config import load_settings, wants_login
+from tabletopic_kernel.workbench.config.servers import find_servers
 
 HUB = {"JUPYTERHUB_USER": "me"}
 

@@ -18,7 +18,7 @@ from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.clients import find_servers
+from tabletopic_kernel.workbench.config.servers import find_servers
 from tabletopic_kernel.workbench.workbench import Workbench
 
 

@@ -83,7 +83,7 @@ def _sweep(flaw: str) -> Callable[[Owner, Callable[[], Catalog]], None]:
                 _swept(fresh, after, before + (flaw == "own epoch"), flaw)
         except Exception:  # as in the product: the next owner does
             return
-        self.swept_epoch = before - 1
+        self.files.swept_epoch = before - 1
 
     return sweep
 
@@ -172,7 +172,7 @@ def _rows_first(self: Owner) -> None:
 
 def _drops_all(self: Owner, batches: Any) -> None:
     self.pending, self._left_open = None, False
-    self.discard([f for b in batches for f in b.files], [f for b in batches for f in b.dead_letters])
+    self.files.discard([f for b in batches for f in b.files], [f for b in batches for f in b.dead_letters])
 
 
 _plan_commit = Owner.plan_commit
@@ -313,7 +313,7 @@ MUTANTS: dict[str, Patch] = {
     "nothing is swept": _put(
         coordinator,
         "sweep_earlier_epochs",
-        lambda owner, _: setattr(owner, "swept_epoch", owner.ledger.epoch - 1),
+        lambda owner, _: setattr(owner.files, "swept_epoch", owner.ledger.epoch - 1),
     ),
     "staged files are taken unseen": _put(commit, "_check_readable", _nothing),
     "a commit does not look at the ledger": _put(TopicTable, "check_planned_on", _nothing),

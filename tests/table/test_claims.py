@@ -149,7 +149,7 @@ def test_a_topic_runs_without_a_claim(catalog: Catalog, monkeypatch: pytest.Monk
     def refused(*_: object) -> None:
         raise NotImplementedError("no such files here")
 
-    monkeypatch.setattr("tabletopic_kernel.host.owner.claim_files", refused)
+    monkeypatch.setattr("tabletopic_kernel.host.ownership.files.claim_files", refused)
     rig: Rig = made_rig(catalog, monkeypatch)
     coordinator: Coordinator = rig.running(commit_interval_ms="1s")
     rig.stage(0, 10)

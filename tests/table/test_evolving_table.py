@@ -67,7 +67,7 @@ class Lane:
         batch = self._batch([self._encode(*record) for record in records])
         result = _run(owner.plan(), batch)
         while needs := result.needs:
-            owner.discard(result.files, result.dead_letters)
+            owner.files.discard(result.files, result.dead_letters)
             result = _run(owner.satisfy(needs, recheck=False), batch)
         start, self._offset = self._offset, self._offset + len(records)
         offsets = StagedOffsets({0: start}, {0: self._offset}, result.newest_ms)

@@ -214,7 +214,7 @@ def test_a_clusters_executors_must_reach_the_topics_catalog(settings: Settings) 
         made.host_spark()
     assert tried == ["main", "prod", "prod"]
     own = Workbench(Settings.model_validate({**settings.model_dump(), "spark": {"master": "yarn"}}))
-    assert "prod" in own.out_of_reach("prod")[0]
+    assert "prod" in own.servers.out_of_reach(own.settings.spark, "prod")[0]
 
 
 def test_spark_has_one_set_of_keys_for_glue(workbench: Workbench) -> None:

@@ -11,7 +11,8 @@ from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.clients import Clients, Servers
+from tabletopic_kernel.workbench.clients import Clients
+from tabletopic_kernel.workbench.config.servers import Servers
 
 
 def test_table_topics_go_on_without_jars_of_queries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_who_finds_servers_has_the_hooks() -> None:
     script = (
         "import sys, threading\n"
         "from tabletopic_kernel.model.settings.sections import Settings\n"
-        "from tabletopic_kernel.workbench.clients import find_servers\n"
+        "from tabletopic_kernel.workbench.config.servers import find_servers\n"
         "from tabletopic_kernel.workbench.tracebacks import _print, _print_of_thread\n"
         "try:\n    find_servers(Settings())\nexcept Exception:\n    pass\n"
         "print(sys.excepthook is _print, threading.excepthook is _print_of_thread)\n"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.proxies import proxy_hint
-from tabletopic_kernel.clients.registry.answers import OddAnswerError
+from tabletopic_kernel.clients.registry.answers import OddAnswerError, checked_place
 from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.registry.errors import (
     UnknownSchemaError,
@@ -30,6 +31,7 @@ T = TypeVar("T")
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 # The client's own retries would block a thread; waiting is up to the coordinator (I9).
 _CLIENT_DEFAULTS = {"max.retries": 1, "timeout": 10}
+_MOST_LEVELS = 100  # of references
 
 
 class Connection:
@@ -80,3 +82,38 @@ class Connection:
         except Exception as error:  # the HTTP library's errors have no public base class
             self._check()
             raise explain_failure(self.url, what, error) from error
+
+
+def references_of(schema: Schema, connection: Connection) -> dict[str, str]:
+    """The texts of all schemas that ``schema`` needs, by the name in its reference, those they need first.
+
+    Raises:
+        UnknownSchemaError: one is missing. Also as ``Connection.ask``.
+    """
+    texts: dict[str, str] = {}
+
+    def collect(schema: Schema, above: tuple[tuple[str, int], ...]) -> None:
+        for reference in schema.references or []:
+            name, place = reference.name or "", (reference.subject or "", reference.version or -1)
+            if name in texts or place in above:  # circular: the format decides about that
+                continue
+            if len(above) >= _MOST_LEVELS:
+                raise UnknownSchemaError(
+                    f"the registry at {connection.url} has a chain of more than {_MOST_LEVELS} references"
+                )
+            referred = _referred(connection, *place)
+            collect(referred, (*above, place))
+            texts[name] = referred.schema_str or ""
+
+    collect(schema, ())
+    return texts
+
+
+def _referred(connection: Connection, subject: str, version: int) -> Schema:
+    ask, asked_version = connection.client.get_version, version if version > 0 else None
+    registered = connection.ask(
+        f"{subject} version {version}",
+        lambda: checked_place(ask(subject, version, deleted=True), subject, asked_version),
+    )
+    schema: Schema = registered.schema
+    return schema

@@ -22,9 +22,8 @@ from tabletopic_kernel.clients.registry.answers import (
     kind_of,
     worth_of,
 )
-from tabletopic_kernel.clients.registry.connection import Connection
+from tabletopic_kernel.clients.registry.connection import Connection, references_of
 from tabletopic_kernel.clients.registry.errors import UnknownSchemaError, invalid
-from tabletopic_kernel.clients.registry.references import references_of
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.errors import RetryableError
 

@@ -21,7 +21,7 @@ from tabletopic_kernel.model.settings.table_names import table_name
 from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client
-    from tabletopic_kernel.workbench.clients import MissingServers
+    from tabletopic_kernel.workbench.config.servers import MissingServers
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
     from tabletopic_kernel.workbench.workbench import Workbench
 

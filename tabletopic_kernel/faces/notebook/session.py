@@ -139,8 +139,8 @@ class Session:
         Raises:
             SettingsError: no servers, or a wrong setting.
         """
-        from tabletopic_kernel.workbench.clients import find_servers  # noqa: PLC0415
         from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415 - the first magic pays, not %load_ext
+        from tabletopic_kernel.workbench.config.servers import find_servers  # noqa: PLC0415
         from tabletopic_kernel.workbench.workbench import Workbench  # noqa: PLC0415
 
         own_workbench = self._namespace.get("workbench")

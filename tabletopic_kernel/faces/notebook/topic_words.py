@@ -29,7 +29,7 @@ from tabletopic_kernel.render.topics import facts, status_facts, status_table
 
 if TYPE_CHECKING:
     from tabletopic_kernel.local.progress import Step
-    from tabletopic_kernel.workbench.clients import Servers
+    from tabletopic_kernel.workbench.config.servers import Servers
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 _REFRESH_S = 1.0

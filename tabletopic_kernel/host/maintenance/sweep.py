@@ -35,6 +35,6 @@ def sweep_earlier_epochs(owner: Owner, open_catalog: Callable[[], Catalog]) -> N
     except Exception:
         _LOG.exception("%s: uncommitted files are left for the next start", owner.ledger.topic)
         return
-    owner.swept_epoch = before - 1
+    owner.files.swept_epoch = before - 1
     if removed:
         _LOG.info("%s: removed %d uncommitted data files", owner.ledger.topic, removed)

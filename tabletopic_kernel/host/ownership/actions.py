@@ -28,6 +28,7 @@ from tabletopic_kernel.model.errors import (
     TableTopicError,
     UnreadableFilesError,
 )
+from tabletopic_kernel.model.progress.events import Enabled
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, ReplayedBatch, StagedBatch
@@ -112,8 +113,9 @@ class Actions:
         if owner.truncated:
             self._report.truncated(owner.truncated, self._settings)
         if is_news:  # retries during an outage of an hour would fill the control topic
-            self._report.owned(owner.ledger)
-        self._schedule.owned(sweeps=owner.is_sweep_due)
+            epoch, offsets = owner.ledger.epoch, dict(owner.ledger.next_offsets)
+            self._report.write(Enabled(**self._report.stamp(), epoch=epoch, next_offsets=offsets))
+        self._schedule.owned(sweeps=owner.files.is_sweep_due)
         self._maintenance.owned()
         return Event.OWNED
 
@@ -194,7 +196,11 @@ class Actions:
         assert self.ownership is not None
         done = owner.done()
         if any(isinstance(batch, ReplayedBatch) for batch in done.batches):
-            owner.settle_letters()
+            reach(Step.REPLAYED)
+            try:
+                owner.settle_letters()
+            except TableTopicError as error:
+                _LOG.warning("%s: replayed dead letters could not be removed yet: %s", self._topic, error)
         self._schedule.committed(began_ms, owner.ledger.next_offsets)
         self.staged.remove(len(done.batches))
         self.ownership.committed(done.batches)
@@ -222,7 +228,7 @@ class Actions:
         dropped = self.staged.remove(1)
         self.ownership.committed(dropped, error)
         try:
-            self.owner.discard(files, ())
+            self.owner.files.discard(files, ())
         except RetryableError as trouble:
             _LOG.warning("%s: %s", self._topic, trouble)  # swept at the next start
         return None

@@ -132,7 +132,7 @@ class Ownership:
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
         """Delete files that will never be committed; the next owner sweeps what cannot be deleted."""
         try:
-            self.owner.discard(files, dead_letters)
+            self.owner.files.discard(files, dead_letters)
         except RetryableError as error:
             _LOG.warning("%s: %s", self.owner.ledger.topic, error)
 

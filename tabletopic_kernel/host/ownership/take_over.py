@@ -81,7 +81,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
     owner.gap, owner.truncated = gap, lost
     owner.mended = conclude(ways, ledger, dead_letters.ledger)
-    owner.claim_files_once()
+    owner.files.claim_once()
     reach(Step.OWNED)
     return owner
 

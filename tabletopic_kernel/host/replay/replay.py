@@ -76,7 +76,7 @@ class Replay:
             letters stay.
         """
         # Letters of an earlier round whose rows are in the table would become rows again (I7).
-        self._owner.require_settled_letters()
+        self._owner.settle_letters()
         self._owner.dead_letters.refresh()
         while tasks := self._next_tasks():
             batch = self._round(tasks)
@@ -112,7 +112,7 @@ class Replay:
             owner.dead_letters.unsettle()
             # The letters may be in other files now, and those that stay are counted again.
             self._left, self._figures["stayed"] = None, {}
-            owner.discard(result.files, ())
+            owner.files.discard(result.files, ())
             raise
         reach(Step.MARKED)
         return ReplayedBatch(
@@ -144,10 +144,10 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     while True:
         tried = stage_dead_letters(dead_letters, plan)
         if tried.result.error is not None:
-            owner.discard(tried.result.files, ())
+            owner.files.discard(tried.result.files, ())
             raise tried.result.error
         needs = tried.result.needs
         if not needs:
             return tried
-        owner.discard(tried.result.files, ())
+        owner.files.discard(tried.result.files, ())
         plan = owner.satisfy(needs, recheck=False)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.desired import DesiredTopic
-from tabletopic_kernel.model.settings.options import altered
+from tabletopic_kernel.model.settings.options import altered, validated
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.model.settings.table_names import table_identifier
+from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
@@ -25,27 +25,49 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
 Given = Mapping[str, Any] | None
 
 
-def desired_of(workbench: Workbench, topic: str, desired_topics: Mapping[str, DesiredTopic]) -> DesiredTopic:
-    """The desired state of a topic; raises UnknownTopicError, which names others, if it is not enabled."""
-    if topic in desired_topics:
-        return desired_topics[topic]
-    check_topic_name(topic)
-    enabled = sorted(desired_topics)
-    known = f"; enabled: {', '.join(enabled[:10])}{', …' * (len(enabled) > 10)}" if enabled else ""
-    topics = workbench.kafka_topics()
-    if topic in topics:
-        raise UnknownTopicError(f"{topic} is not enabled{known}. Enable it with `tabletopic enable {topic}`")
-    close = difflib.get_close_matches(topic, topics, n=3)
-    hint = f"; did you mean {' or '.join(close)}?" if close else known
-    raise UnknownTopicError(f"{topic} is not enabled, and Kafka has no such topic{hint}")
-
-
 class Orders:
     """Orders of one topic. Settings are fields of ``TopicSettings``, as a mapping or by name."""
 
     def __init__(self, name: str, workbench: Workbench) -> None:
         self.name = name
         self._workbench = workbench
+
+    def settings_for(self, given: Given = None, /) -> TopicSettings:
+        """The settings of ``[topics.<topic>]``, overridden by those given.
+
+        Raises:
+            SettingsError: a value is wrong, and the message names the key; or there is no such catalog.
+        """
+        base, servers = self._workbench.settings.topics.get(self.name), self._workbench.servers
+        in_file = base.model_dump(exclude_unset=True) if base else {}
+        settings = validated(servers.in_default_catalog({**in_file, **(given or {})}))
+        servers.catalog_of(settings.catalog)
+        return settings
+
+    def desired_state(self, desired_topics: Mapping[str, DesiredTopic] | None = None) -> DesiredTopic:
+        """The topic's desired state, among those of all topics.
+
+        Raises:
+            UnknownTopicError: it is not enabled; the message names others.
+        """
+        if desired_topics is None:
+            desired_topics = self._workbench.desired_topics()
+        if self.name in desired_topics:
+            return desired_topics[self.name]
+        check_topic_name(self.name)
+        enabled = sorted(desired_topics)
+        known = f"; enabled: {', '.join(enabled[:10])}{', …' * (len(enabled) > 10)}" if enabled else ""
+        reason = f"{self.name} is not enabled"
+        topics = self._workbench.kafka_topics()
+        if self.name in topics:
+            raise UnknownTopicError(f"{reason}{known}. Enable it with `tabletopic enable {self.name}`")
+        close = difflib.get_close_matches(self.name, topics, n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else known
+        raise UnknownTopicError(f"{reason}, and Kafka has no such topic{hint}")
+
+    def table_name(self) -> str:
+        """The dotted name of the topic's table, with its catalog unless that is the default one."""
+        return table_name(self.name, self.desired_state().settings)
 
     def plan(
         self,
@@ -79,9 +101,9 @@ class Orders:
         desired_topics = self._workbench.desired_topics()
         desired = desired_topics.get(self.name) if candidate else None
         if desired is None:
-            chosen = self._workbench.settings_for(self.name, wanted)
+            chosen = self.settings_for(wanted)
         else:
-            chosen = altered(self.name, desired.settings, self._workbench.in_default_catalog(wanted))
+            chosen = altered(self.name, desired.settings, self._workbench.servers.in_default_catalog(wanted))
         return self._planned(chosen, desired_topics, candidate)
 
     def enable(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
@@ -101,7 +123,7 @@ class Orders:
 
         check_table_topic(self.name)
         bench = self._workbench
-        chosen = bench.settings_for(self.name, {**(given or {}), **settings})
+        chosen = self.settings_for({**(given or {}), **settings})
         bench.broker.facts(self.name)
         with in_section(chosen.catalog):
             identifier = table_identifier(self.name, chosen)
@@ -121,11 +143,11 @@ class Orders:
             UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
             RetryableError: broker, registry or catalog do not respond.
         """
-        wanted = self._workbench.in_default_catalog({**(given or {}), **settings})
+        wanted = self._workbench.servers.in_default_catalog({**(given or {}), **settings})
         if not wanted:
             raise UsageError("nothing to change: name a setting")
         desired_topics = self._workbench.desired_topics()
-        before = desired_of(self._workbench, self.name, desired_topics)
+        before = self.desired_state(desired_topics)
         chosen = altered(self.name, before.settings, wanted)
         if chosen == before.settings:
             return before
@@ -143,7 +165,7 @@ class Orders:
         """Disable the topic: its host commits staged files and releases it. Table and ledger stay."""
         from tabletopic_kernel.host.topics.settings_topic import write_desired  # noqa: PLC0415
 
-        self._workbench.desired_topic(self.name)
+        self.desired_state()
         write_desired(self._workbench.broker, self.name, None)
 
     def pause(self) -> DesiredTopic:
@@ -170,7 +192,7 @@ class Orders:
             if now is None:  # ignore our own superseded message
                 others = self._workbench.desired_topics()
                 others.pop(self.name, None)
-                return desired_of(self._workbench, self.name, others)
+                return self.desired_state(others)
             return change(now)
 
         return self.change_desired(change_enabled)
@@ -199,7 +221,7 @@ class Orders:
         with in_section(section):
             catalog = bench.catalog_of(section)
             plan = plan_enable(self.name, settings, bench.broker, bench.registry, catalog, others, candidate)
-        plan.refused.extend(bench.out_of_reach(section))
+        plan.refused.extend(bench.servers.out_of_reach(bench.settings.spark, section))
         return plan
 
     def _desired(self, settings: TopicSettings, run: str) -> DesiredTopic:

@@ -47,7 +47,7 @@ class Requests(Orders):
         """Request a replay."""
         from tabletopic_kernel.host.replay.letters import dead_letters_where  # noqa: PLC0415
 
-        desired = self._workbench.desired_topic(self.name)
+        desired = self.desired_state()
         dead_letters_where(where)
         self._check_acts(desired)
         request = ReplayRequest(**self._stamp(), where=where)
@@ -58,7 +58,7 @@ class Requests(Orders):
         """What a replay would do."""
         from tabletopic_kernel.host.replay.dry_run import plan_replay  # noqa: PLC0415
 
-        settings = self._workbench.desired_topic(self.name).settings
+        settings = self.desired_state().settings
         catalog = self._workbench.open_catalog(settings.catalog)
         return plan_replay(self.name, settings, where, self._workbench.registry, catalog)
 
@@ -80,7 +80,7 @@ class Requests(Orders):
         """What a compaction would merge."""
         from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
-        table = self._loaded(self._workbench.desired_topic(self.name))
+        table = self._loaded(self.desired_state())
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
 
     def expire(
@@ -99,7 +99,7 @@ class Requests(Orders):
         from tabletopic_kernel.model.dead_letter import dead_letter_identifier  # noqa: PLC0415
         from tabletopic_kernel.table.expiry import plan_expiry  # noqa: PLC0415
 
-        settings = self._workbench.desired_topic(self.name).settings
+        settings = self.desired_state().settings
         catalog = self._workbench.open_catalog(settings.catalog)
         table = table_identifier(self.name, settings)
         plans = (
@@ -114,7 +114,7 @@ class Requests(Orders):
         """Request maintenance before it is due."""
         from tabletopic_kernel.table.compaction.plan import rows_where  # noqa: PLC0415
 
-        desired = self._workbench.desired_topic(self.name)
+        desired = self.desired_state()
         if where is not None:
             rows_where(where, self._loaded(desired).schema())
         self._check_acts(desired)

@@ -147,7 +147,7 @@ class TableTopic(Requests):
     def _settings(self) -> TopicSettings:
         """The topic's settings; if it is not enabled, the settings file's."""
         desired = self._workbench.desired_topics().get(self.name)
-        return desired.settings if desired else self._workbench.settings_for(self.name)
+        return desired.settings if desired else self.settings_for()
 
     def _table(self, settings: TopicSettings) -> TopicTable | None:
         from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415

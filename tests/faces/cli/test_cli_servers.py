@@ -22,7 +22,7 @@ from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.local.state import ServerRecord
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.render.words import seconds
-from tabletopic_kernel.workbench.clients import MissingServers, Servers
+from tabletopic_kernel.workbench.config.servers import MissingServers, Servers
 from tabletopic_kernel.workbench.doctor import run as doctor
 from tabletopic_kernel.workbench.doctor.check import Check, Failed
 from tabletopic_kernel.workbench.doctor.machine import ports
