@@ -106,7 +106,7 @@ class Actions:
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if owner.truncated:
-            self._report.truncated(owner.truncated, self._settings)
+            self._report.gap(owner.truncated, on_truncation=self._settings.on_truncation)
         if is_news:  # retries during an outage of an hour would fill the control topic
             self._report.owned(owner.ledger)
         self._schedule.owned(sweeps=owner.is_sweep_due)
