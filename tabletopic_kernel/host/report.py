@@ -170,14 +170,9 @@ class Reporter:
         """Report a failed commit."""
         self.write(events.CommitFailed(**self.stamp(), reason=self.reason(error)))
 
-    def gap(self, missing: Mapping[int, tuple[int, int]], *, skipped: bool) -> None:
-        """Report records that were deleted before they were read (I8)."""
-        self.write(events.GapDetected(**self.stamp(), missing=dict(missing), skipped=skipped))
-
-    def truncated(self, lost: Mapping[int, tuple[int, int]], settings: TopicSettings) -> None:
-        """Report that the topic goes on where its log was cut (I8)."""
-        rows = "mark" if settings.on_truncation == "mark" else "rewind"
-        self.write(events.GapDetected(**self.stamp(), missing=dict(lost), on_truncation=rows))
+    def gap(self, missing: Mapping[int, tuple[int, int]], **more: Any) -> None:
+        """Report records that were deleted before they were read, or lost after (I8); as ``GapDetected``."""
+        self.write(events.GapDetected(**self.stamp(), missing=dict(missing), **more))
 
     def error(self, error: TableTopicError, *, waits: bool) -> None:
         """Report that the topic stopped, or waits for a dependency; the reason stays until it resumes."""

@@ -92,12 +92,6 @@ def check_no_gap(topic: str, next_offsets: Offsets, first: Offsets) -> None:
         )
 
 
-def check_same_log(before: Ledger, facts: TopicFacts) -> None:
-    """Check that the topic is the ledger's; raises as ``check_same_topic``."""
-    same_cluster = facts.cluster_id == before.cluster_id
-    check_same_topic(before.topic, before.topic_id, facts.topic_id, same_cluster=same_cluster)
-
-
 def check_topic(before: Ledger, facts: TopicFacts) -> None:
     """Check that the topic is the ledger's, and still has the next records (I8).
 
@@ -105,7 +99,8 @@ def check_topic(before: Ledger, facts: TopicFacts) -> None:
         GapError: records between the ledger and the topic's first offset were deleted (I8).
         ActionNeededError: the topic is not the ledger's, or has fewer records.
     """
-    check_same_log(before, facts)
+    same_cluster = facts.cluster_id == before.cluster_id
+    check_same_topic(before.topic, before.topic_id, facts.topic_id, same_cluster=same_cluster)
     check_no_gap(facts.topic, before.next_offsets, facts.first)
     check_not_ahead(facts.topic, before.next_offsets, facts.end)
 

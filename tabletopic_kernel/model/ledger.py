@@ -193,14 +193,12 @@ class Ledger:
             lost={**self.lost, **lost},
         )
 
-    def cut_back(self, lost: Mapping[int, tuple[int, int]], commit_id: str, *, marked: bool) -> Ledger:
+    def cut_back(self, lost: Mapping[int, tuple[int, int]], *, marked: bool = False) -> Ledger:
         """This ledger before the offsets that the topic's log lost: partition → (first, next offset) (I8)."""
-        marks = {
-            p: (*self.truncated.get(p, ()), (first, end, self.commits)) for p, (first, end) in lost.items()
-        }
+        marks = {p: (*self.truncated.get(p, ()), (*cut, self.commits)) for p, cut in lost.items()}
         return replace(
             self,
-            commit_id=commit_id,
+            commit_id=str(uuid.uuid4()),
             next_offsets={**self.next_offsets, **{p: first for p, (first, _) in lost.items()}},
             last_records={p: last for p, last in self.last_records.items() if p not in lost},
             truncated={**self.truncated, **marks} if marked else self.truncated,

@@ -14,8 +14,9 @@ from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.progress.events import GapDetected
-from tabletopic_kernel.pipeline.conform import conform, file_schema, note_last
+from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import StagedBatch
+from tabletopic_kernel.pipeline.stage import note_last
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tests.host.rig import Rig, drain
 
@@ -26,7 +27,7 @@ def log(count: int, cut: int | None = None, partition: int = 0) -> list[KafkaRec
     """Records of a log, which from offset ``cut`` on are others than before."""
     bases = (OLD if cut is None or offset < cut else NEW for offset in range(count))
     return [
-        KafkaRecord(partition, at, base + at, b"k%d" % (base + at), b"v%d" % (base + at))
+        KafkaRecord(partition, at, b"k%d" % (base + at), b"v%d" % (base + at), base + at)
         for at, base in enumerate(bases)
     ]
 
@@ -138,6 +139,21 @@ def test_reading_goes_back_to_the_cut(rig: Rig, choice: str, rows: int, end: int
     assert values(rig) == sorted(new + ([OLD + at for at in range(6, 10)] if choice == "mark" else []))
     again(rig, on_truncation=choice)
     assert rig.offset() == end
+
+
+def test_a_log_is_cut_again(rig: Rig) -> None:
+    """Marked rows of an earlier cut do not hide which records are the topic's."""
+    filled(rig)
+    send(rig, log(16, 6))
+    coordinator = again(rig, on_truncation="mark")
+    stage(rig, 6, 16, 2)
+    commit(rig, coordinator)
+    third = [KafkaRecord(0, at, None, b"third", 3_000_000 + at) for at in range(8, 20)]
+    send(rig, log(16, 6)[:8] + third)
+    assert again(rig, on_truncation="mark").state is State.RUNNING
+    ledger = rig.table.ledger
+    assert ledger is not None
+    assert dict(ledger.truncated) == {0: ((6, 10, 2), (8, 16, 3))}
 
 
 def test_a_batch_after_a_cut_is_never_staged(rig: Rig) -> None:

@@ -131,10 +131,10 @@ def test_a_cut_log_is_read_again_from_the_cut() -> None:
     """Offsets and the last record of its partitions go back; marks of earlier cuts stay."""
     last, marks = {0: (9, "x"), 1: (19, "y")}, {0: ((3, 4, 1),)}
     before = Ledger("t", "c", "i", {0: 10, 1: 20}, 3, "x", commits=7, last_records=last, truncated=marks)
-    after = before.cut_back({0: (6, 10)}, "y", marked=True)
+    after = before.cut_back({0: (6, 10)}, marked=True)
     assert (after.next_offsets, after.last_records) == ({0: 6, 1: 20}, {1: (19, "y")})
     assert after.truncated == {0: ((3, 4, 1), (6, 10, 7))}
-    assert before.cut_back({0: (6, 10)}, "y", marked=False).truncated == marks
+    assert before.cut_back({0: (6, 10)}).truncated == marks
 
 
 def test_a_time_of_the_future_does_not_stay() -> None:

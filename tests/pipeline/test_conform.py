@@ -6,9 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Outliers
-from tabletopic_kernel.pipeline.conform import conform, fitted, note_last, note_newest
+from tabletopic_kernel.pipeline.conform import conform, fitted, note_newest
 
 INNER = pa.struct([pa.field("x", pa.int32(), nullable=False), pa.field("u", pa.binary(16), nullable=False)])
 INNER_WIDE = pa.struct(
@@ -124,30 +123,6 @@ def test_a_part_has_nothing_of_the_others() -> None:
         ([at], [{"l": [value], "m": [("a", value)]}]) for at, value in ((0, 1), (2, 3))
     ]
     assert [(one.index, one.reason) for one in refused] == [(1, "does_not_fit")]
-
-
-def test_the_last_record_of_each_partition_is_noted() -> None:
-    """Whatever the order of batches and partitions, and with a null for a key, a value or a time."""
-
-    def batch(*records: tuple[int, int, bytes | None]) -> pa.RecordBatch:
-        partitions, offsets, values = zip(*records, strict=True)
-        columns = {
-            "key": pa.nulls(len(records), pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "partition": pa.array(partitions, pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "timestamp": pa.array(
-                [None if offset % 2 else offset for offset in offsets], pa.timestamp("us", "UTC")
-            ),
-        }
-        return pa.RecordBatch.from_pydict(columns)
-
-    last: dict[int, tuple[int, str]] = {}
-    note_last(batch((1, 7, b"a"), (0, 3, b"b"), (0, 4, None)), last)
-    note_last(batch((1, 6, b"c"), (2, 0, b"")), last)
-    assert {p: offset for p, (offset, _) in last.items()} == {0: 4, 1: 7, 2: 0}
-    assert len({digest for _, digest in last.values()}) == 3
-    assert last[2][1] == fingerprint(None, b"", None) != last[0][1] == fingerprint(None, None, None)
 
 
 def test_records_of_the_future_are_counted_and_not_the_newest() -> None:

@@ -34,6 +34,7 @@ from tabletopic_kernel.formats.wire import WriterSchema, prefix
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.dead_letter import SCHEMA as LETTERS
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import decode, stage
@@ -41,7 +42,7 @@ from tabletopic_kernel.pipeline.conform import file_schema
 from tabletopic_kernel.pipeline.decode import LoadedPlan, load_plan
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Sink
-from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.stage import StageTask, note_last
 from tabletopic_kernel.pipeline.worker.refused import explain_no_table
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
@@ -512,3 +513,27 @@ def test_a_task_returns_what_the_storage_refuses_as_a_value(
         "a batch of clicks could not be staged, retrying: could not write a data file: the storage is full "
         "([Errno 28] No space left on device: look into [catalog]); make room on its disk"
     )
+
+
+def test_the_last_record_of_each_partition_is_noted() -> None:
+    """Whatever the order of batches and partitions, and with a null for a key, a value or a time."""
+
+    def batch(*records: tuple[int, int, bytes | None]) -> pa.RecordBatch:
+        partitions, offsets, values = zip(*records, strict=True)
+        columns = {
+            "key": pa.nulls(len(records), pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "partition": pa.array(partitions, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array(
+                [None if offset % 2 else offset for offset in offsets], pa.timestamp("us", "UTC")
+            ),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+    last: dict[int, tuple[int, str]] = {}
+    note_last(batch((1, 7, b"a"), (0, 3, b"b"), (0, 4, None)), last)
+    note_last(batch((1, 6, b"c"), (2, 0, b"")), last)
+    assert {p: offset for p, (offset, _) in last.items()} == {0: 4, 1: 7, 2: 0}
+    assert len({digest for _, digest in last.values()}) == 3
+    assert last[2][1] == fingerprint(None, b"", None) != last[0][1] == fingerprint(None, None, None)

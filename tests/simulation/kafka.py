@@ -170,7 +170,7 @@ class ModelBroker:
         for p, start in starts.items():
             for offset in range(max(start, self.topic.first[p]), min(ends[p], len(self.topic.records[p]))):
                 if (record := self.topic.records[p][offset]).kind != HOLE:
-                    yield KafkaRecord(p, offset, _FIRST_MS + offset, None, record.raw)
+                    yield KafkaRecord(p, offset, None, record.raw, _FIRST_MS + offset)
 
 
 @dataclass

@@ -355,9 +355,11 @@ MUTANTS: dict[str, Patch] = {
     "a gap is not noticed": _put(take_over, "gap_to_skip", lambda *_: {}),
     "a gap is skipped without a word": _put(Ledger, "skipping", _skips_silently),
     "a log that was cut is not noticed": _all(
-        _put(take_over, "lost_part", lambda *_: {}), _put(ownership, "compare", lambda *_: Comparison())
+        _put(take_over, "lost_part", lambda *_: {}), _put(ownership, "compare", lambda *_: Comparison({}, {}))
     ),
-    "a log that was cut is noticed at the start alone": _put(ownership, "compare", lambda *_: Comparison()),
+    "a log that was cut is noticed at the start alone": _put(
+        ownership, "compare", lambda *_: Comparison({}, {})
+    ),
     "a topic made anew is not noticed": _all(
         _put(start, "check_same_topic", _nothing), _put(ownership, "check_same_topic", _nothing)
     ),

@@ -19,6 +19,7 @@ from tabletopic_kernel.model.errors import RetryableError
 _BATCH = 1_000
 _POLL_S = 0.1
 _LOOK_S = 0.5
+_END = KafkaError._PARTITION_EOF
 
 
 class KafkaRecord(NamedTuple):
@@ -26,9 +27,9 @@ class KafkaRecord(NamedTuple):
 
     partition: int
     offset: int
-    timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    timestamp_ms: int
 
 
 class Reader:
@@ -37,11 +38,8 @@ class Reader:
     def __init__(
         self, properties: Mapping[str, str], group_id: str, batch: int = _BATCH, **overrides: Any
     ) -> None:
-        """Raises SettingsError if librdkafka refuses the properties; ``overrides`` as ``make_consumer``.
-
-        ``batch``: so many records do not wait for more.
-        """
-        self._batch = batch
+        """Raises SettingsError if librdkafka refuses the properties; ``overrides`` as ``make_consumer``."""
+        self._batch = batch  # so many records do not wait for more
         self._properties, self._errors = properties, ConnectionErrors()
         self._at_end: set[int | None] = set()  # partitions, if ``enable_partition_eof`` is an override
         self._consumer = make_consumer(
@@ -128,7 +126,7 @@ class Reader:
             messages = self._ask(topic, lambda: self._consumer.consume(self._batch, timeout=_POLL_S))
             if self._errors.is_hopeless():
                 raise explain_silence(self._properties, self._errors, "no response")
-            self._at_end |= {message.partition() for message in messages if _is_end(message)}
+            self._at_end |= {m.partition() for m in messages if (e := m.error()) and e.code() == _END}
             if records := [message for message in messages if message.error() is None]:
                 self._errors.forget()
             yield records
@@ -152,15 +150,11 @@ class Reader:
 def read_records(
     properties: Mapping[str, str], topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> Iterator[list[KafkaRecord]]:
-    """Committed records in batches, as ``Reader.read_range``; ends at the end of what there is.
-
-    Raises:
-        RetryableError: also if a partition ends before its start.
-    """
+    """As ``Reader.read_range``, to the end of what there is; RetryableError if that is before a start."""
     with Reader(properties, "tabletopic-readers", len(starts), enable_partition_eof="true") as reader:
         for messages in reader.read_range(topic, starts, ends):
             records = [
-                KafkaRecord(m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value())  # type: ignore[arg-type]
+                KafkaRecord(m.partition(), m.offset(), m.key(), m.value(), m.timestamp()[1])  # type: ignore[arg-type]
                 for m in messages
             ]
             if any(record.offset < starts[record.partition] for record in records):
@@ -203,11 +197,6 @@ def first_timestamps(
                     if stamp >= 0:  # -1: the record has none
                         stamps[topic, partition] = stamp
     return stamps
-
-
-def _is_end(message: Message) -> bool:
-    error = message.error()
-    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 def _topic_partitions(topic: str, partitions: set[int]) -> list[TopicPartition]:

@@ -111,7 +111,7 @@ class Actions:
         if owner.gap:
             self._report.gap(owner.gap, skipped=True)
         if owner.truncated:
-            self._report.truncated(owner.truncated, self._settings)
+            self._report.gap(owner.truncated, on_truncation=self._settings.on_truncation)
         if is_news:  # retries during an outage of an hour would fill the control topic
             epoch, offsets = owner.ledger.epoch, dict(owner.ledger.next_offsets)
             self._report.write(Enabled(**self._report.stamp(), epoch=epoch, next_offsets=offsets))

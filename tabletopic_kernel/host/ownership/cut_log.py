@@ -9,44 +9,43 @@ rest is trusted.
 
 from __future__ import annotations
 
-import uuid
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
-from tabletopic_kernel.clients.kafka.reader import KafkaRecord
+from tabletopic_kernel.host.resume_point import check_same_topic
+from tabletopic_kernel.model.columns.evolution import METADATA
 from tabletopic_kernel.model.errors import ActionNeededError, ResumeError
 from tabletopic_kernel.model.fingerprint import LastRecords, fingerprint
 from tabletopic_kernel.model.ledger import Ledger, Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.change import appended
-from tabletopic_kernel.table.changes.cut_rows import Lost, has_places, keys_and_times, without_rows
+from tabletopic_kernel.table.changes.cut_rows import Lost, keys_and_times, without_rows
 from tabletopic_kernel.table.topic_table import TopicTable
 
-_FIRST_ROWS, _MORE = (
-    10_000,
-    10,
-)  # offsets of the table that are compared at first, and how many times as many then
+_FIRST_ROWS, _MORE = 10_000, 10  # offsets that are compared at first, and how many times as many next
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Partitions whose last committed record is ``other`` than it was, or ``gone``, by its offset."""
 
-    other: Offsets = field(default_factory=dict)
-    gone: Offsets = field(default_factory=dict)
+    other: Offsets
+    gone: Offsets
 
 
 def compare(topic: str, last_records: LastRecords, broker: Broker) -> Comparison:
     """Compare the last committed records with those that the topic has at their offsets, one by partition."""
     if not last_records:
-        return Comparison()
+        return Comparison({}, {})
     places = {p: offset for p, (offset, _) in last_records.items()}
     ends = {p: offset + 1 for p, offset in places.items()}
     now = {record.partition: record for records in broker.read(topic, places, ends) for record in records}
     return Comparison(
-        {p: offset for p, offset in places.items() if p in now and _print_of(now[p]) != last_records[p][1]},
+        {
+            p: offset
+            for p, offset in places.items()
+            if p in now and fingerprint(*now[p][2:]) != last_records[p][1]
+        },
         {p: offset for p, offset in places.items() if p not in now},
     )
 
@@ -64,17 +63,26 @@ def compare_with(facts: TopicFacts, ledger: Ledger, broker: Broker) -> Compariso
 
 
 def lost_part(
-    ledger: Ledger, facts: TopicFacts, settings: TopicSettings, table: TopicTable, broker: Broker
+    ledger: Ledger | None,
+    facts: TopicFacts,
+    settings: TopicSettings,
+    table: TopicTable | None,
+    broker: Broker,
 ) -> Lost:
     """The committed offsets that the topic's log lost; empty, unless the settings allow to go on after them.
 
     Raises:
         ActionNeededError: it lost some, and the settings say stop, or the table does not tell its rows apart.
+            Or it is another topic.
     """
+    if ledger is None or table is None:
+        return {}
+    same_cluster = facts.cluster_id == ledger.cluster_id
+    check_same_topic(ledger.topic, ledger.topic_id, facts.topic_id, same_cluster=same_cluster)
     other = compare_with(facts, ledger, broker).other
     if not other:
         return {}
-    if not has_places(table):
+    if METADATA not in table.table.schema().column_names:
         raise ActionNeededError(
             f"{_explained(ledger.topic, facts, other)}. Which rows are meant is unknown, as the table has "
             "no column _kafka_metadata: enable the topic with another --table",
@@ -94,10 +102,12 @@ def lost_part(
     return lost
 
 
-def set_back(table: TopicTable, ledger: Ledger, lost: Lost, settings: TopicSettings) -> Ledger:
+def set_back(table: TopicTable | None, ledger: Ledger, lost: Lost, settings: TopicSettings) -> Ledger:
     """Set the ledger back to where the log was cut; mark or delete the rows behind, in one commit (I2)."""
+    if not lost or table is None:
+        return ledger
     marked = settings.on_truncation == "mark"
-    after = ledger.cut_back(lost, str(uuid.uuid4()), marked=marked)
+    after = ledger.cut_back(lost, marked=marked)
     table.commit(ledger, appended(after, ()) if marked else without_rows(table, after, lost))
     return after
 
@@ -110,10 +120,6 @@ def _explained(topic: str, facts: TopicFacts, other: Offsets) -> str:
     return f"the log of {topic} was cut after its records were committed ({places})"
 
 
-def _print_of(record: KafkaRecord) -> str:
-    return fingerprint(record.key, record.value, record.timestamp_ms)
-
-
 def _divergence(table: TopicTable, partition: int, other: int, facts: TopicFacts, broker: Broker) -> int:
     """The offset behind the last row that is still the topic's record; ``other`` is known to differ.
 
@@ -121,33 +127,22 @@ def _divergence(table: TopicTable, partition: int, other: int, facts: TopicFacts
     it, first over the newest of them.
     """
     first, size = facts.first[partition], _FIRST_ROWS
+
+    def differs(offset: int) -> bool:  # the row there, or at the next record that compaction left
+        for records in broker.read(facts.topic, {partition: offset}, {partition: other}):
+            for record in records:
+                if record.offset in rows:
+                    return not any(
+                        key in (None, record.key) and stamp in (None, record.timestamp_ms)
+                        for key, stamp in rows[record.offset]
+                    )
+        return True
+
     while True:
         start = max(other - size, 0)
         rows = keys_and_times(table, partition, start, other)
         offsets = list(rows)
-        same = bisect_left(
-            offsets,
-            True,
-            key=lambda at: at >= first and not _is_at(facts.topic, partition, at, other, rows, broker),
-        )
+        same = bisect_left(offsets, True, key=lambda offset: offset >= first and differs(offset))
         if same or not start:
-            behind = offsets[same - 1] + 1 if same else 0
-            return min(max(behind, first), other)
+            return min(max(offsets[same - 1] + 1 if same else 0, first), other)
         size *= _MORE
-
-
-def _is_at(
-    topic: str,
-    partition: int,
-    offset: int,
-    end: int,
-    rows: Mapping[int, tuple[bytes | None, int | None]],
-    broker: Broker,
-) -> bool:
-    """Whether the topic has the row's record at ``offset``, or at the next one that compaction left."""
-    for records in broker.read(topic, {partition: offset}, {partition: end}):
-        for record in records:
-            if record.offset in rows:
-                key, stamp = rows[record.offset]
-                return key in (None, record.key) and stamp in (None, record.timestamp_ms)
-    return False

@@ -12,11 +12,10 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from tabletopic_kernel.clients.kafka.broker import TopicFacts
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.cut_log import lost_part, set_back
 from tabletopic_kernel.host.ownership.mend import conclude, mend
-from tabletopic_kernel.host.resume_point import check_same_log, first_ledger, gap_to_skip
+from tabletopic_kernel.host.resume_point import first_ledger, gap_to_skip
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.model.errors import StartOverError
 from tabletopic_kernel.model.ledger import Ledger
@@ -53,7 +52,8 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     dead_letters.load()
     ways = mend(table, dead_letters.table, facts) if table else ()
     ledger_before = table.ledger_of_rows() if table else None
-    lost, gap = _what_is_gone(ledger_before, facts, settings, table, services)
+    lost = lost_part(ledger_before, facts, settings, table, services.broker)
+    gap = gap_to_skip(ledger_before.cut_back(lost), facts, settings) if ledger_before else {}
     dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is created or claimed
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
     if table is None:
@@ -68,8 +68,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
         reach(Step.CLAIM)
         table.claim(ledger, ledger_before)
         reach(Step.CLAIMED)
-    if lost and table is not None:  # before adopting: letters of lost records are above the ledger then
-        ledger = set_back(table, ledger, lost, settings)
+    ledger = set_back(table, ledger, lost, settings)  # before adopting: it puts lost letters above the ledger
     dead_letters.adopt(ledger)  # after the table's claim: a latecomer sees the higher epoch
     if gap and table is not None:  # after adopting: the gap's letters whose rows never came are gone now
         ledger = _behind(gap, table, ledger)
@@ -90,18 +89,3 @@ def _behind(gap: Lost, table: TopicTable, ledger: Ledger) -> Ledger:
     after = ledger.skipping(gap, str(uuid.uuid4()))
     table.claim(after, ledger)
     return after
-
-
-def _what_is_gone(
-    before: Ledger | None,
-    facts: TopicFacts,
-    settings: TopicSettings,
-    table: TopicTable | None,
-    services: Services,
-) -> tuple[Lost, Lost]:
-    """Committed offsets that the log lost, and unread ones that were deleted, if the settings say go on."""
-    if before is None or table is None:
-        return {}, {}
-    check_same_log(before, facts)
-    lost = lost_part(before, facts, settings, table, services.broker)
-    return lost, gap_to_skip(before.cut_back(lost, before.commit_id, marked=False), facts, settings)

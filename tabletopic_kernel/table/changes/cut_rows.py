@@ -7,14 +7,6 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThanOrEqual,
-    LessThan,
-    Or,
-)
 from pyiceberg.types import BinaryType, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
@@ -27,15 +19,10 @@ from tabletopic_kernel.table.topic_table import TopicTable
 Lost = Mapping[int, tuple[int, int]]  # partition → first and next offset
 
 
-def has_places(table: TopicTable) -> bool:
-    """Whether its rows say which records they were."""
-    return METADATA in table.table.schema().column_names
-
-
 def keys_and_times(
     table: TopicTable, partition: int, start: int, end: int
-) -> dict[int, tuple[bytes | None, int | None]]:
-    """Key and timestamp in ms by offset, ascending; the key is None where the table has it decoded."""
+) -> dict[int, set[tuple[bytes | None, int | None]]]:
+    """Key and timestamp in ms of the rows by offset, ascending; the key is None where it was decoded."""
     schema = table.table.schema()
     has_keys = KEY in schema.column_names and isinstance(schema.find_type(KEY), BinaryType | StringType)
     names = (METADATA, KEY) if has_keys else (METADATA,)
@@ -45,7 +32,10 @@ def keys_and_times(
     keys = rows[KEY].cast(pa.large_binary()).to_pylist() if has_keys else [None] * len(rows)
     offsets, times = (pc.struct_field(rows[METADATA], name) for name in ("offset", "timestamp"))
     stamps = (None if us is None else us // 1000 for us in times.cast(pa.int64()).to_pylist())
-    return dict(sorted(zip(offsets.to_pylist(), zip(keys, stamps, strict=True), strict=True)))
+    found: dict[int, set[tuple[bytes | None, int | None]]] = {}
+    for offset, *row in zip(offsets.to_pylist(), keys, stamps, strict=True):
+        found.setdefault(offset, set()).add((row[0], row[1]))  # with a marked one, there are two
+    return dict(sorted(found.items()))
 
 
 def without_rows(table: TopicTable, ledger: Ledger, lost: Lost) -> TableChange:
@@ -73,13 +63,6 @@ def _are_lost(rows: pa.Table, lost: Lost) -> pa.ChunkedArray:
     return pc.fill_null(reduce(pc.or_, masks), False)  # another writer's rows are from nowhere
 
 
-def _where(lost: Lost) -> BooleanExpression:
-    conditions: list[BooleanExpression] = [
-        And(
-            EqualTo(term=f"{METADATA}.partition", value=p),
-            GreaterThanOrEqual(term=f"{METADATA}.offset", value=first),
-            LessThan(term=f"{METADATA}.offset", value=end),
-        )
-        for p, (first, end) in lost.items()
-    ]
-    return conditions[0] if len(conditions) == 1 else Or(*conditions)
+def _where(lost: Lost) -> str:
+    place = (f"{METADATA}.partition = {{}}", f"{METADATA}.offset >= {{}}", f"{METADATA}.offset < {{}}")
+    return " or ".join(f"({' and '.join(place)})".format(p, *cut) for p, cut in lost.items())
