@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.cli import call
 from tabletopic_kernel.faces.cli.commands import info
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.model.commit_cycle import State
-from tabletopic_kernel.model.ledger import Ledger
+from tabletopic_kernel.model.ledger import Ledger, Outliers
 from tabletopic_kernel.workbench.config import PROGRAM_VARIABLES, load_settings
 from tabletopic_kernel.workbench.status import NO_HOST, TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
@@ -135,6 +135,7 @@ def test_the_ledger_s_keys() -> None:
     """The page of the ledger lists what a snapshot's summary holds."""
     more = {"newest_ms": {0: 1}, "refused": {"bad": 1}, "passed_over": {"x": 1}, "lost": {0: 1}}
     more |= {"last_records": {0: (0, "print")}, "truncated": {0: [(0, 1, 1)]}}
+    more |= {"outliers": {0: Outliers(1, 0, 1)}}
     ledger = Ledger("t", "c", "i", {0: 1}, 1, "id", replay_id="r", **more)  # type: ignore[arg-type]
     assert set(first_cells(text("docs/reference/ledger.md"))) == set(ledger.to_summary())
 

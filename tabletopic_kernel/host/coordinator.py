@@ -148,8 +148,11 @@ class Coordinator:
     def progress(self) -> Progress:
         """The current progress record."""
         worker = self._actions.worker
-        waits_s, cluster_waits = (worker.waits_s, worker.cluster_waits) if worker else (None, None)
-        return self._report.progress.now(self.state, self.staged, waits_s, cluster_waits)
+        if worker is None:
+            return self._report.progress.now(self.state, self.staged)
+        return self._report.progress.now(
+            self.state, self.staged, worker.waits_s, worker.cluster_waits, worker.staging_records
+        )
 
     def notice(self, text: str | None) -> None:
         """Report this text while there is no error; None removes it."""

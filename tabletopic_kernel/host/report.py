@@ -52,6 +52,7 @@ class TopicProgress:
         staged: Sequence[StagedBatch],
         waits_s: float | None = None,
         cluster_waits: str | None = None,
+        staging_records: int = 0,
     ) -> events.Progress:
         """The record in this state.
 
@@ -69,6 +70,7 @@ class TopicProgress:
                     "state": State.WAITING if state in AT_WORK and error else state,
                     "error": error or self.notice,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
+                    "staging_records": staging_records,
                     "staged_rows": sum(batch.rows for batch in staged),
                     "rows_per_second": sum(rows for _, rows in self._rates) / _RATE_WINDOW_S,
                 }

@@ -83,7 +83,8 @@ def status_facts(status: TopicStatus) -> Grid:
         "table": status.table,
         "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}{_waiting(status)}",
         "rate": f"{number(status.rows_per_second)} rows/s",
-        "rows": f"{number(status.rows)} in {_files(status.files)}, {number(status.staged_rows)} staged",
+        "rows": f"{number(status.rows)} in {_files(status.files)}, {number(status.staged_rows)} staged"
+        + (f", {number(status.staging_records)} being staged" if status.staging_records else ""),
         "commits": f"{number(status.commits)}, every {interval(status.commit_interval_ms)}",
         "last commit": committed,
         "snapshot": str(status.snapshot_id or "none yet"),

@@ -30,6 +30,8 @@ from tabletopic_kernel.table.compaction.plan import (
     DELETED_SHARE,
     MAX_DELETE_FILES,
     MIN_FILES,
+    SPREAD_FILES,
+    SPREAD_SAVES,
     plan_compaction,
 )
 from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
@@ -217,7 +219,8 @@ def _compaction(table: Table) -> NextWork:
         return NextWork("compact", due=False, why=plan.refused)
     if not plan.groups:
         why = (
-            f"nothing to do: no partition has {MIN_FILES} small files of similar size or more than "
+            f"nothing to do: no partition has {MIN_FILES} small files of similar size "
+            f"({SPREAD_FILES}, if that saves {SPREAD_SAVES:,} files) or more than "
             f"{MAX_DELETE_FILES} delete files, and no file has more than {DELETED_SHARE:.0%} deleted rows"
         )
         return NextWork("compact", due=False, why=why)

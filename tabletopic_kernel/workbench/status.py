@@ -281,6 +281,7 @@ def _status(
         rows=progress.rows,
         files=progress.files,
         staged_rows=progress.staged_rows,
+        staging_records=progress.staging_records,
         epoch=progress.epoch,
         last_commit_ms=progress.last_commit_ms,
         commit_interval_ms=progress.commit_interval_ms,

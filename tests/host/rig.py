@@ -36,6 +36,7 @@ class FakeWorker:
 
     waits_s: float | None = None
     cluster_waits: str | None = None
+    staging_records: int = 0
 
     def __init__(self, _spark: Any, spec: Any, plan: Any, listener: Any, *_turns: Any) -> None:
         self.spec, self.plan, self.listener = spec, plan, listener

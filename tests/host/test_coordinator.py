@@ -44,6 +44,13 @@ def test_a_wait_for_a_turn_is_told(rig: Rig) -> None:
     assert coordinator.progress().turn_wait_ms is None
 
 
+def test_a_batch_that_is_being_staged_is_counted(rig: Rig) -> None:
+    """A backlog in many files takes minutes, and meanwhile the progress says what is at work."""
+    coordinator = rig.running()
+    rig.worker.staging_records = 300_000
+    assert coordinator.progress().staging_records == 300_000
+
+
 def test_a_batch_without_executors_waits_for_the_cluster(rig: Rig) -> None:
     """It is not at work, and says why, as long as it lasts."""
     coordinator = rig.running()

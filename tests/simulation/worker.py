@@ -41,6 +41,7 @@ class ModelWorker:
         self.stopping = False
         self.waits_s: float | None = None  # there is one topic, which waits for no turn
         self.cluster_waits: str | None = None  # nor for executors
+        self.staging_records = 0  # nor is staging seen
 
     def start(self) -> None:
         """Begin to read."""

@@ -44,13 +44,13 @@ class Progress(_Model):
     files: int = 0
     foreign_changes: int = 0  # by other programs, which commits of this host found
     staged_rows: int = 0
+    staging_records: int = 0  # offsets of the batch that is being staged
     rows_per_second: float = 0.0
     last_commit_ms: int | None = None
     commit_interval_ms: int = 0
     turn_wait_ms: int | None = None  # of a batch that waits for its turn on the host
-    # Records rejected since the table was created, by reason; and dead letters in their table now.
-    refused: dict[str, int] = Field(default_factory=dict)
-    dead_letters: int = 0
+    refused: dict[str, int] = Field(default_factory=dict)  # since the table was created, by reason
+    dead_letters: int = 0  # in their table now
     dead_letter_table: str | None = None
     passed_over: dict[str, int] = Field(default_factory=dict)  # tombstones, and what a WHERE excludes
     lost: dict[int, int] = Field(default_factory=dict)  # by partition: offsets of records deleted unread

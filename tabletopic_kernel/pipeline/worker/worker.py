@@ -109,6 +109,7 @@ class Worker:
         self._spark = spark
         self._turns, self._starts = turns, starts
         self._max_records = spec.max_records
+        self.staging_records = 0  # of the batch that is being staged
         self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
         self._spec = spec
         self._plan = plan
@@ -307,6 +308,8 @@ class Worker:
             except Exception as error:  # of Spark, with a trace in its message
                 self._error = error_of_trouble(f"a batch of {self._spec.topic} could not be staged", error)
                 raise _RedactedError(error, stops=self.stopping) from None
+            finally:
+                self.staging_records = 0
 
     def stage_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Stage one batch of the query."""
@@ -315,6 +318,7 @@ class Worker:
         offsets = next_offsets(self._position, Limits(end))
         if offsets is None:
             return
+        self.staging_records = offsets.records
         if (to_recheck := self._plan.to_ask_again) is not None:
             self._plan = self._listener.plan_for(to_recheck, recheck=True)
         result = self._run(frame, offsets)

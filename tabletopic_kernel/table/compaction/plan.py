@@ -1,13 +1,13 @@
 """Which files of a table a compaction merges.
 
-Files are chosen by size tiers: 32 files of one partition and tier are due. The files they become are at least
-two tiers higher, so a byte is rewritten two or three times until its file has the table's target size. A file
-with more than a fifth of its rows deleted is due by itself. So are all files with deleted rows in a partition
-with more than 8 delete files; for a file above the target size, which is rewritten alone, only its own delete
-files count. A file is touched only if everything about it is known: Parquet, unencrypted, of the table's
-partition spec, with no deletes except those by position that all readers apply (``deleted_rows``). In a table
-with a sort order, files may have any order or none, and become files of that order; in a table without, files
-that somebody has sorted stay as they are.
+Files are chosen by size tiers: 32 files of one partition and tier are due, or 4 if merging all such saves
+1,000 files. The files that 32 become are at least two tiers higher, so a byte is rewritten two or three times
+until its file has the table's target size. A file with more than a fifth of its rows deleted is due by
+itself. So are all files with deleted rows in a partition with more than 8 delete files; for a file above the
+target size, which is rewritten alone, only its own delete files count. A file is touched only if everything
+about it is known: Parquet, unencrypted, of the table's partition spec, with no deletes except those by
+position that all readers apply (``deleted_rows``). In a table with a sort order, files may have any order or
+none, and become files of that order; in a table without, files that somebody has sorted stay as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tabletopic_kernel.table.compaction.deleted_rows import Deleted, DeletedRows
 from tabletopic_kernel.table.compaction.group import Group
 
 MIN_FILES = 32  # this many small files of one partition and tier are due
+# In this many partitions, a few are: what was written for many partitions at once never comes to 32.
+SPREAD_FILES, SPREAD_SAVES = 4, 1_000
 MAX_DELETE_FILES = 8  # per partition; with more, all of its files with deleted rows are due
 DELETED_SHARE = 0.2  # of a file's rows; with more, it is due by itself
 _TIER = 8  # the ratio of file sizes between a tier and the tier below
@@ -104,8 +106,9 @@ def plan_compaction(
     chosen, left = chooser.candidates()
     max_bytes = min(_target_bytes(table), _GROUP_BYTES)
     groups: list[Group] = []
+    min_files = chooser.min_files(chosen.values())
     for (partition, _), files in sorted(chosen.items(), key=lambda item: item[0]):
-        picked = chooser.pick(files, due_only=due_only)
+        picked = chooser.pick(files, min_files if due_only else None)
         together = (_group(partition, packed) for packed in _packed(picked, max_bytes))
         groups += [group for group in together if len(group.files) > 1 or group.deleted_rows]
     return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
@@ -215,8 +218,16 @@ class _Chooser:
         )
         return next((reason for applies, reason in reasons if applies), None)
 
-    def pick(self, files: Sequence[_Candidate], *, due_only: bool) -> list[_Candidate]:
-        """The files of a partition to rewrite."""
+    def min_files(self, partitions: Iterable[Sequence[_Candidate]]) -> int:
+        """How many small files of one partition and tier are due."""
+        due = [
+            _due([each for each in files if self._is_small(each.file)], self._target, SPREAD_FILES)
+            for files in partitions
+        ]
+        return SPREAD_FILES if sum(len(files) - 1 for files in due if files) >= SPREAD_SAVES else MIN_FILES
+
+    def pick(self, files: Sequence[_Candidate], min_files: int | None) -> list[_Candidate]:
+        """The files of a partition to rewrite; ``min_files``: only those that are due."""
         small = [candidate for candidate in files if self._is_small(candidate.file)]
         # A file above the target size is a lot to write: only its own delete files count.
         large = [candidate for candidate in files if candidate.bytes > self._target]
@@ -224,13 +235,13 @@ class _Chooser:
         deletes = {delete.location for candidate in others for delete in candidate.deleted.files}
         many = len(deletes) > MAX_DELETE_FILES
         heavy = [candidate for candidate in others if candidate.is_heavy or (many and candidate.deleted.rows)]
-        if due_only:
+        if min_files is not None:
             # Small files join them if that at most doubles the work.
             size = sum(candidate.bytes for candidate in heavy)
             with_them = [candidate for candidate in small if candidate.bytes <= size]
             if sum(candidate.bytes for candidate in with_them) > size:
                 with_them = []
-            small = _due(small, self._target) or with_them
+            small = _due(small, self._target, min_files) or with_them
         heavy += [candidate for candidate in large if candidate.is_heavy or candidate.has_many_deletes]
         picked = {id(candidate) for candidate in (*small, *heavy)}
         return [candidate for candidate in files if id(candidate) in picked]
@@ -241,10 +252,10 @@ def _values(file: DataFile) -> list[Any]:
     return [file.partition[index] for index in range(len(file.partition))]
 
 
-def _due(files: Sequence[_Candidate], target: int) -> list[_Candidate]:
+def _due(files: Sequence[_Candidate], target: int, min_files: int) -> list[_Candidate]:
     """Files of the highest tier that has enough of them, and of all tiers below."""
     tiers = [int(math.log(target / max(1, candidate.bytes), _TIER)) for candidate in files]
-    full = [tier for tier in set(tiers) if tiers.count(tier) >= MIN_FILES]
+    full = [tier for tier in set(tiers) if tiers.count(tier) >= min_files]
     return [candidate for candidate, tier in zip(files, tiers, strict=True) if full and tier >= min(full)]
 
 

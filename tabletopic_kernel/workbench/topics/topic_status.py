@@ -45,6 +45,7 @@ class TopicStatus:
     passed_over: dict[str, int] = field(default_factory=dict)
     # Offsets skipped because retention deleted their records (`on_gap`), by partition.
     lost: dict[int, int] = field(default_factory=dict)
+    staging_records: int = 0  # of the batch that is being staged: they are in no file yet
     # Records more than an hour ahead of the clock that read them, by partition: no watermark has their times.
     outliers: dict[int, Outliers] = field(default_factory=dict)
     # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/delay``.

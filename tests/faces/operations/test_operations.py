@@ -27,6 +27,7 @@ from tabletopic_kernel.faces.operations.operation import (
     signature_of,
     summary_of,
 )
+from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
 from tabletopic_kernel.render.topics import hosts_table, status_facts
 from tabletopic_kernel.table.health import FileSizes, NextWork
@@ -371,6 +372,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
     one = status(
         error="wrong", rows=700_001, files=12_001, staged_rows=3_003, epoch=777, commits=5_005,
         commit_interval_ms=9_000, passed_over={"tombstone": 8_008}, lost={0: 6_006}, dead_letters=4_004,
+        staging_records=2_002, waiting_records=1_463, outliers={0: Outliers(9_009, 1, 2**44)},
     )  # fmt: skip
     shown = {
         "topic": "clicks",
@@ -388,6 +390,9 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
         "rows": "700,001",
         "files": "12,001",
         "staged_rows": "3,003",
+        "staging_records": "2,002 being staged",
+        "waiting_records": "1,463 more in open transactions",
+        "outliers": "9,009",
         "epoch": "777",
         "last_commit_ms": "2023-11-14",
         "commit_interval_ms": "9 s",
@@ -400,7 +405,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
     }
     text = repr(status_facts(one))
     assert [name for name, part in shown.items() if part not in text] == []
-    assert set(one.to_json()) == {*shown, "delay", "delay_reason"}
+    assert set(one.to_json()) == {*shown, "delay", "delay_reason", "open_transactions"}
     late = repr(status_facts(status(delay="behind", delay_reason="it reads")))
     assert "behind" in late
     assert "it reads" in late
