@@ -173,8 +173,7 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
-        log_lines = read_logs(self.servers.state_dir, lines, topic)
-        if not log_lines:
+        if not (log_lines := read_logs(self.servers.state_dir, lines, topic)):
             self.check_known(topic)
         return log_lines
 
@@ -292,7 +291,8 @@ class Workbench(Clients):
             with in_section(catalog), reachable("the catalog"):
                 self.catalog_of(catalog).namespace_exists(namespace)
 
-        names = {None: self.servers.catalog["name"], **{name: name for name in self.servers.catalogs}}
+        names: dict[str | None, str] = {None: self.servers.catalog["name"]}
+        names |= {name: name for name in self.servers.catalogs}
         return HostWatch(host, self.patient_broker, self.patient_registry.check, ask_catalog, names, address)
 
     def out_of_reach(self, catalog: str | None = None) -> list[str]:
