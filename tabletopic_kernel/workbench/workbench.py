@@ -153,8 +153,7 @@ class Workbench(Clients):
         """
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
-        log_lines = read_logs(self.servers.state_dir, lines, topic)
-        if not log_lines:
+        if not (log_lines := read_logs(self.servers.state_dir, lines, topic)):
             self.check_known(topic)
         return log_lines
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.doctor.run import run_checks
@@ -32,9 +33,12 @@ def test_enable_and_plan_refuse_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     from tabletopic_kernel.workbench import plan as check
 
     monkeypatch.setattr(check, "plan_enable", lambda *_: check.Plan("clicks", "default.clicks", creates=True))
-    workbench = Workbench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
-    monkeypatch.setattr(Workbench, "desired_topics", lambda _: {})
-    monkeypatch.setattr(Workbench, "catalog", None)
+
+    class Bench(Workbench):
+        def desired_topics(self) -> dict[str, DesiredTopic]:
+            return {}
+
+    workbench = Bench(Settings.model_validate({**ELSEWHERE, "state_dir": str(tmp_path)}))
     refused = workbench.plan("clicks").refused
     assert [("shared_files" in one, "shared_network" in one) for one in refused] == [
         (True, False),

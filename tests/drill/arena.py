@@ -62,6 +62,7 @@ class Arena:
         rate: records per second of each topic.
         temporary: remove the folder if this process dies.
         interval_ms: between two commits.
+        stack: the servers, until ``up`` starts others.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Arena:
         *,
         temporary: bool,
         interval_ms: int,
+        stack: LocalStack | None = None,
     ) -> None:
         self.folder = folder
         self.seed = seed
@@ -85,7 +87,7 @@ class Arena:
         self.forgiven: dict[str, set[str]] = {}
         self.points = CrashPoints(folder / "drill")
         self._rate, self.interval_ms = rate, interval_ms
-        self._stack = LocalStack(folder)
+        self._stack = stack or LocalStack(folder)
         self._keeper = watcher.start_keeper(folder, remove=temporary)
         self._lock = threading.Lock()  # guards the hosts, and what happened
         self._mending = threading.Lock()  # whoever ends everything waits for servers that are being restarted

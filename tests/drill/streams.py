@@ -156,7 +156,7 @@ class Stream:
             properties["message.timeout.ms"] = 60_000
         self._kafka = kafka
         self._properties = properties
-        self._producer = Producer(properties)
+        self.producer = Producer(properties)
         self._thread = threading.Thread(target=self._run, name=f"stream {plan.topic}", daemon=True)
         self._rate = 0.0
         self._register(1)
@@ -234,13 +234,13 @@ class Stream:
     def _run(self) -> None:
         try:
             if self.plan.transactional:
-                self._producer.init_transactions(120)
+                self.producer.init_transactions(120)
                 self._send_transactions()
             else:
                 for _ in self._ticks():
-                    self._send_one(self.sent)
-                    self._producer.poll(0)
-            if self._producer.flush(_FLUSH_S):
+                    self.send_one(self.sent)
+                    self.producer.poll(0)
+            if self.producer.flush(_FLUSH_S):
                 raise InternalError(f"the broker did not take the last records of {self.plan.topic}")
         except Exception as error:
             self._error = error
@@ -258,15 +258,15 @@ class Stream:
         for _ in self._ticks():
             try:
                 if not self._in_transaction:
-                    self._producer.begin_transaction()
+                    self.producer.begin_transaction()
                     self._in_transaction = True
                     self._started = self._number
-                self._send_one(open_records)
+                self.send_one(open_records)
             except KafkaException as error:
                 if not error.args[0].fatal() and error.args[0].code() != KafkaError._FATAL:
                     raise
-                self._begin_anew(open_records)
-            self._producer.poll(0)
+                self.begin_anew(open_records)
+            self.producer.poll(0)
             if self._number - self._started >= _TRANSACTION_RECORDS:
                 self._end_transaction(open_records)
         if self._in_transaction:
@@ -278,10 +278,10 @@ class Stream:
             self._abort(records)
             return
         try:
-            self._retried(self._producer.commit_transaction)
+            self._retried(self.producer.commit_transaction)
         except KafkaException as error:
             if error.args[0].fatal():
-                self._begin_anew(records)
+                self.begin_anew(records)
                 return
             if not error.args[0].txn_requires_abort():
                 raise
@@ -290,22 +290,22 @@ class Stream:
         self._acknowledge(records)
 
     def _abort(self, records: list[Sent]) -> None:
-        self._producer.flush(30)  # a broker refuses to end a transaction that it does not know
+        self.producer.flush(30)  # a broker refuses to end a transaction that it does not know
         try:
-            self._retried(self._producer.abort_transaction)
+            self._retried(self.producer.abort_transaction)
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
-            self._begin_anew(records)
+            self.begin_anew(records)
             return
         self.aborted += self._number - self._started
         records.clear()
 
-    def _begin_anew(self, records: list[Sent]) -> None:
+    def begin_anew(self, records: list[Sent]) -> None:
         """Replace the producer by one of the same id, which ends open transactions; the log shows how."""
         self._in_transaction = False
-        self._producer = Producer(self._properties)
-        self._producer.init_transactions(120)
+        self.producer = Producer(self._properties)
+        self.producer.init_transactions(120)
         try:
             sent = self._as_logged(records)
         except RetryableError:
@@ -347,7 +347,8 @@ class Stream:
             self.ends[one.partition] = max(self.ends.get(one.partition, 0), one.offset + 1)
         records.clear()
 
-    def _send_one(self, taken: list[Sent]) -> None:
+    def send_one(self, taken: list[Sent]) -> None:
+        """Send the next record, and keep it in ``taken``."""
         number, chance = self._number, self._random.random()
         self._number += 1
         version = self._random.choice((1, 2, self.version)) if number > 20 else 1
@@ -362,7 +363,7 @@ class Stream:
         held = 0
         if fate is Fate.ROW and number > 20 and self._random.random() < self.plan.later:
             fate, version, (held, schema_id) = Fate.LATER, _HELD_VERSION, self._held
-            data = _framed(schema_id, _avro(value_of(number, version, held)))
+            data = _framed(schema_id, avro_body(value_of(number, version, held)))
         if fate is Fate.LETTER and data is not None:
             data = poisoned(data, number, self.plan.kind)
 
@@ -379,10 +380,10 @@ class Stream:
         partition = number % self._partitions
         while True:
             try:
-                self._producer.produce(self.plan.topic, data, partition=partition, on_delivery=delivered)
+                self.producer.produce(self.plan.topic, data, partition=partition, on_delivery=delivered)
                 return
             except BufferError:
-                self._producer.poll(0.1)
+                self.producer.poll(0.1)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or partition < self.plan.partitions:
                     raise
@@ -395,8 +396,8 @@ class Stream:
             return json.dumps(value, ensure_ascii=False).encode()
         schema_id = self._ids[version]
         if self.plan.kind == "avro":
-            return _framed(schema_id, _avro(value))
-        return _framed(schema_id, b"\0" + _protobuf(value))
+            return _framed(schema_id, avro_body(value))
+        return _framed(schema_id, b"\0" + protobuf_body(value))
 
 
 def _framed(schema_id: int, body: bytes) -> bytes:
@@ -410,7 +411,7 @@ def poisoned(data: bytes, number: int, kind: str) -> bytes:
     return (data[:-1], struct.pack(">bI", 0, _NOBODYS_ID) + data[5:], b"bad %d" % number)[number % 3]
 
 
-def _avro(value: Mapping[str, Any]) -> bytes:
+def avro_body(value: Mapping[str, Any]) -> bytes:
     """Encode by the Avro specification (binary encoding), in ``avro_schema``'s order of fields."""
     out = io.BytesIO()
     out.write(_zigzag(value["id"]))
@@ -424,7 +425,7 @@ def _avro(value: Mapping[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def _protobuf(value: Mapping[str, Any]) -> bytes:
+def protobuf_body(value: Mapping[str, Any]) -> bytes:
     """Encode by the Protobuf specification (wire format): fields 1, 2 and 3 of ``Row``."""
     text: bytes = value["text"].encode()
     words = b"\x12" + _varint(len(text)) + text

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import UsageError
 from tests.drill.arena import Arena
 from tests.drill.run import run
 
 
-def test_a_late_fault_starts_nothing_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_late_fault_starts_nothing_again(tmp_path: Path) -> None:
     """A fault in a thread of its own mends what it broke, perhaps after the drill has ended everything."""
     did: list[str] = []
-    monkeypatch.setattr(LocalStack, "up", lambda self, **_: did.append("up"))
-    monkeypatch.setattr(LocalStack, "down", lambda self: did.append("down"))
-    arena = Arena(tmp_path, 1, 60.0, temporary=False, interval_ms=500)
+    stack: Any = SimpleNamespace(up=lambda **_: did.append("up"), down=lambda: did.append("down"))
+    arena = Arena(tmp_path, 1, 60.0, temporary=False, interval_ms=500, stack=stack)
     arena.mend_servers()
     arena.close()
     arena.mend_servers()

@@ -10,7 +10,6 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
@@ -152,15 +151,6 @@ def test_a_group_beyond_32_bit_offsets_is_split(
     batch, refused = click.decode(framed(*good(400)))
     assert refused == []
     assert plain_rows(batch) == expected(400)
-
-
-def test_exact_rows_are_held_in_small_batches(
-    click: ProtobufDecoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Python values of long records do not pile up; the rows are the same."""
-    monkeypatch.setattr(driver, "EXACT_BATCH_BYTES", 20)
-    batch, _ = click.decode(framed(*good(protobuf_fast.FastEngine.min_records - 1)))
-    assert plain_rows(batch) == expected(protobuf_fast.FastEngine.min_records - 1)
 
 
 def test_records_of_other_messages_are_refused(click: ProtobufDecoder) -> None:

@@ -139,8 +139,10 @@ def test_exact_rows_become_batches_before_they_pile_up(monkeypatch: pytest.Monke
             made.append(len(rows))
             return super().batch(rows)
 
-    decode(None, Counting(), Bodies(pa.array([b"1234567890"] * 10, pa.binary())))
+    texts = [b"number %03d" % at for at in range(10)]
+    rows, _ = decode(None, Counting(), Bodies(pa.array(texts, pa.binary())))
     assert made == [3, 3, 3, 1]
+    assert rows.column(0).to_pylist() == texts
 
 
 def test_a_value_shorter_than_its_frame_is_rejected() -> None:

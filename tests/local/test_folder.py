@@ -16,8 +16,6 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.local import folder, machine
-from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.local.java.jars import Jars
 from tabletopic_kernel.local.stack import LocalStack
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.settings.sections import Settings
@@ -230,12 +228,10 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give fil
 
 
 @only_root
+@pytest.mark.usefixtures("no_jars")
 @pytest.mark.parametrize("name", [".gitignore", "logs/registry.out", "password", "stack.json"])
-def test_nothing_is_written_in_a_foreign_folder(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_in_a_foreign_folder(name: str, tmp_path: Path) -> None:
     """Its owner may have placed links to this user's files there; nor does it say which processes to end."""
-    monkeypatch.setattr(jvm, "install", lambda report: Jars(tmp_path / "jars"))
     mine, state = tmp_path / "mine", tmp_path / ".tabletopic"
     mine.write_text("private")
     (state / "logs").mkdir(parents=True)

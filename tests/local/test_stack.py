@@ -21,11 +21,7 @@ from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config.servers import find_servers
 from tabletopic_kernel.workbench.workbench import Workbench
 
-
-@pytest.fixture(autouse=True)
-def _no_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Jars are there but empty: a server that is really started ends at once."""
-    monkeypatch.setattr(jvm, "install", lambda report: Jars(tmp_path / "jars"))
+pytestmark = pytest.mark.usefixtures("no_jars")
 
 
 def _myself(shift_s: float = 0) -> ProcessId:

@@ -58,6 +58,7 @@ class FakeSpark:
     """Where a worker asks for its queries; reader and writer in one."""
 
     def __init__(self, folder: Path) -> None:
+        self.query_class = FakeQuery
         self.queries: list[FakeQuery] = []
         self.made = threading.Condition()
         self.is_busy = False  # queries do not come to reading
@@ -83,7 +84,7 @@ class FakeSpark:
 
     def start(self) -> FakeQuery:
         """The next query."""
-        query = FakeQuery(self._options, self._on_batch)
+        query = self.query_class(self._options, self._on_batch)
         if self.is_busy:
             query.status = {"message": "Initializing sources"}
         with self.made:
@@ -219,9 +220,7 @@ def test_who_asks_again_before_the_batch_gets_the_same_query(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("call", ["stop", "awaitTermination"])
-def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(
-    rig: Rig, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(rig: Rig, call: str) -> None:
     """Its coordinator waits for the end: else the topic would neither go on nor stop."""
     ends = getattr(FakeQuery, call)
 
@@ -229,7 +228,7 @@ def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(
         ends(query)
         raise error_of_an_ended_jvm()
 
-    monkeypatch.setattr(FakeQuery, call, fail)
+    rig.spark.query_class = type("Failing", (FakeQuery,), {call: fail})
     worker = rig.new_worker()
     worker.start()
     rig.spark.query(1)

@@ -54,9 +54,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckLake]:
 
 
 @pytest.fixture
-def loaded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def loaded(catalog: Catalog) -> list[object]:
     """The names by which the test's catalog is asked for tables."""
     names: list[object] = []
     load = catalog.load_table
-    monkeypatch.setattr(catalog, "load_table", lambda name: (names.append(name), load(name))[1])
+    catalog.load_table = lambda name: (names.append(name), load(name))[1]  # type: ignore[method-assign]
     return names

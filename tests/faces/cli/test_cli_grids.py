@@ -87,7 +87,7 @@ def test_lines_do_not_command_the_terminal_either(monkeypatch: pytest.MonkeyPatc
     """Logs, rows as CSV and JSON are unchanged in a pipe; on a terminal they are without escape sequences."""
     for is_terminal, told in ((True, "[31mred\tx\n"), (False, "\x1b[31mred\x9b\tx\n")):
         out = io.StringIO()
-        monkeypatch.setattr(out, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        out.isatty = lambda is_terminal=is_terminal: is_terminal  # type: ignore[method-assign,misc]
         monkeypatch.setattr(sys, "stdout", out)
         show_messages(Call(), [Message("{line}", {"line": "\x1b[31mred\x9b\tx"})])
         query._show_csv(Answer(pa.table({"\x1b[31mred\x9b\tx": pa.array([], pa.string())})))

@@ -528,13 +528,13 @@ PLAIN_CELL = 'raise ValueError("no entry for hunter2-secret")'
 
 @pytest.mark.parametrize("cell", [GROUP_CELL, PLAIN_CELL])
 def test_groups_of_errors_hold_no_secrets(
-    shell: InteractiveShell, fail: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, cell: str
+    shell: InteractiveShell, fail: Callable[[str], str], cell: str
 ) -> None:
     """IPython prints groups past its renderer; and notebooks keep the text of each error."""
     learn({"sasl.password": "hunter2-secret"})
     kept: list[str] = []
     show_secrets(shell)
-    monkeypatch.setattr(shell, "_showtraceback", lambda _, error, lines: kept.extend([str(error), *lines]))
+    shell._showtraceback = lambda _, error, lines: kept.extend([str(error), *lines])  # type: ignore[method-assign]
     hide_secrets(shell)
     fail(cell)
     assert "no entry for ***" in "".join(kept)
