@@ -52,8 +52,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     gap = gap_to_skip(ledger_before, facts, settings) if ledger_before else {}
     dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is created or claimed
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
-    if table is None:
-        table = keeper.create()
+    table = keeper.create() if table is None else table
     if ledger_before is None:  # a dropped table may have left letters of its last epoch
         ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
     else:
@@ -75,8 +74,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     keeper.lay_out()
     # New partitions begin at their first offset.
     owner = Owner(keeper, dead_letters, ledger, {**facts.first, **ledger.next_offsets})
-    owner.gap = gap
-    owner.mended = conclude(mended, ledger, dead_letters.ledger)
+    owner.gap, owner.mended = gap, conclude(mended, ledger, dead_letters.ledger)
     owner.claim_files_once()
     reach(Step.OWNED)
     return owner
