@@ -61,4 +61,4 @@ def conclude(ways: Sequence[WayBack], owned: Ledger, of_letters: Ledger | None) 
             _LOG.warning("%s: snapshots without files stay for now: %s", way.table.identifier, error)
     what = next((str(way) for way in ways if way.faults), None)
     offsets = dict(owned.next_offsets)
-    return what and f"{what}; it was rolled back, and records are read again from offsets {offsets}"
+    return f"{what}; it was rolled back, and records are read again from offsets {offsets}" if what else None

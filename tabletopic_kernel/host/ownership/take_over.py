@@ -56,8 +56,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     gap = gap_to_skip(ledger_before.cut_back(lost), facts, settings) if ledger_before else {}
     dead_letters.check_same_topic(facts.topic_id, facts.cluster_id)  # before anything is created or claimed
     keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
-    if table is None:
-        table = keeper.create()
+    table = keeper.create() if table is None else table
     if ledger_before is None:  # a dropped table may have left letters of its last epoch
         ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
     else:
