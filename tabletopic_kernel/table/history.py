@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -82,7 +82,8 @@ class SchemaVersionInfo:
 class TopicSchema:
     """The columns of the table, or of the registered ``version``.
 
-    ``versions``: the registered versions that the table covers, and the newest 100 others.
+    ``versions``: the registered versions that the table covers, and the newest 100 others. In words:
+    ``reused_ids``, which the registry gave a second time, and what rules of the newest version encrypt.
     """
 
     topic: str
@@ -90,6 +91,8 @@ class TopicSchema:
     version: int | None
     columns: list[SchemaColumn]
     versions: list[SchemaVersionInfo]
+    reused_ids: list[str] = field(default_factory=list)
+    encrypted: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
@@ -166,6 +169,14 @@ def topic_schema(
         columns=[SchemaColumn(c.name, spell(c.field_type), c.required, c.doc) for c in columns.fields],
         versions=[known[version] for version in sorted(known)],
     )
+
+
+def encrypted_fields(newest: RegisteredSchema | None) -> list[str]:
+    """What rules of a schema encrypt before a record is sent, in words."""
+    if newest is None:
+        return []
+    whole = [f"whole values: encrypted by rule {newest.encrypted_by}"] if newest.encrypted_by else []
+    return [*whole, *(f"{name}: encrypted by rule {rule}" for name, rule in newest.encrypted_fields)]
 
 
 def schema_difference(subject: str, registry: Registry, before: int, after: int) -> list[str]:

@@ -276,15 +276,18 @@ def _positions(content: bytes) -> dict[str, frozenset[int]]:
 
 @lru_cache(maxsize=4096)
 def _rows(content: bytes, deleted: frozenset[int] = frozenset()) -> Counter[tuple[int, int, int]]:
-    """Generation, partition and offset of each row that came from the topic; its value must say the same."""
-    found = _read(content, ["a", "_kafka_metadata"])
+    """Generation, partition and offset of each row that came from the topic; its value must say the same.
+
+    No record has a ``b``: one that seems to was decoded by a text that its schema's id had before.
+    """
+    found = _read(content, ["a", "b", "_kafka_metadata"])
     total: Counter[tuple[int, int, int]] = Counter()
     for at, row in enumerate(found):
         where = row["_kafka_metadata"]
         if at in deleted or where is None or where["offset"] is None:
             continue
         generation, rest = divmod(row["a"], GENERATION)
-        if rest != where["partition"] * PARTITION + where["offset"]:
+        if rest != where["partition"] * PARTITION + where["offset"] or row.get("b") is not None:
             raise WrongValueError(str(row))
         total[generation, where["partition"], where["offset"]] += 1
     return total

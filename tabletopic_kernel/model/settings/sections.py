@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from tabletopic_kernel.model.redact import mask_property
-from tabletopic_kernel.model.settings import table_properties
+from tabletopic_kernel.model.settings import schema_ids, table_properties
 from tabletopic_kernel.model.settings.servers import check_catalog, check_catalog_name
 from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
 
@@ -39,6 +39,7 @@ DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
 MetadataColumn = Literal["key", "header", "metadata"]
+SchemaIds = Annotated[tuple[str, ...], AfterValidator(schema_ids.checked)]
 CatalogName = Annotated[str, AfterValidator(check_catalog_name)]
 TableProperties = Annotated[dict[str, str], AfterValidator(table_properties.checked)]
 CatalogProperties = Annotated[dict[str, str], AfterValidator(check_catalog)]
@@ -64,8 +65,7 @@ class TopicSettings(Frozen):
     """How one table topic runs. Durations in ms, sizes in bytes."""
 
     catalog: NonEmpty | None = Field(
-        None,
-        description="catalog of the table, one of [catalogs.<name>]; default: [catalog]",
+        None, description="catalog of the table, one of [catalogs.<name>]; default: [catalog]"
     )
     namespace: NonEmpty = Field("default", description="Iceberg namespace; dots nest")
     table: NonEmpty | None = Field(None, description="table name; default: derived from the topic's")
@@ -104,9 +104,11 @@ class TopicSettings(Frozen):
         description="which schemas records may use: those of the topic's own subjects (topic-value, "
         "topic-key, value_subject, and by the record's name), or any in the registry",
     )
+    schema_ids: SchemaIds = Field(
+        (), description="the text that records mean by a reused schema id: see schema --accept"
+    )
     value_message: NonEmpty | None = Field(
-        None,
-        description="the records' message type in a Protobuf file; default: the first",
+        None, description="the records' message type in a Protobuf file; default: the first"
     )
     value_nanos: Literal["refuse", "floor"] = Field(
         "refuse",
@@ -213,7 +215,7 @@ class TopicSettings(Frozen):
                 )
         return value
 
-    @field_validator("partition_by", "sort_by", "metadata_columns", mode="before")
+    @field_validator("partition_by", "sort_by", "metadata_columns", "schema_ids", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         """Text from the environment or command line is a comma-separated list; empty means none."""
