@@ -34,7 +34,7 @@ SCHEMAS = {
 REUSED = 2  # the id that the registry may give again, to the same bytes by other words
 REUSED_TEXT = _ROW % (_MORE % "z")
 # The setting by which a person accepts that text.
-ACCEPTED = {"schema_ids": (f"{REUSED}={REUSED}:{fingerprint('AVRO', REUSED_TEXT, ())}",)}
+ACCEPTED = {"accepted_texts": (f"{REUSED}={REUSED}:{fingerprint('AVRO', REUSED_TEXT, ())}",)}
 # Kinds of records: what a schema id is written as, and what may become of it.
 GOOD = {"plain": 1, "with b": REUSED, "with c": 3, "with z": REUSED}
 UNKNOWN, BAD, HOLE = "unknown", "bad", "hole"

@@ -13,7 +13,7 @@ from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Regist
 from tabletopic_kernel.formats.wire import fingerprint
 from tabletopic_kernel.model.errors import RetryableError, ReusedIdError
 from tabletopic_kernel.model.ledger import PREFIX
-from tabletopic_kernel.model.settings.schema_ids import AcceptedText
+from tabletopic_kernel.model.settings.accepted_texts import AcceptedText
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, Needs
 from tabletopic_kernel.table.schemas.reused import reused_ids
@@ -66,7 +66,7 @@ class Orders(Path):
 
     def answer(self, *answers: AcceptedText) -> None:
         """A person says which text records mean, and the host reads on with that setting."""
-        self.settings = self.settings.model_copy(update={"schema_ids": tuple(map(str, answers))})
+        self.settings = self.settings.model_copy(update={"accepted_texts": tuple(map(str, answers))})
         self.restart()
 
     @property

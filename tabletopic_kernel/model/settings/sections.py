@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from tabletopic_kernel.model.redact import mask_property
-from tabletopic_kernel.model.settings import schema_ids, table_properties
+from tabletopic_kernel.model.settings import accepted_texts, table_properties
 from tabletopic_kernel.model.settings.servers import check_catalog, check_catalog_name
 from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
 
@@ -39,7 +39,7 @@ DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
 MetadataColumn = Literal["key", "header", "metadata"]
-SchemaIds = Annotated[tuple[str, ...], AfterValidator(schema_ids.checked)]
+AcceptedTexts = Annotated[tuple[str, ...], AfterValidator(accepted_texts.checked)]
 CatalogName = Annotated[str, AfterValidator(check_catalog_name)]
 TableProperties = Annotated[dict[str, str], AfterValidator(table_properties.checked)]
 CatalogProperties = Annotated[dict[str, str], AfterValidator(check_catalog)]
@@ -104,7 +104,7 @@ class TopicSettings(Frozen):
         description="which schemas records may use: those of the topic's own subjects (topic-value, "
         "topic-key, value_subject, and by the record's name), or any in the registry",
     )
-    schema_ids: SchemaIds = Field(
+    accepted_texts: AcceptedTexts = Field(
         (), description="the text that records mean by a reused schema id: see schema --accept"
     )
     value_message: NonEmpty | None = Field(
@@ -215,7 +215,7 @@ class TopicSettings(Frozen):
                 )
         return value
 
-    @field_validator("partition_by", "sort_by", "metadata_columns", "schema_ids", mode="before")
+    @field_validator("partition_by", "sort_by", "metadata_columns", "accepted_texts", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         """Text from the environment or command line is a comma-separated list; empty means none."""

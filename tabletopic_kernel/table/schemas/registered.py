@@ -28,7 +28,7 @@ from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load, messages_of
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.schema_ids import accepted
+from tabletopic_kernel.model.settings.accepted_texts import accepted
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # Formats whose values name no schema: the kind of their one writer schema, by value_format.
@@ -107,7 +107,7 @@ def find_registered(
     registry: Registry, key: SchemaKey, subject: str, settings: TopicSettings
 ) -> RegisteredSchema:
     """The schema that records mean by ``key``, as in ``subject``; raises as ``find_schema``."""
-    answer = accepted(settings.schema_ids).get(key)
+    answer = accepted(settings.accepted_texts).get(key)
     if answer is None:
         return find_schema(registry, key, subject)
     return replace(find_schema(registry, answer.registry_id, subject), id=key)
@@ -115,7 +115,7 @@ def find_registered(
 
 def text_of(registry: Registry, key: SchemaKey, subject: str, settings: TopicSettings) -> RegisteredSchema:
     """Like ``find_registered`` for an id, without its places; raises as ``Registry.text_of``."""
-    answer = accepted(settings.schema_ids).get(key)
+    answer = accepted(settings.accepted_texts).get(key)
     return registry.text_of(int(key) if answer is None else answer.registry_id, subject)
 
 
@@ -128,7 +128,11 @@ def why_foreign(
     of_keys: bool = False,
 ) -> str | None:
     """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any."""
-    if settings.subjects == "any" or schema.subjects is None or schema.id in accepted(settings.schema_ids):
+    if (
+        settings.subjects == "any"
+        or schema.subjects is None
+        or schema.id in accepted(settings.accepted_texts)
+    ):
         return None
     first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
     if _is_in_any(registry, schema, sorted(first)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
-from tabletopic_kernel.model.settings.schema_ids import AcceptedText, accepted
+from tabletopic_kernel.model.settings.accepted_texts import AcceptedText, accepted
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.schemas.columns import REASONS, of_values
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
@@ -45,7 +45,7 @@ def _two_texts(registered: RegisteredSchema, noted: CoveredSchema | None, answer
 
 def reused_ids(table: TopicTable, topic: str, registry: Registry, settings: TopicSettings) -> list[str]:
     """The covered ids of values whose text is in question, and what the registry's would change."""
-    side, answers, lines = of_values(topic, settings), accepted(settings.schema_ids), []
+    side, answers, lines = of_values(topic, settings), accepted(settings.accepted_texts), []
     noted = covered_schemas(table.table.properties)
     numbers = sorted(key for key in noted if isinstance(key, int))
     for key, schema in look_up(

@@ -24,7 +24,7 @@ from tabletopic_kernel.model.errors import (
     ReusedIdError,
     TableTopicError,
 )
-from tabletopic_kernel.model.settings.schema_ids import accepted
+from tabletopic_kernel.model.settings.accepted_texts import accepted
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
 from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
@@ -135,7 +135,7 @@ class NamedSchemas:
             ReusedIdError: it is not, or was not in between, and nobody has said which text records mean.
         """
         text, schema_id = registered.fingerprint, registered.id
-        noted, answer = self._noted().get(schema_id), accepted(self._settings.schema_ids).get(schema_id)
+        noted, answer = self._noted().get(schema_id), accepted(self._settings.accepted_texts).get(schema_id)
         if not is_in_question(text, noted, answer):
             return registered
         if noted and text not in noted.texts:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
+from tabletopic_kernel.model.settings.accepted_texts import AcceptedText
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered
-from tabletopic_kernel.model.settings.schema_ids import AcceptedText
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name
@@ -154,8 +154,8 @@ class Orders:
         answer = AcceptedText(schema_id, int(schema.id), schema.fingerprint)
 
         def change(now: DesiredTopic) -> DesiredTopic:
-            answers = (*now.settings.schema_ids, str(answer))
-            return self._desired(altered(self.name, now.settings, {"schema_ids": answers}), now.run)
+            answers = (*now.settings.accepted_texts, str(answer))
+            return self._desired(altered(self.name, now.settings, {"accepted_texts": answers}), now.run)
 
         self._change(change)
         return schema

@@ -24,7 +24,7 @@ class AcceptedText:
 
     @classmethod
     def of(cls, spelled: str) -> AcceptedText:
-        """An item of the setting ``schema_ids``; raises ValueError for another form."""
+        """An item of the setting ``accepted_texts``; raises ValueError for another form."""
         match = _ANSWER.fullmatch(spelled)
         if match is None:
             raise ValueError(
