@@ -19,6 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.ledger_history import ledger_of, live_rows, summary
 from tabletopic_kernel.table.schemas.columns import ValueColumns, writer_columns
 from tabletopic_kernel.table.schemas.registered import value_writer
+from tabletopic_kernel.table.schemas.reused import reused_ids
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_VERSIONS = 100  # that the table does not cover: each costs a request to the registry
@@ -134,10 +135,11 @@ def topic_schema(
     registry: Registry,
     version: int | None,
     subject: str,
+    settings: TopicSettings | None = None,
 ) -> TopicSchema:
     """The table's columns (``version`` None), or those of one version of ``subject``.
 
-    Without a table, the newest registered version takes its place.
+    Without a table, the newest registered version takes its place; without settings, nothing is in words.
 
     Raises:
         UsageError: there is no such version.
@@ -168,6 +170,8 @@ def topic_schema(
         version=version,
         columns=[SchemaColumn(c.name, spell(c.field_type), c.required, c.doc) for c in columns.fields],
         versions=[known[version] for version in sorted(known)],
+        reused_ids=reused_ids(table, topic, registry, settings) if table and settings else [],
+        encrypted=encrypted_fields(registry.latest(subject)) if settings else [],
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.local.machine import now_ms
@@ -102,13 +101,12 @@ class TableTopic(Requests):
         Raises:
             UsageError: there is neither table nor topic, or no such version.
         """
-        from tabletopic_kernel.table.history import encrypted_fields, topic_schema  # noqa: PLC0415
+        from tabletopic_kernel.table.history import topic_schema  # noqa: PLC0415
 
         settings, registry = self._settings(), self._workbench.registry
         table, subject = self._table(settings), settings.subject_of(self.name)
-        schema = topic_schema(self.name, table_name(self.name, settings), table, registry, version, subject)
-        encrypted = encrypted_fields(registry.latest(subject))
-        return replace(schema, reused_ids=self._reused_ids(table, settings), encrypted=encrypted)
+        identifier = table_name(self.name, settings)
+        return topic_schema(self.name, identifier, table, registry, version, subject, settings)
 
     def schema_diff(self, v1: int, v2: int) -> list[str]:
         """What version ``v2`` changes in the columns of ``v1``, one change per line, after reused ids."""
