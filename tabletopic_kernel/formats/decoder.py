@@ -85,6 +85,10 @@ class BadSchemaError(ActionNeededError):
     """No decoder can be made for a writer schema."""
 
 
+class EncryptedError(BadSchemaError):
+    """A rule of the schema encrypts whole values, and nothing here decrypts them."""
+
+
 def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
     """The decoder of a writer schema.
 
@@ -92,6 +96,11 @@ def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
         BadSchemaError: the schema cannot be read or built, or its format is unknown.
         RetryableError: it cannot be built now: memory, disk space, file handles or a compiler are lacking.
     """
+    if schema.encrypted_by:
+        raise EncryptedError(
+            f"values of schema id {schema_id} are encrypted as a whole by its rule {schema.encrypted_by} "
+            "(ENCRYPT_PAYLOAD), and this program does not decrypt"
+        )
     try:
         return _make(schema_id if isinstance(schema_id, int) else 0, schema)
     except BadSchemaError:

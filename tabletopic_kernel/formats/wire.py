@@ -17,6 +17,8 @@ awslabs/aws-glue-schema-registry.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import struct
 import uuid
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ class WriterSchema:
     schema. ``message`` names the message of a Protobuf file; None: the first. ``framed``: values begin with
     the schema's id. ``nanos``: what to do with times finer than microseconds, in Protobuf and with a JSON
     Schema. ``renames`` maps dotted paths of fields to their columns in the table, if these have other names.
+    ``encrypted_by``: the rule that encrypts whole values, if one does.
     """
 
     text: str = ""
@@ -40,6 +43,29 @@ class WriterSchema:
     framed: bool = True
     nanos: Literal["refuse", "floor"] = "refuse"
     renames: tuple[tuple[str, str], ...] = ()
+    encrypted_by: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """See ``fingerprint``."""
+        return fingerprint(self.kind, self.text, self.references)
+
+
+def fingerprint(kind: str, text: str, references: tuple[tuple[str, str], ...]) -> str:
+    """64 bits that tell a schema's text from another; the layout of JSON does not matter.
+
+    >>> fingerprint("AVRO", '"long"', ()) == fingerprint("AVRO", ' "long" ', ())
+    True
+    """
+    texts = [kind, _plain(text), *sorted(f"{name}\n{_plain(referred)}" for name, referred in references)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def _plain(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except (ValueError, RecursionError):  # Protobuf's is no JSON
+        return text.strip()
 
 
 # How a record names its schema: by the registry's id, or by a GUID as text.

@@ -30,6 +30,7 @@ NO_SCHEMA_ID: Final = "no_schema_id"
 BAD_SCHEMA_HEADER: Final = "bad_schema_header"  # the header for the schema is invalid
 UNKNOWN_SCHEMA: Final = "unknown_schema"  # the registry responds and has no such id
 BAD_SCHEMA: Final = "bad_schema"  # the registry has it, but it is unreadable
+ENCRYPTED: Final = "encrypted"  # a rule of its schema encrypts the whole value
 INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss
 OTHER_MESSAGE: Final = "protobuf_other_message"  # another message of the Protobuf file than the table's
 KEY_NOT_TEXT: Final = "key_not_text"

@@ -130,6 +130,10 @@ class BadRecordError(ActionNeededError):
     """A record that cannot become a row."""
 
 
+class ReusedIdError(ActionNeededError):
+    """The registry has another text for the id of a schema that the table knows."""
+
+
 class GapError(ActionNeededError):
     """Records were deleted before they were read; ``missing``: partition → (next, first available)."""
 

@@ -19,6 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # The id of the one schema of a topic whose values carry none.
 WHOLE_TOPIC: Final = -1
+ASK_AGAIN_MS: Final = 60_000  # how often the registry's texts of known ids are compared, while records come
 _MAX_TRACES, MAX_SAMPLES = 5, 20  # enough to see a pattern; the rest is counted
 
 
@@ -95,12 +96,11 @@ class StagePlan:
         """Whether records without a value are passed over: they follow deletes, for log compaction."""
         return self.settings.transform == "flatten_debezium"
 
-    @property
-    def to_ask_again(self) -> Needs | None:
-        """What to look up in the registry again; None: nothing."""
+    def to_ask_again(self, since_s: float) -> Needs | None:
+        """What to look up in the registry again, ``since_s`` after the last time; None: nothing."""
         needs = Needs(self.values.unknown, key_ids=self.keys.unknown if self.keys else frozenset())
         follows_latest = self.settings.value_format == "by_latest_schema"  # so each batch looks it up
-        return needs if needs or follows_latest else None
+        return needs if needs or follows_latest or since_s * 1000 >= ASK_AGAIN_MS else None
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,10 @@ def schema_table(schema: TopicSchema) -> Grid:
     ]
     title = f"version {schema.version} of the schema of {schema.topic}" if schema.version else schema.table
     return Grid(
-        ("column", "type", "presence", "doc"), rows, title, versions or ["no registered versions yet"]
+        ("column", "type", "presence", "doc"),
+        rows,
+        title,
+        [*schema.reused_ids, *schema.encrypted, *(versions or ["no registered versions yet"])],
     )
 
 

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
-from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError, find_schema
+from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
@@ -37,6 +37,7 @@ from tabletopic_kernel.table.schemas.evolve import EventWriter
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
 from tabletopic_kernel.table.schemas.registered import (
     WITHOUT_SCHEMA,
+    find_registered,
     key_subject,
     key_writer,
     value_writer,
@@ -174,7 +175,7 @@ class ValuesDraft:
             if registered is None:
                 raise ActionNeededError(f"the subject {subject} has no schema yet")
         else:
-            registered = find_schema(registry, schema_id, subject)
+            registered = find_registered(registry, schema_id, subject, settings)
         if why := why_foreign(registry, registered, self._topic, settings, of_keys=self._of_keys):
             self._refused[schema_id] = (BAD_SCHEMA, why)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -19,6 +19,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.ledger_history import ledger_of, live_rows, summary
 from tabletopic_kernel.table.schemas.columns import ValueColumns, writer_columns
 from tabletopic_kernel.table.schemas.registered import value_writer
+from tabletopic_kernel.table.schemas.reused import reused_ids
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_VERSIONS = 100  # that the table does not cover: each costs a request to the registry
@@ -82,7 +83,8 @@ class SchemaVersionInfo:
 class TopicSchema:
     """The columns of the table, or of the registered ``version``.
 
-    ``versions``: the registered versions that the table covers, and the newest 100 others.
+    ``versions``: the registered versions that the table covers, and the newest 100 others. In words:
+    ``reused_ids``, which the registry gave a second time, and what rules of the newest version encrypt.
     """
 
     topic: str
@@ -90,6 +92,8 @@ class TopicSchema:
     version: int | None
     columns: list[SchemaColumn]
     versions: list[SchemaVersionInfo]
+    reused_ids: list[str] = field(default_factory=list)
+    encrypted: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
@@ -131,10 +135,11 @@ def topic_schema(
     registry: Registry,
     version: int | None,
     subject: str,
+    settings: TopicSettings | None = None,
 ) -> TopicSchema:
     """The table's columns (``version`` None), or those of one version of ``subject``.
 
-    Without a table, the newest registered version takes its place.
+    Without a table, the newest registered version takes its place; without settings, nothing is in words.
 
     Raises:
         UsageError: there is no such version.
@@ -165,7 +170,17 @@ def topic_schema(
         version=version,
         columns=[SchemaColumn(c.name, spell(c.field_type), c.required, c.doc) for c in columns.fields],
         versions=[known[version] for version in sorted(known)],
+        reused_ids=reused_ids(table, topic, registry, settings) if table and settings else [],
+        encrypted=encrypted_fields(registry.latest(subject)) if settings else [],
     )
+
+
+def encrypted_fields(newest: RegisteredSchema | None) -> list[str]:
+    """What rules of a schema encrypt before a record is sent, in words."""
+    if newest is None:
+        return []
+    whole = [f"whole values: encrypted by rule {newest.encrypted_by}"] if newest.encrypted_by else []
+    return [*whole, *(f"{name}: encrypted by rule {rule}" for name, rule in newest.encrypted_fields)]
 
 
 def schema_difference(subject: str, registry: Registry, before: int, after: int) -> list[str]:

@@ -41,7 +41,7 @@ def schema(kind: Any) -> str:
 class JsonRegistry(FakeRegistry):
     """Its schemas are JSON Schemas."""
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """See ``FakeRegistry``."""
         return replace(super().by_id(schema_id), kind="JSON")
 

@@ -124,7 +124,7 @@ def test_a_schema_that_is_none(csv: Any) -> None:
 class CsvRegistry(FakeRegistry):
     """Its schemas are of the new format."""
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """One of them."""
         return replace(super().by_id(schema_id), kind="CSV")
 

@@ -148,7 +148,7 @@ class Schemas:
         """Nothing: the table comes with the records."""
         return None
 
-    def by_id(self, key: SchemaKey) -> RegisteredSchema:
+    def by_id(self, key: SchemaKey, subject: str = "") -> RegisteredSchema:
         """A schema with its subject."""
         if key not in TEXTS:
             raise UnknownSchemaError(f"there is no {key}")
@@ -199,7 +199,7 @@ class Topic:
         batch, begin = pa.RecordBatch.from_pylist(rows, schema=SOURCE), self.offset
         self.offset += len(records)
         plan = self.keeper.plan()
-        if asked := plan.to_ask_again:
+        if asked := plan.to_ask_again(0):
             self.keeper.cover(asked, recheck=True)
         for _ in range(ROUNDS):
             self.rounds += 1

@@ -72,7 +72,7 @@ class OneSchema(FakeRegistry):
 
     kind: str = "AVRO"
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """That schema."""
         return replace(super().by_id(schema_id), kind=self.kind)
 

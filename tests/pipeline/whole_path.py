@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import prefix
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ControlLog
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
@@ -42,6 +43,7 @@ class Path:
     settings: TopicSettings
     registry: FakeRegistry = field(default_factory=lambda: FakeRegistry({}))
     topic: str = field(default_factory=lambda: f"topic{next(_NAMES)}")
+    clock: Callable[[], int] = now_ms
 
     def __post_init__(self) -> None:
         self.control = FakeControl()
@@ -57,6 +59,7 @@ class Path:
             registry=cast(Registry, self.registry),
             control=cast(ControlLog, self.control),
             host="",
+            now_ms=self.clock,
         )
         identifier = table_identifier(self.topic, self.settings)
         self.keeper = SchemaKeeper(self.catalog, identifier, self.topic, self.settings, services)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tabletopic_kernel.clients.kafka.broker import TopicFacts
 from tabletopic_kernel.clients.kafka.reader import KafkaRecord
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
+from tabletopic_kernel.formats.wire import fingerprint
 
 TOPIC = "clicks"
 CLUSTER = "cluster"
@@ -32,8 +33,12 @@ SCHEMAS = {
     3: _ROW % (_MORE % "c"),
     **{one: _ROW % (_MORE % f"d{one}") for one in LEARNED},
 }
+REUSED = 2  # the id that the registry may give again, to the same bytes by other words
+REUSED_TEXT = _ROW % (_MORE % "z")
+# The setting by which a person accepts that text.
+ACCEPTED = {"accepted_texts": (f"{REUSED}={REUSED}:{fingerprint('AVRO', REUSED_TEXT, ())}",)}
 # Kinds of records: what a schema id is written as, and what may become of it.
-GOOD = {"plain": 1, "with b": 2, "with c": 3}
+GOOD = {"plain": 1, "with b": REUSED, "with c": 3, "with z": REUSED}
 UNKNOWN, BAD, HOLE = "unknown", "bad", "hole"
 
 
@@ -54,11 +59,8 @@ class Record:
     def raw(self) -> bytes:
         """The record's bytes: magic, schema id, Avro."""
         schema_id = self.learned if self.kind == UNKNOWN else GOOD.get(self.kind, 1)
-        body = (
-            b"\xff" * 11 + _long(self.value)
-            if self.kind == BAD
-            else _long(self.value) + (b"" if schema_id == 1 else b"\x00")
-        )
+        more = b"" if schema_id == 1 else b"\x02" + _long(self.value) if self.kind == "with z" else b"\x00"
+        body = b"\xff" * 11 if self.kind == BAD else _long(self.value) + more
         return b"\x00" + struct.pack(">I", schema_id) + body
 
 
@@ -174,24 +176,40 @@ class ModelBroker:
 
 
 @dataclass
+class Refilled:
+    """Whether the registry was emptied and filled again, and whether it has told a host so since."""
+
+    is_so: bool = False
+    is_known: bool = False
+
+
+@dataclass
 class ModelRegistry:
     """The interface of ``adapters.registry.Registry`` that coordinators use."""
 
     call: Call
     known: set[int] = field(default_factory=lambda: {1, 2, 3})
+    refilled: Refilled = field(default_factory=Refilled)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of the topic's values; the first one, so that others change the table."""
         return self.by_id(1)
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """A schema by id."""
         return self.call("registry", lambda: self._by_id(schema_id))  # type: ignore[no-any-return]
 
     def _by_id(self, schema_id: int) -> RegisteredSchema:
         if schema_id not in self.known:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
-        return RegisteredSchema(schema_id, "AVRO", SCHEMAS[schema_id], (), f"{TOPIC}-value", schema_id)
+        text = SCHEMAS[schema_id]
+        if schema_id == REUSED and self.refilled.is_so:
+            text, self.refilled.is_known = REUSED_TEXT, True
+        return RegisteredSchema(schema_id, "AVRO", text, (), f"{TOPIC}-value", schema_id)
+
+    def text_of(self, schema_id: int, subject: str = "") -> RegisteredSchema:
+        """As ``by_id``."""
+        return self.by_id(schema_id)
 
     def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
         """No schema has one here."""

@@ -371,6 +371,7 @@ MUTANTS: dict[str, Patch] = {
         ledger_history, "has_newest_rows", lambda *_: True
     ),
     "an outage of the registry makes letters": _put(NamedSchemas, "find", _takes_outage_for_unknown),
+    "texts of a schema are not compared": _put(NamedSchemas, "checked", lambda _, registered: registered),
     "the old worker goes on under the next owner": _put(Actions, "_stop_worker", _leaves_the_worker),
 }
 
@@ -411,6 +412,7 @@ SCENES: dict[str, Callable[[], list[Move]]] = {
     "letters are put together while they are replayed": scenes.replayed_while_letters_are_put_together,
     "letters that a replay took away are put together": scenes.replayed_while_letters_are_put_together,
     "an outage of the registry makes letters": scenes.registry_away,
+    "texts of a schema are not compared": scenes.ids_given_again,
     "a rollback that nobody's snapshots tell of is not noticed": scenes.rolled_back_and_expired,
     "a replay takes letters that are rows": scenes.replayed_twice,
     "expiry takes the way to the ledger": scenes.appended_to_and_expired,

@@ -13,11 +13,12 @@ from pyiceberg.types import LongType, NestedField
 
 from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest
+from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.simulation.faults import OUTAGES
-from tests.simulation.kafka import BAD, HOLE, LEARNED, UNKNOWN
+from tests.simulation.kafka import ACCEPTED, BAD, HOLE, LEARNED, UNKNOWN
 from tests.simulation.lake import NEIGHBOUR
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def produce(world: World, dice: random.Random) -> None:
     unknown = next((one for one in LEARNED if one not in world.learned), LEARNED[-1])
     for _ in range(dice.randint(1, 12)):
         kind = dice.choices(kinds, weights)[0]
+        if kind == "with b" and world.refilled.is_known:
+            kind = "with z"
         world.topic.produce(dice.choice(list(world.topic.records)), kind, unknown)
 
 
@@ -69,6 +72,19 @@ def topic_anew(world: World, dice: random.Random) -> None:
 def learn(world: World, dice: random.Random) -> None:
     """The registry gets a schema that records have named before."""
     world.learned |= {next((one for one in LEARNED if one not in world.learned), LEARNED[-1])}
+
+
+def refill(world: World, dice: random.Random) -> None:
+    """The registry is emptied and filled again, an id is another text's, and nobody writes for a minute."""
+    world.refilled.is_so = True
+    world.now_ms += ASK_AGAIN_MS
+
+
+def accept(world: World, dice: random.Random) -> None:
+    """%topic schema --accept."""
+    if world.refilled.is_so:
+        world.settings = world.settings.model_copy(update=ACCEPTED)
+        _wish(world, settings=world.settings)
 
 
 def rebalance(world: World, dice: random.Random) -> None:
@@ -200,6 +216,8 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "make the topic anew": topic_anew,
     "cut the log": cut,
     "learn a schema": learn,
+    "refill the registry": refill,
+    "accept the new text": accept,
     "rebalance": rebalance,
     "outage": outage,
     "late requests arrive": arrive,
@@ -216,4 +234,4 @@ DO: dict[str, Callable[[World, random.Random], None]] = {
     "neighbour commits": neighbour,
 }
 # After these a topic may stop until a person has looked.
-STOPS = ("retention", "make the topic anew", "cut the log")
+STOPS = ("retention", "make the topic anew", "cut the log", "refill the registry")

@@ -111,6 +111,19 @@ def registry_away(seed: int = 0) -> list[Move]:
     ]
 
 
+def ids_given_again(seed: int = 0) -> list[Move]:
+    """The registry is emptied and filled again under a running host, and records follow."""
+    return [
+        *begin(seed),
+        *mixed(seed),
+        *go_on("A", 30, seed + 1),
+        Move("circumstances", "refill the registry"),
+        *produce(seed + 2),
+        *go_on("A", 30, seed + 2),
+        *(move for at in range(3, 6) for move in (*mixed(seed + at), *go_on("A", 20, seed + at))),
+    ]
+
+
 def mixed(seed: int) -> list[Move]:
     """Records of all kinds come in."""
     chosen = [at for at in range(seed * 100, seed * 100 + 100) if _is_mixed(at)][:3]

@@ -145,6 +145,9 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
     focus = focus_of(seed)
     leads = _LEADS_TO.get(focus[0], {}) if focus else {}
     weights |= {(who, verb, "table"): weight for (who, verb), weight in leads.items()}
+    if random.Random(f"refilled {seed}").random() < 0.1:
+        weights["circumstances", "refill the registry", "table"] = 2
+        weights["people", "accept the new text", "table"] = 3
     calm = dice.random() < 0.15
     kinds = {kind: one for kind, one in KINDS.items() if not calm and dice.random() < 0.7}
     names, chances = list(weights), list(weights.values())

@@ -278,16 +278,17 @@ def _positions(content: bytes) -> dict[str, frozenset[int]]:
 def _rows(content: bytes, deleted: frozenset[int] = frozenset()) -> Counter[tuple[int, int, int]]:
     """Which log, partition and offset of each row that came from the topic; its value must say the same.
 
-    Logs are numbered: those of a generation of the topic, a hundred, follow each other by its cuts.
+    Logs are numbered: those of a generation of the topic, a hundred, follow each other by its cuts. No record
+    has a ``b``: one that seems to was decoded by a text that its schema's id had before.
     """
-    found = _read(content, ["a", "_kafka_metadata"])
+    found = _read(content, ["a", "b", "_kafka_metadata"])
     total: Counter[tuple[int, int, int]] = Counter()
     for at, row in enumerate(found):
         where = row["_kafka_metadata"]
         if at in deleted or where is None or where["offset"] is None:
             continue
         made, rest = divmod(row["a"], CUT)
-        if rest != where["partition"] * PARTITION + where["offset"]:
+        if rest != where["partition"] * PARTITION + where["offset"] or row.get("b") is not None:
             raise WrongValueError(str(row))
         total[made, where["partition"], where["offset"]] += 1
     return total

@@ -34,6 +34,7 @@ class ModelWorker:
         self._process = process
         self._listener = listener
         self._plan = plan
+        self._rechecked_ms = process.world.now_ms
         self._position = dict(spec.start)
         self._end: dict[int, int] | None = None  # of the batch under way
         self._request: Future[StagePlan] | None = None
@@ -92,7 +93,9 @@ class ModelWorker:
         if len(self._listener.batches) > _ROOM or all(self._position.get(p, 0) >= o for p, o in end.items()):
             return
         self._end = end
-        if (asked := self._plan.to_ask_again) is not None:
+        since_ms = self._process.world.now_ms - self._rechecked_ms
+        if (asked := self._plan.to_ask_again(since_ms / 1000)) is not None:
+            self._rechecked_ms = self._process.world.now_ms
             self._ask(asked, recheck=True)
 
     def _ask(self, needs: Needs, *, recheck: bool = False) -> None:

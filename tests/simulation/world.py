@@ -28,7 +28,14 @@ from tabletopic_kernel.table.compaction import plan as table_compaction
 from tests.simulation import foreign, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
-from tests.simulation.kafka import _FIRST_MS, LEARNED, ModelRegistry, Topic
+from tests.simulation.kafka import (
+    _FIRST_MS,
+    ACCEPTED,
+    LEARNED,
+    ModelRegistry,
+    Refilled,
+    Topic,
+)
 from tests.simulation.lake import LETTERS, MAIN, Lake
 from tests.simulation.one_thread import pyiceberg_in_one_thread
 from tests.simulation.process import Process
@@ -80,6 +87,7 @@ class World:
         self.robbed: set[str] = set()  # files of snapshots that others deleted
         self._calls = 0
         self.lost: set[str] = set()  # staged files that circumstances took away
+        self.refilled = Refilled()
         self.strays: set[str] = set()  # staged by processes that had lost the topic
         self.left_behind: set[str] = set()  # files of tables that foreign writers dropped
         self.shared_folder = f"{setting.spelling}/shared"
@@ -101,7 +109,7 @@ class World:
 
     def registry_for(self, call: Any) -> ModelRegistry:
         """The registry as a process sees it."""
-        return ModelRegistry(call, self.learned)
+        return ModelRegistry(call, self.learned, self.refilled)
 
     # -- running
 
@@ -272,6 +280,8 @@ class World:
         there = set(self.lake.store.files)
         self.holder = "C"
         settings = self.wish.settings if self.wish else self.settings
+        if self.refilled.is_so:
+            settings = settings.model_copy(update=ACCEPTED)
         self.wish = DesiredTopic(topic="clicks", settings=settings)
         last = Process(self, "C", 0)
         dice = random.Random(self.setting.seed)

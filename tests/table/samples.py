@@ -203,9 +203,13 @@ class FakeRegistry:
         """The newest schema."""
         return self.by_id(max(self.schemas)) if self.schemas else None
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """A schema by id."""
         return RegisteredSchema(schema_id, "AVRO", self.schemas[schema_id], (), f"{TOPIC}-value", schema_id)
+
+    def text_of(self, schema_id: int, subject: str = "") -> RegisteredSchema:
+        """A schema by id, without its places."""
+        return self.by_id(schema_id)
 
 
 @dataclass

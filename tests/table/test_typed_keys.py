@@ -80,7 +80,7 @@ class InMemory(Registry):
         self._connection = InProcess(client)
         self._client, self._ask = client, self._connection.ask
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """The stand-in does not report where a schema is registered."""
         schema = self._ask(f"schema id {schema_id}", lambda: self._client.get_schema(schema_id))
         return self._resolved(schema_id, schema, f"{TOPIC}-any", schema_id)
@@ -344,7 +344,7 @@ def test_a_key_of_an_unrelated_schema_changes_nothing(topic: Topic, monkeypatch:
     topic.send(topic.key(K1, {"id": 1}))
     before, own, by_id = topic.type_of_key(), topic.key(K1, {"id": 2}), InMemory.by_id
 
-    def told(registry: InMemory, schema_id: int) -> RegisteredSchema:
+    def told(registry: InMemory, schema_id: int, subject: str) -> RegisteredSchema:
         found = by_id(registry, schema_id)
         return replace(found, subjects=("others-key",) if "region" in found.text else (f"{TOPIC}-key",))
 

@@ -22,12 +22,22 @@ from tabletopic_kernel.formats.json import schema as json_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 
+_CONTEXT: Final = re.compile(r"^:\.[^:]*:")
 # Types that a schema's text tells apart if a registry declares the wrong type.
 _KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 # Any .proto file with content has one of these.
 _PROTO: Final = re.compile(
     r"\b(?:message|enum|service|extend)\s+[A-Za-z_.]|\b(?:syntax|edition)\s*=|\b(?:import|package|option)\b[^;]*;"
 )
+
+
+def bare(subject: str) -> str:
+    """A subject without Confluent's schema context, which a url with one does not repeat.
+
+    >>> bare(":.team-a:clicks-value"), bare("clicks-value")
+    ('clicks-value', 'clicks-value')
+    """
+    return _CONTEXT.sub("", subject)
 
 
 class OddAnswerError(Exception):
@@ -97,7 +107,7 @@ def checked(schema: Schema) -> Schema:
 def checked_place(answer: Any, subject: str, version: int | None = None) -> Any:
     """The requested version of a subject; raises OddAnswerError if the response is another, or none."""
     checked(answer.schema)
-    if answer.subject not in (subject, None):
+    if answer.subject is not None and subject not in (answer.subject, bare(answer.subject)):
         raise OddAnswerError(f"it is of the subject {_short(answer.subject)}")
     is_id = _is_number(answer.schema_id) or answer.schema_id == answer.guid
     if not is_id or not _is_number(answer.version):

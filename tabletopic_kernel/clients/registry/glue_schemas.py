@@ -82,7 +82,7 @@ class GlueSchemas:
     def clear_caches(self) -> None:
         """Do nothing: nothing is cached."""
 
-    def get_schema(self, schema_id: int) -> Schema:
+    def get_schema(self, schema_id: int, **_: object) -> Schema:
         """Glue has no numeric ids."""
         raise SchemaRegistryError(
             HTTPStatus.NOT_FOUND, _SCHEMA_NOT_FOUND, f"Glue has no schema with the number {schema_id}"

@@ -14,6 +14,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.registry.answers import (
     Worth,
+    bare,
     checked,
     checked_list,
     checked_place,
@@ -23,8 +24,9 @@ from tabletopic_kernel.clients.registry.answers import (
     worth_of,
 )
 from tabletopic_kernel.clients.registry.connection import Connection, references_of
+from tabletopic_kernel.clients.registry.encryption import encryption_of
 from tabletopic_kernel.clients.registry.errors import UnknownSchemaError, invalid
-from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.formats.wire import SchemaKey, fingerprint
 from tabletopic_kernel.model.errors import RetryableError
 
 __all__ = ["RegisteredSchema", "Registry", "UnknownSchemaError", "find_schema"]
@@ -39,7 +41,7 @@ class RegisteredSchema:
     ``id`` is the id it was requested by, or the registry's number. A GUID alone has no subject or version:
     then ``subject`` is empty and the version 0. ``subjects`` are all that have the schema, deleted ones too;
     None if not requested. ``places`` are subjects and versions that have it. ``sources`` are the references
-    in the registry's form.
+    in the registry's form. ``encrypted_by`` and ``encrypted_fields``: see ``encryption_of``.
     """
 
     id: SchemaKey
@@ -51,10 +53,17 @@ class RegisteredSchema:
     subjects: tuple[str, ...] | None = None
     sources: tuple[SchemaReference, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
+    encrypted_by: str = ""
+    encrypted_fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """See ``wire.fingerprint``."""
+        return fingerprint(self.kind, self.text, self.references)
 
     def seen_from(self, subject: str) -> RegisteredSchema:
         """The same schema with its version in ``subject``; unchanged if the subject does not have it."""
-        own = [version for name, version in self.places if name == subject]
+        own = [version for name, version in self.places if subject in (name, bare(name))]
         return replace(self, subject=subject, version=max(own)) if own else self
 
 
@@ -73,27 +82,35 @@ class Registry:
         self._client, self._ask = self._connection.client, self._connection.ask
         self._odd: dict[SchemaKey, tuple[float, str]] = {}  # malformed schemas: since when
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
         """The schema with this id, its references resolved; its version is the highest in any subject.
+
+        Ids count in the context of ``subject``, if that names one.
 
         Raises:
             UnknownSchemaError: no such id.
             RetryableError: the response is not a schema.
         """
-        what = f"schema id {schema_id}"
-        schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id)))
+        what, within = f"schema id {schema_id}", _within(subject)
+        schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id, **within)))
         try:
             # Include deleted subjects: records written with the schema can still be read.
             ask = self._client.get_schema_versions
-            places = self._ask(what, lambda: checked_places(ask(schema_id, deleted=True)))
+            places = self._ask(what, lambda: checked_places(ask(schema_id, deleted=True, **within)))
         except UnknownSchemaError:
             places = []
-        subject, version = max(places, key=lambda place: place[1], default=("", 0))
+        found, version = max(places, key=lambda place: place[1], default=("", 0))
         subjects = tuple(dict.fromkeys(name for name, _ in places))
-        resolved = self._resolved(schema_id, schema, subject, version)
+        resolved = self._resolved(schema_id, schema, found, version)
         resolved = replace(resolved, subjects=subjects, places=tuple(places))
         self._check_valid(resolved, schema.schema_type or "AVRO")
         return resolved
+
+    def text_of(self, schema_id: int, subject: str = "") -> RegisteredSchema:
+        """Like ``by_id``, without places and proof: one request, and one per reference."""
+        ask, within = self._client.get_schema, _within(subject)
+        schema = self._ask(f"schema id {schema_id}", lambda: checked(ask(schema_id, **within)))
+        return self._resolved(schema_id, schema, "", 0)
 
     def _check_valid(self, schema: RegisteredSchema, declared: str) -> None:
         """Check that a schema returned by id is valid; raises RetryableError if it may not be.
@@ -266,6 +283,7 @@ class Registry:
         return subjects
 
     def _resolved(self, schema_id: SchemaKey, schema: Schema, subject: str, version: int) -> RegisteredSchema:
+        encrypted_by, encrypted_fields = encryption_of(schema)
         return RegisteredSchema(
             id=schema_id,
             kind=kind_of(schema.schema_type or "AVRO", schema.schema_str or ""),
@@ -274,6 +292,8 @@ class Registry:
             subject=subject,
             version=version,
             sources=tuple(schema.references or ()),
+            encrypted_by=encrypted_by,
+            encrypted_fields=encrypted_fields,
         )
 
 
@@ -281,4 +301,9 @@ def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredS
     """The schema that records name by ``key``, as in ``subject``; raises like ``by_id`` and ``by_guid``."""
     if isinstance(key, str):
         return registry.by_guid(key, subject)
-    return registry.by_id(key).seen_from(subject)
+    return registry.by_id(key, subject).seen_from(subject)
+
+
+def _within(subject: str) -> dict[str, str]:
+    """The client's argument for the context that a subject names, if it does."""
+    return {"subject_name": subject} if bare(subject) != subject else {}

@@ -142,7 +142,21 @@ class SchemaDiff:
         return {"topic": self.topic, "from": self.before, "to": self.after, "changes": self.changes}
 
 
-def _schema_text(schema: TopicSchema | SchemaDiff, _: Arguments) -> Grid | list[Message]:
+@dataclass(frozen=True)
+class AcceptedSchema:
+    """The schema that records of an id are read with from now on; the registry has it as ``registry_id``."""
+
+    topic: str
+    id: int
+    registry_id: int
+    subject: str
+    version: int
+
+
+def _schema_text(schema: TopicSchema | SchemaDiff | AcceptedSchema, _: Arguments) -> Grid | list[Message]:
+    if isinstance(schema, AcceptedSchema):
+        text = "{topic} reads records of schema id {id} as version {version} of {subject}, from its ledger on"
+        return [Message(text, {name: str(value) for name, value in asdict(schema).items()})]
     if isinstance(schema, SchemaDiff):
         return [Message("{change}", {"change": change}) for change in schema.changes or ["no change"]]
     return _drawn("schema_table", schema)
@@ -159,12 +173,27 @@ def schema(
         tuple[int, int] | None,
         Option("Show what version V2 changes in the columns of V1", metavar="V1 V2"),
     ] = None,
-) -> TopicSchema | SchemaDiff:
+    accept: Annotated[
+        int | None, Option("Say that records mean the registry's text by this id", metavar="ID", least=1)
+    ] = None,
+    accept_as: Annotated[
+        int | None,
+        Option("With --accept: the text that the registry has as ID", ("--as",), metavar="ID", least=1),
+    ] = None,
+) -> TopicSchema | SchemaDiff | AcceptedSchema:
     """Show the table's columns and the versions of the topic's schema.
+
+    If the registry gave an id a second time, records of that id wait. Both texts
+    are shown here and by --diff; --accept says which one the records mean.
 
     Example:  tabletopic schema clicks --diff 1 2
     """
     handle = workbench.topic(topic)
+    if accept is not None:
+        schema = handle.accept_schema(accept, accept_as)
+        return AcceptedSchema(topic, accept, int(schema.id), schema.subject, schema.version)
+    if accept_as is not None:
+        raise UsageError("--as requires --accept")
     if diff is None:
         return handle.schema(version)
     if version is not None:

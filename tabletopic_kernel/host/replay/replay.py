@@ -140,7 +140,7 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     """Stage dead letters as records of the topic, with the current settings; raises as ``Owner.satisfy``."""
     # The registry may have schemas now that it lacked when these became letters.
     owner.keeper.forget_unknown()
-    plan = owner.satisfy(owner.plan().to_ask_again or Needs(), recheck=True)
+    plan = owner.satisfy(owner.plan().to_ask_again(0) or Needs(), recheck=True)
     while True:
         tried = stage_dead_letters(dead_letters, plan)
         if tried.result.error is not None:

@@ -36,6 +36,7 @@ _METAVARS = {
     "sort_by": "COLUMN",
     "table_properties": "KEY=VALUE",
     "metadata_columns": "key,header,metadata",
+    "accepted_texts": "ID=ID:FINGERPRINT",
 }
 
 
@@ -137,7 +138,7 @@ def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises UsageError, which names the option: a wrong value, or a table property without one.
     """
     given = {name: value for name, value in options.items() if value not in (None, [], ())}
-    for name in ("partition_by", "sort_by", "metadata_columns"):
+    for name in ("partition_by", "sort_by", "metadata_columns", "accepted_texts"):
         if name in given:
             given[name] = ",".join(given[name])
     if properties := given.get("table_properties"):

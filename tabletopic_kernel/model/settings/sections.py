@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from tabletopic_kernel.model.settings.values import (
+    AcceptedTexts,
     CatalogName,
     CatalogProperties,
     DurationMs,
@@ -36,8 +37,7 @@ class TopicSettings(Frozen):
     """How one table topic runs. Durations in ms, sizes in bytes."""
 
     catalog: NonEmpty | None = Field(
-        None,
-        description="catalog of the table, one of [catalogs.<name>]; default: [catalog]",
+        None, description="catalog of the table, one of [catalogs.<name>]; default: [catalog]"
     )
     namespace: NonEmpty = Field("default", description="Iceberg namespace; dots nest")
     table: NonEmpty | None = Field(None, description="table name; default: derived from the topic's")
@@ -76,9 +76,11 @@ class TopicSettings(Frozen):
         description="which schemas records may use: those of the topic's own subjects (topic-value, "
         "topic-key, value_subject, and by the record's name), or any in the registry",
     )
+    accepted_texts: AcceptedTexts = Field(
+        (), description="the text that records mean by a reused schema id: see schema --accept"
+    )
     value_message: NonEmpty | None = Field(
-        None,
-        description="the records' message type in a Protobuf file; default: the first",
+        None, description="the records' message type in a Protobuf file; default: the first"
     )
     value_nanos: Literal["refuse", "floor"] = Field(
         "refuse",
@@ -193,7 +195,7 @@ class TopicSettings(Frozen):
                 )
         return value
 
-    @field_validator("partition_by", "sort_by", "metadata_columns", mode="before")
+    @field_validator("partition_by", "sort_by", "metadata_columns", "accepted_texts", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         """Text from the environment or command line is a comma-separated list; empty means none."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tabletopic_kernel.model import accepted_texts
 from tabletopic_kernel.model.redact import mask_property
 from tabletopic_kernel.model.settings import table_properties
 from tabletopic_kernel.model.settings.servers import check_catalog, check_catalog_name
@@ -17,6 +18,7 @@ DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
 MetadataColumn = Literal["key", "header", "metadata"]
+AcceptedTexts = Annotated[tuple[str, ...], AfterValidator(accepted_texts.checked)]
 CatalogName = Annotated[str, AfterValidator(check_catalog_name)]
 TableProperties = Annotated[dict[str, str], AfterValidator(table_properties.checked)]
 CatalogProperties = Annotated[dict[str, str], AfterValidator(check_catalog)]

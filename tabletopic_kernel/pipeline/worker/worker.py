@@ -111,6 +111,7 @@ class Worker:
         self._max_records = spec.max_records
         self.staging_records = 0  # of the batch that is being staged
         self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
+        self._rechecked = turns.clock()  # when the registry was last asked about known schemas
         self._spec = spec
         self._plan = plan
         self._listener = listener
@@ -319,8 +320,9 @@ class Worker:
         if offsets is None:
             return
         self.staging_records = offsets.records
-        if (to_recheck := self._plan.to_ask_again) is not None:
+        if (to_recheck := self._plan.to_ask_again(self._turns.clock() - self._rechecked)) is not None:
             self._plan = self._listener.plan_for(to_recheck, recheck=True)
+            self._rechecked = self._turns.clock()
         result = self._run(frame, offsets)
         while needs := result.needs:
             self._discard(result)

@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import aliases_of
-from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
+from tabletopic_kernel.formats.decoder import BadSchemaError, EncryptedError, make_decoder
 from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
 from tabletopic_kernel.model.columns.evolution import (
@@ -31,7 +31,7 @@ from tabletopic_kernel.model.columns.evolution import (
 )
 from tabletopic_kernel.model.columns.table_columns import clashing_names, evolve_key, key_type, naming_of
 from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
-from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, NOT_AN_ENVELOPE, PROJECTION_FAILED
+from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, ENCRYPTED, NOT_AN_ENVELOPE, PROJECTION_FAILED
 from tabletopic_kernel.model.errors import ProjectionError, TableTopicError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.transform.columns import AFTER, BEFORE, NotAnEnvelopeError, value_columns
@@ -48,6 +48,7 @@ from tabletopic_kernel.table.topic_table import TopicTable
 # The reason of dead letters, by the error that their schema raised.
 REASONS: dict[type[TableTopicError], str] = {
     BadSchemaError: BAD_SCHEMA,
+    EncryptedError: ENCRYPTED,
     NotAnEnvelopeError: NOT_AN_ENVELOPE,
     ProjectionError: PROJECTION_FAILED,
 }
@@ -181,7 +182,7 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
     try:
         return _columns(schema_id, writer, settings)
     except Exception as error:
-        if is_trouble(error):
+        if is_trouble(error) or isinstance(error, EncryptedError):
             raise
         raise BadSchemaError(f"this schema cannot become columns: {last_line(error)}") from error
 

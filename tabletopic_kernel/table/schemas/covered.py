@@ -23,7 +23,8 @@ class CoveredSchema:
     """A registered schema whose records fit the table's columns.
 
     ``table_schema_id`` is Iceberg's id of the first table schema that covered it; ``renames`` has the fields
-    whose column has another name in it (dotted path, name).
+    whose column has another name in it (dotted path, name). ``texts``: the fingerprint of its text, then
+    those of other texts that the registry had for the id since; empty if the table is older than these.
     """
 
     id: SchemaKey
@@ -31,6 +32,11 @@ class CoveredSchema:
     version: int
     table_schema_id: int
     renames: tuple[tuple[str, str], ...] = ()
+    texts: tuple[str, ...] = ()
+
+    def may_be(self, text: str) -> bool:
+        """Whether this is the fingerprint that the id is known by, as far as the table says."""
+        return not self.texts or self.texts[0] == text
 
 
 def covered_schemas(
@@ -41,7 +47,7 @@ def covered_schemas(
     for text, (subject, version, table_schema_id, *rest) in json.loads(properties.get(name, "{}")).items():
         key = int(text) if text.isdecimal() else text
         renames = tuple(rest[0].items()) if rest else ()
-        by_id[key] = CoveredSchema(key, subject, version, table_schema_id, renames)
+        by_id[key] = CoveredSchema(key, subject, version, table_schema_id, renames, tuple(rest[1:]))
     return by_id
 
 
@@ -54,7 +60,7 @@ def covered_schemas_property(
             schema.subject,
             schema.version,
             schema.table_schema_id,
-            *([dict(schema.renames)] if schema.renames else []),
+            *([dict(schema.renames), *schema.texts] if schema.renames or schema.texts else []),
         ]
         for schema in schemas
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
@@ -28,6 +29,7 @@ from tabletopic_kernel.table.schemas.covered import (
 )
 from tabletopic_kernel.table.topic_table import TopicTable
 
+_MOST_TEXTS = 4  # of one id, besides the newest
 _TRIES = 5  # while other writers change the schema at the same time
 
 
@@ -122,18 +124,22 @@ class EvolvingTable:
             table = self.create(columns, registered)
             table.claim(self.ledger, None)
             self.table = table
-        table, schema_id = self.table, registered.id if registered else None
+        table = self.table
         for _ in range(_TRIES):
-            change = self.evolution(columns, schema_id)
             covered = covered_schemas(table.table.properties, columns.noted_in)
-            is_noted = registered is None or registered.id in covered
+            known = covered.get(registered.id) if registered else None
+            if known is not None and registered is not None and not known.may_be(registered.fingerprint):
+                known = None  # somebody accepted another text
+            change = self.evolution(columns, known.id if known else None)
+            is_noted = registered is None or (known and known.texts == (registered.fingerprint,))
             if change.refused or (is_noted and not change.is_needed):
                 return change
             table_schema_id = table.table.metadata.current_schema_id
             if change.changes:
                 table_schema_id = table.next_schema_id
             if registered is not None:
-                covered.setdefault(registered.id, _covered_by(registered, table_schema_id, change))
+                schema = known or _covered_by(registered, table_schema_id, change)
+                covered[registered.id] = replace(schema, texts=(registered.fingerprint,))
             noted = covered_schemas_property(covered.values(), columns.noted_in)
             noted |= former_names_property(change.former) | batch_property(change.batch)
             try:
@@ -145,6 +151,15 @@ class EvolvingTable:
                 self._report_changes([*map(str, change.changes)], registered, table_schema_id)
             return change
         raise RetryableError(f"the schema of {table.identifier} keeps changing")
+
+    def note_text(self, noted_in: str, schema_id: SchemaKey, text: str) -> None:
+        """Note that the registry has another text for a covered id; raises as ``TopicTable.evolve``."""
+        assert self.table is not None
+        assert self.ledger is not None
+        covered = covered_schemas(self.table.table.properties, noted_in)
+        texts = covered[schema_id].texts
+        covered[schema_id] = replace(covered[schema_id], texts=(*texts[:_MOST_TEXTS], text))
+        self.table.evolve(None, covered_schemas_property(covered.values(), noted_in), self.ledger.epoch)
 
     def report_refused(self, refused: dict[str, str], registered: RegisteredSchema) -> None:
         """Send the event that a schema does not fit."""
@@ -165,7 +180,8 @@ class EvolvingTable:
 
 def _covered_by(registered: RegisteredSchema, table_schema_id: int, change: Evolution) -> CoveredSchema:
     renames = tuple(sorted(change.renames.items()))
-    return CoveredSchema(registered.id, registered.subject, registered.version, table_schema_id, renames)
+    place, texts = (registered.subject, registered.version), (registered.fingerprint,)
+    return CoveredSchema(registered.id, *place, table_schema_id, renames, texts)
 
 
 def _cause(registered: RegisteredSchema) -> events.SchemaVersion:

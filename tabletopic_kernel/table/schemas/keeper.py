@@ -143,7 +143,12 @@ class SchemaKeeper:
         Raises:
             BadRecordError: the registry has no such schema, or it cannot be read, and errors stop the topic.
             ActionNeededError: the schema does not fit the table, and that stops the topic.
+            ReusedIdError: the registry gave an id a second time.
         """
+        if recheck:
+            self._values.ask_again()
+            if self._keys is not None:
+                self._keys.ask_again()
         needed = needs.schema_ids
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
@@ -181,6 +186,7 @@ class SchemaKeeper:
                     f"{self._topic}: the subject {self._side.subject} has no schema yet; waiting for one"
                 )
             return
+        self._values.checked(latest)
         if latest.id not in states:
             self._values.cover(latest)
         match states[latest.id]:

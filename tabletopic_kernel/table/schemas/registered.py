@@ -10,25 +10,30 @@ Source of the strategies: Confluent Platform documentation, "Subject name strate
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.clients.registry.answers import bare
+from tabletopic_kernel.clients.registry.registry import (
+    RegisteredSchema,
+    Registry,
+    UnknownSchemaError,
+    find_schema,
+)
 from tabletopic_kernel.formats.avro import schema as avro_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load, messages_of
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
+from tabletopic_kernel.model.accepted_texts import accepted
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
 # Formats whose values name no schema: the kind of their one writer schema, by value_format.
 WITHOUT_SCHEMA: Final = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}
 
-_CONTEXT: Final = re.compile(r"^:\.[^:]*:")  # Confluent's schema context, in front of a subject
 _EXAMPLES: Final = 5  # subjects in a message
 # One Protobuf file may have thousands of messages, each with two subjects that may have it.
 _FEW_SUBJECTS: Final = 20  # looked up without checking which exist
@@ -49,12 +54,19 @@ def value_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSch
         settings.value_message,
         framed=settings.value_format != "by_latest_schema",
         nanos=settings.value_nanos,
+        encrypted_by=schema.encrypted_by,
     )
 
 
 def key_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSchema:
     """The schema of a topic's keys, which always name their schema."""
-    return WriterSchema(schema.text, schema.references, schema.kind, nanos=settings.value_nanos)
+    return WriterSchema(
+        schema.text,
+        schema.references,
+        schema.kind,
+        nanos=settings.value_nanos,
+        encrypted_by=schema.encrypted_by,
+    )
 
 
 def whole_writer(kind: str) -> WriterSchema:
@@ -91,6 +103,22 @@ def look_up(
             pool.shutdown(cancel_futures=True)  # after an error, the rest is not needed
 
 
+def find_registered(
+    registry: Registry, key: SchemaKey, subject: str, settings: TopicSettings
+) -> RegisteredSchema:
+    """The schema that records mean by ``key``, as in ``subject``; raises as ``find_schema``."""
+    answer = accepted(settings.accepted_texts).get(key)
+    if answer is None:
+        return find_schema(registry, key, subject)
+    return replace(find_schema(registry, answer.registry_id, subject), id=key)
+
+
+def text_of(registry: Registry, key: SchemaKey, subject: str, settings: TopicSettings) -> RegisteredSchema:
+    """Like ``find_registered`` for an id, without its places; raises as ``Registry.text_of``."""
+    answer = accepted(settings.accepted_texts).get(key)
+    return registry.text_of(int(key) if answer is None else answer.registry_id, subject)
+
+
 def why_foreign(
     registry: Registry,
     schema: RegisteredSchema,
@@ -100,7 +128,11 @@ def why_foreign(
     of_keys: bool = False,
 ) -> str | None:
     """Why a schema does not belong to the topic, for people; None: it does, or the settings accept any."""
-    if settings.subjects == "any" or schema.subjects is None:
+    if (
+        settings.subjects == "any"
+        or schema.subjects is None
+        or schema.id in accepted(settings.accepted_texts)
+    ):
         return None
     first = {key_subject(topic)} if of_keys else {f"{topic}-value", settings.subject_of(topic)}
     if _is_in_any(registry, schema, sorted(first)):
@@ -139,13 +171,13 @@ def record_names(schema: RegisteredSchema) -> list[str]:
 
 
 def _is_in_any(registry: Registry, schema: RegisteredSchema, subjects: Sequence[str]) -> bool:
-    known = {_CONTEXT.sub("", subject) for subject in schema.subjects or ()}
-    if known.intersection(subjects) or (known and isinstance(schema.id, int)):
-        return bool(known.intersection(subjects))
+    known, wanted = set(map(bare, schema.subjects or ())), set(map(bare, subjects))
+    if known & wanted or (known and isinstance(schema.id, int)):
+        return bool(known & wanted)
     # Neither a GUID nor an id whose versions were deleted leads to subjects, so each subject is looked up.
     if len(subjects) > _FEW_SUBJECTS:
-        existing = {_CONTEXT.sub("", subject) for subject in registry.subjects()}
-        subjects = [subject for subject in subjects if subject in existing][:_MOST_SUBJECTS]
+        existing = set(map(bare, registry.subjects()))
+        subjects = [subject for subject in subjects if bare(subject) in existing][:_MOST_SUBJECTS]
     return any(registry.has(subject, schema) for subject in subjects)
 
 

@@ -12,17 +12,25 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError, find_schema
+from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
+from tabletopic_kernel.model.accepted_texts import accepted
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
-from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
-from tabletopic_kernel.pipeline.plan import SchemaPlan
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    BadRecordError,
+    RetryableError,
+    ReusedIdError,
+    TableTopicError,
+)
+from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
 from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
-from tabletopic_kernel.table.schemas.covered import covered_schemas
+from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable
-from tabletopic_kernel.table.schemas.registered import look_up, why_foreign
+from tabletopic_kernel.table.schemas.registered import find_registered, look_up, text_of, why_foreign
+from tabletopic_kernel.table.schemas.reused import is_in_question, why_reused
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner gets from the registry before records need them.
@@ -32,7 +40,7 @@ _LONGEST_MS: Final = 60_000
 # These are remembered between batches; older ones are looked up when a record names them.
 _MOST: Final = 10_000
 # Errors that keep a schema from being taken over; it is looked up again when a record needs it.
-_CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, *REASONS)
+_CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, ReusedIdError, *REASONS)
 
 
 @dataclass(frozen=True)
@@ -111,21 +119,69 @@ class NamedSchemas:
         self._side = side
         self._topic, self._settings = table.topic, table.settings
         self.states = SchemaStates()
+        self._asked_ms = table.services.now_ms()  # for all texts in use; each was looked up since
 
     def find(self, schema_id: SchemaKey) -> RegisteredSchema:
         """Get a schema from the registry."""
-        return find_schema(self._table.services.registry, schema_id, self._side.subject)
+        registry, subject = self._table.services.registry, self._side.subject
+        return find_registered(registry, schema_id, subject, self._settings)
 
-    def _noted(self) -> Collection[SchemaKey]:
+    def checked(self, registered: RegisteredSchema) -> RegisteredSchema:
+        """The schema, if its text is the one that its id is known by.
+
+        Another one is noted in the table: after a registry was restored, records of both texts have the id.
+
+        Raises:
+            ReusedIdError: it is not, or was not in between, and nobody has said which text records mean.
+        """
+        text, schema_id = registered.fingerprint, registered.id
+        noted, answer = self._noted().get(schema_id), accepted(self._settings.accepted_texts).get(schema_id)
+        if not is_in_question(text, noted, answer):
+            return registered
+        if noted and text not in noted.texts:
+            self._table.note_text(self._side.noted_in, schema_id, text)
+        raise ReusedIdError(why_reused(self._topic, registered, noted, answer))
+
+    def ask_again(self) -> None:
+        """Compare the registry's texts of the ids in use with those known, at most once a minute.
+
+        A registry that does not respond, or has no such id any more, says nothing about records.
+
+        Raises:
+            ReusedIdError: see ``checked``.
+        """
+        now_ms, registry = self._table.services.now_ms(), self._table.services.registry
+        if now_ms - self._asked_ms < ASK_AGAIN_MS:
+            return
+        self._asked_ms = now_ms
+        used: dict[SchemaKey, str] = {
+            key: state.writer.fingerprint
+            for key, state in self.states.items()
+            if isinstance(state, Covered) and isinstance(key, int)  # a GUID is one text's for ever
+        }
+        try:
+            for key, schema in look_up(
+                lambda key: text_of(registry, key, self._side.subject, self._settings), used
+            ):
+                if isinstance(schema, RegisteredSchema) and schema.fingerprint != used[key]:
+                    self.checked(self.find(key))
+        except (RetryableError, UnknownSchemaError) as error:
+            _LOG.info("%s: %s", self._topic, error)
+
+    def _noted(self) -> dict[SchemaKey, CoveredSchema]:
         """The schemas that the table covers, as its properties say."""
         table = self._table.table
-        return covered_schemas(table.table.properties, self._side.noted_in) if table else ()
+        return covered_schemas(table.table.properties, self._side.noted_in) if table else {}
 
     def adopt(self) -> None:
         """Take over the newest schemas that the table covers, as far as the registry answers."""
-        for schema_id in sorted(self._noted(), key=age)[-_ADOPTED:]:
+        noted = self._noted()
+        for schema_id in sorted(noted, key=age)[-_ADOPTED:]:
             try:
-                writer = self._side.writer(self.find(schema_id))
+                registered = self.checked(self.find(schema_id))
+                if noted[schema_id].texts != (registered.fingerprint,):
+                    continue  # the first record that needs it notes the text in the table
+                writer = self._side.writer(registered)
                 columns = self._side.columns(schema_id, writer)
                 change = self._table.evolution(columns, schema_id)
             except _CANNOT as error:
@@ -146,11 +202,11 @@ class NamedSchemas:
         """
         if recheck:
             named = self.states.due(named, self._table.services.now_ms())
-        noted = self._noted() if named else ()
+        noted = self._noted() if named else {}
         for schema_id, answer in look_up(self.find, named):
             if isinstance(answer, UnknownSchemaError):
                 self._refuse(schema_id, UNKNOWN_SCHEMA, str(answer), for_now=True)
-            elif schema_id in noted:
+            elif (known := noted.get(self.checked(answer).id)) and known.may_be(answer.fingerprint):
                 self.cover(answer)
             elif why := why_foreign(
                 self._table.services.registry, answer, self._topic, self._settings, of_keys=self._side.of_keys
@@ -163,7 +219,8 @@ class NamedSchemas:
         """Cover the schemas that records were decoded with, older ones first."""
         for schema_id in sorted(proved, key=age):
             state = self.states.get(schema_id)
-            self.cover(state.registered if isinstance(state, Candidate) else self.find(schema_id))
+            known = state.registered if isinstance(state, Candidate) else self.find(schema_id)
+            self.cover(self.checked(known))
 
     def cover(self, registered: RegisteredSchema) -> None:
         """Make the table cover a schema, or refuse it."""
@@ -191,7 +248,7 @@ class NamedSchemas:
                     f"the registry gave two different schemas for {registered.id}; are there two behind "
                     "[registry] url?"
                 ) from error
-            self._refuse(registered.id, BAD_SCHEMA, str(error))
+            self._refuse(registered.id, REASONS.get(type(error), BAD_SCHEMA), str(error))
         else:
             self.states[registered.id] = Candidate(registered, writer)
 

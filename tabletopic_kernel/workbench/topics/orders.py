@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
+from tabletopic_kernel.model.accepted_texts import AcceptedText
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered, validated
@@ -18,6 +19,7 @@ from tabletopic_kernel.model.settings.table_names import table_identifier, table
 from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
+    from tabletopic_kernel.clients.registry.registry import RegisteredSchema
     from tabletopic_kernel.table.schemas.registered import Candidate
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -160,6 +162,25 @@ class Orders:
             return self._desired(newest, now.run)
 
         return self._change(change)
+
+    def accept_schema(self, schema_id: int, registry_id: int | None = None) -> RegisteredSchema:
+        """Say which text records mean by an id that the registry gave a second time; they are read on.
+
+        Args:
+            registry_id: the id under which the registry has that text now; None: the same.
+
+        Returns:
+            The accepted schema. Raises UnknownSchemaError if the registry has none with the id.
+        """
+        schema = self._workbench.registry.by_id(schema_id if registry_id is None else registry_id)
+        answer = AcceptedText(schema_id, int(schema.id), schema.fingerprint)
+
+        def change(now: DesiredTopic) -> DesiredTopic:
+            answers = (*now.settings.accepted_texts, str(answer))
+            return self._desired(altered(self.name, now.settings, {"accepted_texts": answers}), now.run)
+
+        self._change(change)
+        return schema
 
     def disable(self) -> None:
         """Disable the topic: its host commits staged files and releases it. Table and ledger stay."""

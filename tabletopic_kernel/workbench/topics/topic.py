@@ -101,21 +101,23 @@ class TableTopic(Requests):
         """
         from tabletopic_kernel.table.history import topic_schema  # noqa: PLC0415
 
-        settings = self._settings()
-        return topic_schema(
-            self.name,
-            table_name(self.name, settings),
-            self._table(settings),
-            self._workbench.registry,
-            version,
-            settings.subject_of(self.name),
-        )
+        settings, registry = self._settings(), self._workbench.registry
+        table, subject = self._table(settings), settings.subject_of(self.name)
+        identifier = table_name(self.name, settings)
+        return topic_schema(self.name, identifier, table, registry, version, subject, settings)
 
     def schema_diff(self, v1: int, v2: int) -> list[str]:
-        """What version ``v2`` changes in the columns of ``v1``, one change per line."""
+        """What version ``v2`` changes in the columns of ``v1``, one change per line, after reused ids."""
         from tabletopic_kernel.table.history import schema_difference  # noqa: PLC0415
 
-        return schema_difference(self._settings().subject_of(self.name), self._workbench.registry, v1, v2)
+        settings, registry = self._settings(), self._workbench.registry
+        changes = schema_difference(settings.subject_of(self.name), registry, v1, v2)
+        return [*self._reused_ids(self._table(settings), settings), *changes]
+
+    def _reused_ids(self, table: TopicTable | None, settings: TopicSettings) -> list[str]:
+        from tabletopic_kernel.table.schemas.reused import reused_ids  # noqa: PLC0415
+
+        return [] if table is None else reused_ids(table, self.name, self._workbench.registry, settings)
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
         """The table's snapshots, newest first; empty while there is no table. Raises like ``schema``."""
