@@ -48,7 +48,8 @@ def check_same_topic(topic: str, before_id: str, now_id: str, *, same_cluster: b
     change = "was re-created" if same_cluster else "is on another cluster"
     raise ActionNeededError(
         f"the topic {topic} {change} since the table was filled (topic id {before_id}, now "
-        f"{now_id}); its offsets refer to other records. Enable it with another --table"
+        f"{now_id}); its offsets refer to other records. If it is a copy with the same records, "
+        f"`tabletopic rebase {topic}` finds where to go on; else enable it with another --table"
     )
 
 

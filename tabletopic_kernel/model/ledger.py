@@ -204,6 +204,18 @@ class Ledger:
             truncated={**self.truncated, **marks} if marked else self.truncated,
         )
 
+    def moved(self, cluster_id: str, topic_id: str, next_offsets: Offsets) -> Ledger:
+        """This ledger for a copy of its topic: nothing else gives a table to another topic (I8)."""
+        return replace(
+            self,
+            cluster_id=cluster_id,
+            topic_id=topic_id,
+            next_offsets=next_offsets,
+            last_records={},  # as the others, by offsets of the former log
+            truncated={},
+            outliers={},
+        )
+
     def is_ahead_of(self, other: Ledger) -> bool:
         """Whether this ledger has read any partition further than ``other``."""
         return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())

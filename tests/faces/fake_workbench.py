@@ -26,6 +26,7 @@ from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, Tab
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
+from tabletopic_kernel.workbench.topics.rebase import PartitionMove, Rebase
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers, Workbench
@@ -150,6 +151,12 @@ class FakeTopic(TableTopic):
         file = DataFile.from_args(record_count=5, file_size_in_bytes=1_000)
         group = Group("day=2026-01-01", (file, file))
         return CompactionPlan((group,), files=7, left={"with deleted rows": 1})
+
+    def rebase(self, *, records: int, dry_run: bool) -> Rebase:
+        """Two partitions, one of them empty."""
+        self._ask("rebase", records, dry_run)
+        moves = [PartitionMove(0, 1_000, 400, 300, 1), PartitionMove(1, 0, 0)]
+        return Rebase(self.name, "default.clicks", "old", "new", "t", moves, not dry_run)
 
     def expire(self, *, orphans: bool = False, timeout_s: float = 600) -> Any:
         """Like ``replay``."""

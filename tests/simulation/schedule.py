@@ -122,7 +122,25 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
     Not every history has everything: each omits some kinds of moves, to find errors that need many moves of
     one kind too.
     """
-    dice = random.Random(seed)
+    dice, focus = random.Random(seed), focus_of(seed)
+    weights = _weights(seed, dice)
+    calm = dice.random() < 0.15
+    kinds = {kind: one for kind, one in KINDS.items() if not calm and dice.random() < 0.7}
+    names, chances = list(weights), list(weights.values())
+    moves = [Move("circumstances", "rebalance", seed), Move("A", "start"), Move("B", "start")]
+    moves += [Move("A", "poll"), Move("B", "poll")]
+    while len(moves) < length:
+        actor, verb, of = dice.choices(names, chances)[0]
+        move = Move(actor, verb, dice.getrandbits(32), of)
+        if verb == "fault":
+            moves += _fault(dice, actor, kinds, focus if move.seed % 2 else None)
+        else:
+            moves.append(move)
+    return moves
+
+
+def _weights(seed: int, dice: random.Random) -> dict[tuple[str, str, str], float]:
+    """How often each move is made."""
     weights: dict[tuple[str, str, str], float] = {}
     for verb, weight in HOST.items():
         for host in ("A", "B"):
@@ -148,19 +166,7 @@ def moves_of(seed: int, length: int = 180) -> list[Move]:
     if random.Random(f"refilled {seed}").random() < 0.1:
         weights["circumstances", "refill the registry", "table"] = 2
         weights["people", "accept the new text", "table"] = 3
-    calm = dice.random() < 0.15
-    kinds = {kind: one for kind, one in KINDS.items() if not calm and dice.random() < 0.7}
-    names, chances = list(weights), list(weights.values())
-    moves = [Move("circumstances", "rebalance", seed), Move("A", "start"), Move("B", "start")]
-    moves += [Move("A", "poll"), Move("B", "poll")]
-    while len(moves) < length:
-        actor, verb, of = dice.choices(names, chances)[0]
-        move = Move(actor, verb, dice.getrandbits(32), of)
-        if verb == "fault":
-            moves += _fault(dice, actor, kinds, focus if move.seed % 2 else None)
-        else:
-            moves.append(move)
-    return moves
+    return weights
 
 
 def _fault(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
+    from tabletopic_kernel.workbench.topics.rebase import Rebase
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 
@@ -141,6 +142,15 @@ class TableTopic(Requests):
             raise UsageError(f"{self.name} has no table yet: the first records create it")
         work = next_work(table.table, settings, now_ms())
         return table_health(self.name, table.table, work, settings.catalog)
+
+    def rebase(self, *, records: int = 1_000, dry_run: bool = False) -> Rebase:
+        """Let the table go on with a copy of its topic: on another cluster, or made anew.
+
+        Compares the last ``records`` of each partition; a ``dry_run`` changes nothing. Raises as ``rebase``.
+        """
+        from tabletopic_kernel.workbench.topics.rebase import rebase  # noqa: PLC0415
+
+        return rebase(self.name, self._settings(), self._workbench, records=records, dry_run=dry_run)
 
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines that hosts on this machine logged about this topic, oldest first."""

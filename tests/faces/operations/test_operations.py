@@ -98,6 +98,19 @@ CASES = (
         {"topic": "clicks", "hosts": ["here-1"]},
     ),
     Case(
+        "rebase clicks --records 5",
+        ("rebase", ("clicks", 5, True)),
+        ("to that of cluster new", "offset 1,000 becomes 400; the 300", "clicks --yes"),
+        {"cluster_id_before": "old", "done": False},
+    ),
+    Case(
+        "rebase clicks --yes",
+        ("rebase", ("clicks", 1_000, False)),
+        ("partition 1: offset 0 becomes 0, its first", "tabletopic resume clicks"),
+        {"cluster_id": "new", "done": True},
+    ),
+    Case("rebase clicks --yes --dry-run", ("rebase", ("clicks", 1_000, True)), ("nothing is",), {}),
+    Case(
         "disable clicks",
         ("disable", "clicks"),
         ("the table default.clicks and its ledger stay",),
