@@ -99,17 +99,16 @@ class StagePlan:
     def to_ask_again(self, since_s: float) -> Needs | None:
         """What to look up in the registry again, ``since_s`` after the last time; None: nothing."""
         needs = Needs(self.values.unknown, key_ids=self.keys.unknown if self.keys else frozenset())
-        follows_latest = self.settings.value_format == "by_latest_schema"  # so each batch looks it up
-        return needs if needs or follows_latest or since_s * 1000 >= ASK_AGAIN_MS else None
+        is_due = self.settings.value_format == "by_latest_schema" or since_s * 1000 >= ASK_AGAIN_MS
+        return needs if needs or is_due else None
 
 
 @dataclass(frozen=True)
 class Needs:
     """What is required before a batch can be staged.
 
-    ``schema_ids``: schemas of values (None: tombstones). ``columns``: those that inferred records need.
-    ``dead_letters``: a table for them. ``key_ids``: schemas of keys. ``proved`` and ``proved_keys``:
-    candidates with which a record was decoded.
+    ``schema_ids``: of values (None: tombstones). ``columns``: those that inferred records need. ``key_ids``:
+    of keys. ``proved`` and ``proved_keys``: candidates with which a record was decoded.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()

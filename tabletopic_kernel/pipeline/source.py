@@ -56,7 +56,7 @@ def next_offsets(position: Offsets, limits: Limits) -> StagedOffsets | None:
     """The offsets of the next batch of a topic: equal shares of the records of each partition.
 
     >>> next_offsets({0: 5}, Limits({0: 9, 1: 1}))
-    StagedOffsets(start={0: 5, 1: 0}, end={0: 9, 1: 1}, newest_ms={})
+    StagedOffsets(start={0: 5, 1: 0}, end={0: 9, 1: 1}, newest_ms={}, outliers={}, last_records={})
     >>> next_offsets({0: 9, 1: 1}, Limits({0: 9, 1: 1}))
     """
     start = {partition: position.get(partition, 0) for partition in limits.end}

@@ -296,6 +296,5 @@ def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
     ]
     notes = [] if rows else ["the topic has no records"]
     values = [record.value for record in records if record.value]
-    doubts = (wrong_unit(name, times_of(value.get(name) for value in values)) for name in names)
-    notes += filter(None, doubts)
+    notes += filter(None, (wrong_unit(name, times_of(value.get(name) for value in values)) for name in names))
     return Grid(columns, rows, title, notes, frozenset({"partition", "offset"}))

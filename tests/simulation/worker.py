@@ -123,7 +123,7 @@ class ModelWorker:
         reach(Step.BATCH)
         self._end = None
         told: dict[str, Any] = {"dead_letters": tuple(result.dead_letters), "refused": result.refused}
-        offsets = StagedOffsets(start, end, result.newest_ms, result.last_records)
+        offsets = StagedOffsets(start, end, result.newest_ms, last_records=result.last_records)
         self._listener.staged(StagedBatch(offsets, tuple(result.files), result.rows, 0.1, **told))
 
     def _finish(self, error: Exception) -> None:

@@ -11,10 +11,10 @@ from pyiceberg.catalog import Catalog
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.formats.wire import fingerprint
-from tabletopic_kernel.model.accepted_texts import AcceptedText
 from tabletopic_kernel.model.errors import RetryableError, ReusedIdError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.values import AcceptedText
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, Needs
 from tabletopic_kernel.table.schemas.reused import reused_ids
 from tests.pipeline.whole_path import Path, avro_values

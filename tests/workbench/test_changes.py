@@ -38,7 +38,7 @@ class Bench(Workbench):
     """
 
     broker: Any = SimpleNamespace(topics=list, end_offsets=lambda _: {})
-    registry: Any = SimpleNamespace(versions=lambda _: [])
+    registry: Any = SimpleNamespace(versions=lambda _: [], latest=lambda _: None)
 
     def __init__(self, folder: Path, *enabled: str, states: tuple[str, ...] = (), error: str | None = None):
         servers = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "registry": {"url": "http://127.0.0.1:1"}}

@@ -122,34 +122,13 @@ class Registry:
         if worth is Worth.GOOD:
             self._odd.pop(schema.id, None)
             return
-        same = self._is_same(schema)
+        same = _is_same(schema, self._connection)
         first, text = self._odd.setdefault(schema.id, (time.monotonic(), schema.text))
         is_new = text != schema.text or time.monotonic() - first < _ODD_S
         if same is False or (worth is Worth.NO_SCHEMA and (same is None or is_new)):
             if text != schema.text:
                 self._odd[schema.id] = (time.monotonic(), schema.text)
             raise invalid(self.url, f"schema id {schema.id}", repr(schema.text[:80]))
-
-    def _is_same(self, schema: RegisteredSchema) -> bool | None:
-        """Whether the schema is the same by subject and version; None if unknown."""
-        if not schema.subject:
-            return None
-        what, ask = f"version {schema.version} of {schema.subject}", self._client.get_version
-        try:
-            registered = self._ask(
-                what,
-                lambda: checked_place(
-                    ask(schema.subject, schema.version, deleted=True), schema.subject, schema.version
-                ),
-            )
-        except UnknownSchemaError:
-            return None
-        except RetryableError as error:
-            if isinstance(error.__cause__, SchemaRegistryError):  # the registry does not provide it
-                return None
-            raise
-        is_id = not isinstance(schema.id, int) or registered.schema_id == schema.id
-        return bool(is_id and registered.schema.schema_str == schema.text)
 
     def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
         """The schema with this GUID, its references resolved; its version is the one in ``subject``, or 0.
@@ -295,6 +274,28 @@ class Registry:
             encrypted_by=encrypted_by,
             encrypted_fields=encrypted_fields,
         )
+
+
+def _is_same(schema: RegisteredSchema, connection: Connection) -> bool | None:
+    """Whether the schema is the same by subject and version; None if unknown."""
+    if not schema.subject:
+        return None
+    what, ask = f"version {schema.version} of {schema.subject}", connection.client.get_version
+    try:
+        registered = connection.ask(
+            what,
+            lambda: checked_place(
+                ask(schema.subject, schema.version, deleted=True), schema.subject, schema.version
+            ),
+        )
+    except UnknownSchemaError:
+        return None
+    except RetryableError as error:
+        if isinstance(error.__cause__, SchemaRegistryError):  # the registry does not provide it
+            return None
+        raise
+    is_id = not isinstance(schema.id, int) or registered.schema_id == schema.id
+    return bool(is_id and registered.schema.schema_str == schema.text)
 
 
 def find_schema(registry: Registry, key: SchemaKey, subject: str) -> RegisteredSchema:

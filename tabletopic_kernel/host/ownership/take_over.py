@@ -41,6 +41,7 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
         UsageError: the table cannot have the partitions of the settings.
         RetryableError: broker, registry or catalog do not respond (I9).
     """
+    # Longer than other functions: the order of these steps is why taking over is safe.
     if not services.still_mine(topic):
         raise StartOverError("another host runs this topic now")
     reach(Step.TAKE_OVER)

@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from tabletopic_kernel.model import accepted_texts
 from tabletopic_kernel.model.redact import mask_property
 from tabletopic_kernel.model.settings import table_properties
 from tabletopic_kernel.model.settings.servers import check_catalog, check_catalog_name
 from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
+
+_ANSWER: Final = re.compile(r"(\d{1,10})=(\d{1,10}):([0-9a-f]{16})")
+
+
+@dataclass(frozen=True)
+class AcceptedText:
+    """The text that records mean by ``id``: the registry has it as ``registry_id``; its fingerprint.
+
+    >>> str(AcceptedText.of("7=12:1f2e3d4c5b6a7988"))
+    '7=12:1f2e3d4c5b6a7988'
+    """
+
+    id: int
+    registry_id: int
+    text: str
+
+    @classmethod
+    def of(cls, spelled: str) -> AcceptedText:
+        """An item of the setting ``accepted_texts``; raises ValueError for another form."""
+        match = _ANSWER.fullmatch(spelled)
+        if match is None:
+            raise ValueError(
+                f"{spelled!r} is not ID=ID:FINGERPRINT; `tabletopic schema TOPIC --accept` writes it"
+            )
+        return cls(int(match[1]), int(match[2]), match[3])
+
+    def __str__(self) -> str:
+        return f"{self.id}={self.registry_id}:{self.text}"
+
+
+def _checked_texts(spelled: tuple[str, ...]) -> tuple[str, ...]:
+    """``accepted_texts``, the last for each id; raises ValueError as ``AcceptedText.of``."""
+    return tuple(map(str, accepted(spelled).values()))
+
+
+def accepted(spelled: Iterable[str]) -> dict[int | str, AcceptedText]:
+    """The accepted texts by the id in records."""
+    return {answer.id: answer for answer in map(AcceptedText.of, spelled)}
+
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 Start = Annotated[Literal["earliest", "latest"] | int, BeforeValidator(parse_start)]
 MetadataColumn = Literal["key", "header", "metadata"]
-AcceptedTexts = Annotated[tuple[str, ...], AfterValidator(accepted_texts.checked)]
+AcceptedTexts = Annotated[tuple[str, ...], AfterValidator(_checked_texts)]
 CatalogName = Annotated[str, AfterValidator(check_catalog_name)]
 TableProperties = Annotated[dict[str, str], AfterValidator(table_properties.checked)]
 CatalogProperties = Annotated[dict[str, str], AfterValidator(check_catalog)]

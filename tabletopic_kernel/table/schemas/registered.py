@@ -27,9 +27,9 @@ from tabletopic_kernel.formats.avro import schema as avro_schema
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load, messages_of
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
-from tabletopic_kernel.model.accepted_texts import accepted
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.values import accepted
 
 # Formats whose values name no schema: the kind of their one writer schema, by value_format.
 WITHOUT_SCHEMA: Final = {"json": "INFERRED", "string": "STRING", "raw": "RAW"}

@@ -15,7 +15,6 @@ from typing import Final
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
-from tabletopic_kernel.model.accepted_texts import accepted
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.model.errors import (
@@ -25,6 +24,7 @@ from tabletopic_kernel.model.errors import (
     ReusedIdError,
     TableTopicError,
 )
+from tabletopic_kernel.model.settings.values import accepted
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
 from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.accepted_texts import AcceptedText
 from tabletopic_kernel.model.errors import UnknownTopicError, UsageError
 from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.options import altered, validated
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
+from tabletopic_kernel.model.settings.values import AcceptedText
 from tabletopic_kernel.model.topic_names import check_table_topic, check_topic_name
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
@@ -131,7 +131,7 @@ class Orders:
             identifier = table_identifier(self.name, chosen)
             try_table(bench.servers.catalog_of(chosen.catalog), identifier, chosen.table_properties)
         self._planned(chosen, bench.desired_topics()).check()
-        desired = self._desired(chosen, "on")
+        desired = _desired(self.name, chosen, "on")
         write_desired(bench.broker, self.name, desired)
         return desired
 
@@ -159,7 +159,7 @@ class Orders:
             newest = altered(self.name, now.settings, wanted)
             if newest != chosen:  # somebody else changed other settings meanwhile
                 self._planned(newest, desired_topics).check()
-            return self._desired(newest, now.run)
+            return _desired(self.name, newest, now.run)
 
         return self._change(change)
 
@@ -177,7 +177,7 @@ class Orders:
 
         def change(now: DesiredTopic) -> DesiredTopic:
             answers = (*now.settings.accepted_texts, str(answer))
-            return self._desired(altered(self.name, now.settings, {"accepted_texts": answers}), now.run)
+            return _desired(self.name, altered(self.name, now.settings, {"accepted_texts": answers}), now.run)
 
         self._change(change)
         return schema
@@ -191,12 +191,12 @@ class Orders:
 
     def pause(self) -> DesiredTopic:
         """Pause reading; staged files are committed first. The topic stays enabled."""
-        return self._change(lambda now: self._desired(now.settings, "paused"))
+        return self._change(lambda now: _desired(self.name, now.settings, "paused"))
 
     def resume(self, on_truncation: str | None = None) -> DesiredTopic:
         """Resume after a pause, or after fixing the cause of a failure; optionally with another setting."""
         wanted = {} if on_truncation is None else {"on_truncation": on_truncation}
-        return self._change(lambda now: self._desired(altered(self.name, now.settings, wanted), "on"))
+        return self._change(lambda now: _desired(self.name, altered(self.name, now.settings, wanted), "on"))
 
     def commit(self) -> None:
         """Ask the host to commit what the topic contains now, before it is due.
@@ -245,16 +245,17 @@ class Orders:
         plan.refused.extend(bench.servers.out_of_reach(bench.settings.spark, section))
         return plan
 
-    def _desired(self, settings: TopicSettings, run: str) -> DesiredTopic:
-        return DesiredTopic.model_validate(
-            {
-                "topic": self.name,
-                "run": run,
-                "settings": settings,
-                "requested_by": _user(),
-                "requested_at_ms": now_ms(),
-            }
-        )
+
+def _desired(topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
+    return DesiredTopic.model_validate(
+        {
+            "topic": topic,
+            "run": run,
+            "settings": settings,
+            "requested_by": _user(),
+            "requested_at_ms": now_ms(),
+        }
+    )
 
 
 def _user() -> str:

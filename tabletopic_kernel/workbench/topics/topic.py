@@ -113,12 +113,11 @@ class TableTopic(Requests):
 
         settings, registry = self._settings(), self._workbench.registry
         changes = schema_difference(settings.subject_of(self.name), registry, v1, v2)
-        return [*self._reused_ids(self._table(settings), settings), *changes]
-
-    def _reused_ids(self, table: TopicTable | None, settings: TopicSettings) -> list[str]:
         from tabletopic_kernel.table.schemas.reused import reused_ids  # noqa: PLC0415
 
-        return [] if table is None else reused_ids(table, self.name, self._workbench.registry, settings)
+        table = self._table(settings)
+        reused = reused_ids(table, self.name, self._workbench.registry, settings) if table else []
+        return [*reused, *changes]
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
         """The table's snapshots, newest first; empty while there is no table. Raises like ``schema``."""
