@@ -152,7 +152,8 @@ def _compaction_plan_text(plan: CompactionPlanAnswer) -> Iterator[Message]:
         return
     chosen = sum(group.files for group in plan.groups)
     counts = {"chosen": f"{chosen:,}", "files": f"{plan.files:,}", "groups": f"{len(plan.groups):,}"}
-    yield Message("{chosen} of {files} files would become {groups}", counts)
+    due = "{chosen} of {files} files would become {groups}"
+    yield Message(due if plan.groups else "nothing to compact in {files} files", counts)
     for group in plan.groups[:_MOST_GROUPS]:
         values = {
             "count": f"{group.files:,}",
