@@ -22,6 +22,8 @@ HOST = [
     "PUT rows",  # by the worker
     "HEAD rows",  # are they there, and whole
     "HEAD list",  # PyArrow asks for a length before it reads
+    *("HEAD list", "HEAD manifest", "HEAD rows"),  # has anybody deleted what the commit before wrote
+    *("HEAD list", "HEAD manifest"),  # or what this one has written
     "GET list",  # the manifests of the snapshot before
     "PUT manifest",
     "PUT list",

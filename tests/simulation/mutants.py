@@ -28,7 +28,7 @@ from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.maintenance import Maintenance
 from tabletopic_kernel.host.owner import Owner
-from tabletopic_kernel.host.ownership import actions, mend, ownership, take_over
+from tabletopic_kernel.host.ownership import actions, cut_log, mend, ownership, take_over
 from tabletopic_kernel.host.ownership.actions import Actions
 from tabletopic_kernel.host.ownership.cut_log import Comparison
 from tabletopic_kernel.host.replay.replay import Replay
@@ -119,6 +119,7 @@ def _epoch(snapshot: Any) -> int:
 # -- expiry, right but for one flaw
 
 _to_expire, _remove_expired = host_expiry.to_expire, host_expiry.remove_expired
+_check_head = commit.check_head
 
 
 def _ignores_refs(metadata: TableMetadata, retention: Any, now_ms: int) -> tuple[int, ...]:
@@ -296,9 +297,6 @@ MUTANTS: dict[str, Patch] = {
     "the sweep takes the epoch under way too": _put(coordinator, "sweep_earlier_epochs", _sweep("own epoch")),
     "expiry ignores refs": _put(host_expiry, "to_expire", _ignores_refs),
     "expiry takes the way to the ledger": _put(expiry, "_of_ledger", lambda *_: ()),
-    "expiry takes young snapshots": _put(
-        host_expiry, "to_expire", lambda metadata, kept, now: _to_expire(metadata, kept, now + 3_000)
-    ),
     "files of expired snapshots go unseen": _put(host_expiry, "remove_expired", _removes_unseen),
     "files of expired snapshots go as they were planned": _put(
         host_expiry, "remove_expired", _removes_as_planned
@@ -315,7 +313,9 @@ MUTANTS: dict[str, Patch] = {
         "sweep_earlier_epochs",
         lambda owner, _: setattr(owner.files, "swept_epoch", owner.ledger.epoch - 1),
     ),
-    "staged files are taken unseen": _put(commit, "_check_readable", _nothing),
+    "staged files are taken unseen": _put(
+        commit, "check_head", lambda table, files=(), **more: _check_head(table, **more)
+    ),
     "a commit does not look at the ledger": _put(TopicTable, "check_planned_on", _nothing),
     "no epoch is claimed": _put(TopicTable, "claim", _nothing),
     "the epoch of the next owner is not higher": _put(
@@ -361,7 +361,7 @@ MUTANTS: dict[str, Patch] = {
         ownership, "compare", lambda *_: Comparison({}, {})
     ),
     "a topic made anew is not noticed": _all(
-        _put(start, "check_same_topic", _nothing), _put(ownership, "check_same_topic", _nothing)
+        *(_put(module, "check_same_topic", _nothing) for module in (start, ownership, cut_log))
     ),
     "letters of a topic that had the name before are taken over": _put(
         DeadLetters, "check_same_topic", _nothing

@@ -94,6 +94,7 @@ CHANGES: tuple[tuple[str, Change, str], ...] = (
     ("no end offsets", {of_host("end_offsets_age_seconds"): late(3, 200, 6)}, "LagUnknown"),
     ("a topic failed", {of_topic("state", state="failed"): late(0, 1, 4)}, "TopicFailed"),
     ("a topic waits", {of_topic("state", state="waiting"): late(0, 1, 12)}, "TopicWaiting"),
+    ("a transaction is open", {of_topic("open_transaction_seconds"): late(0, 1_000, 5)}, "OpenTransaction"),
     ("a topic waits for two minutes", {of_topic("state", state="waiting"): late(0, 1, 5)}, ""),
     ("a table is behind", {of_topic("commit_lag_seconds"): late(9, 100, 12)}, "Lag"),
     ("a table with long intervals", {of_topic("commit_lag_seconds"): late(9, 100, 12),
