@@ -209,6 +209,15 @@ def test_a_schema(rig: LakeRig, gateway: Gateway, trouble: str) -> None:
     assert rig.table.table.schema().column_names.count("b") == 1
 
 
+def to_its_end(rig: LakeRig, coordinator: Coordinator, tasks: list[Callable[[], None]]) -> None:
+    """The coordinator's turns, with what it leaves to other threads in between."""
+    for _ in range(16):
+        rig.now_ms += 5_000
+        coordinator.step()
+        while tasks:
+            tasks.pop(0)()
+
+
 def test_a_compaction(rig: LakeRig, gateway: Gateway, trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files become one, and each row stays once."""
     tasks: list[Callable[[], None]] = []
@@ -219,11 +228,7 @@ def test_a_compaction(rig: LakeRig, gateway: Gateway, trouble: str, monkeypatch:
         rig.committed(coordinator, start, start + 2)
     gateway.arm(trouble, b"replace")
     coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="compact"))
-    for _ in range(16):
-        rig.now_ms += 5_000
-        coordinator.step()
-        while tasks:
-            tasks.pop(0)()
+    to_its_end(rig, coordinator, tasks)
     goes_on(rig, coordinator, gateway, [0, 0, 0, 1, 1, 1])
     (outcome,) = [event for event in rig.control.written if isinstance(event, Compacted)]
     assert (outcome.error, outcome.files_before, outcome.files) == (None, 3, 1)
@@ -240,11 +245,7 @@ def test_an_expiry(rig: LakeRig, gateway: Gateway, trouble: str) -> None:
         rig.committed(coordinator, start, start + 2)
     gateway.arm(trouble, b"remove-snapshots")
     coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=rig.now_ms, work="expire"))
-    for _ in range(16):
-        rig.now_ms += 5_000
-        coordinator.step()
-        while tasks:
-            tasks.pop(0)()
+    to_its_end(rig, coordinator, tasks)
     goes_on(rig, coordinator, gateway, [0, 0, 0, 1, 1, 1])
     outcomes = [event for event in rig.control.written if isinstance(event, Expired)]
     assert [outcome.error for outcome in outcomes] == [None]

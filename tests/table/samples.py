@@ -217,7 +217,6 @@ class FakeControl:
     """Keeps what was written."""
 
     written: list[ControlEvent] = field(default_factory=list)
-    log: list[KafkaRecord] = field(default_factory=list)
     rests: list[Exception] = field(default_factory=list)
 
     def write(self, event: ControlEvent) -> None:
@@ -226,17 +225,6 @@ class FakeControl:
 
     def close(self) -> None:
         """Nothing is on its way."""
-
-    def read(
-        self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
-    ) -> Iterator[list[KafkaRecord]]:
-        """The records that the test put into the log."""
-        assert topic == TOPIC
-        yield [
-            record
-            for record in self.log
-            if starts.get(record.partition, record.offset + 1) <= record.offset < ends[record.partition]
-        ]
 
     def rest(self, error: Exception) -> None:
         """Keep why."""
