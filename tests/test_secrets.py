@@ -232,7 +232,7 @@ def test_checks_show_no_secrets() -> None:
     learn({"sasl.password": MARK})
     for error in (ValueError(MARK), RetryableError(MARK), SettingsError(MARK), FailedCheck(MARK, "remedy")):
         check = checked("broker", Mock(side_effect=error))
-        assert "hunter2" not in str(check.to_json())
+        assert "hunter2" not in str(check)
         assert HIDDEN in check.detail
 
 

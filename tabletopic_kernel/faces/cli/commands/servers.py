@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import FAILED, Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.cli.commands.stopping import stop_event
-from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.faces.operations.operation import Option, plain
 from tabletopic_kernel.model.errors import StackError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def trust(call: Call, as_json: Json = False) -> None:
 
     Example:  tabletopic trust
     """
-    from tabletopic_kernel.workbench.config import trust_file
+    from tabletopic_kernel.workbench.config.trust import trust_file
 
     file, names = trust_file()
     if file is None:
@@ -217,7 +217,7 @@ def doctor(call: Call, as_json: Json = False) -> None:
         if not as_json:
             out.print(check_line(check))
     if as_json:
-        screen.show_json([check.to_json() for check in checks])
+        screen.show_json(plain(checks))
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(FAILED)
 
