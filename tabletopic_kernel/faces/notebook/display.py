@@ -46,17 +46,13 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
         except UsageError as error:
             raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
         except TableTopicError as error:
-            raise _without_traceback(error) from None
+            name = type(error).__name__.removesuffix("Error")
+            raise _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}") from None
         except KeyboardInterrupt as interrupt:
             # Raised again, so that the following cells do not run.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
 
     return run
-
-
-def _without_traceback(error: TableTopicError) -> TableTopicError:
-    name = type(error).__name__.removesuffix("Error")
-    return _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}")
 
 
 def _shown_as(error: E, text: str) -> E:
