@@ -19,6 +19,15 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}"
 
 
+def many(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> many(1, "file"), many(2_000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """A size in bytes as text.
 
@@ -193,7 +202,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _amount(rows: int, files: int, size_bytes: int) -> str:
-    return f"{rows:,} rows in {files:,} file{'' if files == 1 else 's'} ({size(size_bytes)})"
+    return f"{rows:,} rows in {many(files, 'file')} ({size(size_bytes)})"
 
 
 def _offsets(next_offsets: dict[int, int]) -> str:

@@ -34,8 +34,6 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.settings.units import parse_duration_ms
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.local.progress import Report
-    from tabletopic_kernel.local.stack import LocalStack
     from tabletopic_kernel.workbench.config import LoadedSettings
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -97,12 +95,6 @@ class Call:
         """Print a note beside the data if a server of the local stack is not running."""
         if away := str(self.workbench.servers.away()):
             screen.note(away)
-
-    def stack(self, report: Report, *, fork: bool = False, **ports: int | None) -> LocalStack:
-        """The local stack of these settings."""
-        from tabletopic_kernel.workbench.config import local_stack
-
-        return local_stack(self.loaded.settings, report, fork=fork, **ports)
 
     def command(self, *words: str) -> str:
         """Another command for the same cluster, to copy."""

@@ -104,13 +104,13 @@ def show_json_line(value: object) -> None:
     show_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def grid(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table with these headings; those in ``right`` contain numbers."""
+def grid(*columns: str) -> Table:
+    """An empty table with these headings."""
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        table.add_column(column, overflow="fold")
     return table
 
 

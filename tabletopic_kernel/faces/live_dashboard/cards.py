@@ -69,7 +69,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             (
                 "Rows",
                 words.number(progress.rows if known else None),
-                f"in {many(progress.files, 'file')}{size}" if known else "",
+                f"in {words.many(progress.files, 'file')}{size}" if known else "",
             ),
             (
                 "Schema",
@@ -86,15 +86,6 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
         ],
         wide=["Table"],
     )
-
-
-def many(count: int, noun: str) -> str:
-    """A number of things.
-
-    >>> many(1, "file"), many(2_000, "file")
-    ('1 file', '2,000 files')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _behind(seconds: float | None) -> str:
@@ -138,7 +129,7 @@ def notes(view: View, name: str) -> str:
     elif progress is not None and progress.commits == 0:
         waits = "The first records will trigger it."
         if topic.lag_records:
-            waits = f"Waiting to commit {many(topic.lag_records, 'record')}."
+            waits = f"Waiting to commit {words.many(topic.lag_records, 'record')}."
         elif topic.lag_records == 0:
             waits += " The topic is empty: send some."
         texts.append((f"No commit yet. {waits}", "info"))
@@ -170,7 +161,7 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         ]
         for snapshot in facts.snapshots[:_ROWS]
     ]
-    in_all = many(facts.snapshots_in_all, "snapshot")
+    in_all = words.many(facts.snapshots_in_all, "snapshot")
     about = f"{facts.table}: {in_all}, showing the newest {len(rows)}; times in {zone}"
     columns = ["time", "snapshot", "operation", "rows", "files", "size", "total rows", "total offsets"]
     return heading("Snapshots", about) + table("Snapshots", columns, rows, right=columns[3:])
@@ -269,7 +260,7 @@ def health(view: View, name: str, _: tzinfo) -> str:
     if health is None:
         return heading("Table health", "Available shortly after the first commit.")
     about = (
-        f"{many(health.files, 'file')}, {health.small_share:.0%} below a quarter of the target of "
+        f"{words.many(health.files, 'file')}, {health.small_share:.0%} below a quarter of the target of "
         f"{words.size(health.target_bytes)}"
     )
     most = max((sizes.files for sizes in health.sizes), default=1)
@@ -283,9 +274,9 @@ def health(view: View, name: str, _: tzinfo) -> str:
         for sizes in health.sizes
     ]
     rows: list[list[Cell]] = [
-        ["Deletes", f"{words.number(health.deleted_rows)} rows by {many(health.delete_files, 'file')}"],
+        ["Deletes", f"{words.number(health.deleted_rows)} rows by {words.many(health.delete_files, 'file')}"],
         ["Snapshots", words.number(health.snapshots)],
-        ["Metadata", f"{words.size(health.metadata_bytes)}, {many(health.manifests, 'manifest')}"],
+        ["Metadata", f"{words.size(health.metadata_bytes)}, {words.many(health.manifests, 'manifest')}"],
     ]
     rows += [[_WORKS[work.work], work.why] for work in health.next_work]
     html = heading("Table health", about)

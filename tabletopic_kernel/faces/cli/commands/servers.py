@@ -54,11 +54,12 @@ def up(
     Example:  tabletopic up --detach
     """
     from tabletopic_kernel.local.progress import TerminalReport
-    from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
+    from tabletopic_kernel.workbench.config import check_something_to_start, local_stack, own_servers
 
     check_something_to_start(call.loaded.settings, fork=fork)
     own = own_servers(call.loaded.settings)
-    stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port, fork=fork)
+    ports = {"kafka_port": kafka_port, "registry_port": registry_port}
+    stack = local_stack(call.loaded.settings, TerminalReport(), fork=fork, **ports)
     running = stack.up(die_with_parent=not detach)
     stays = not detach and bool(running.started)
     if as_json:
@@ -137,9 +138,10 @@ def down(call: Call, as_json: Json = False) -> None:
     """
     from tabletopic_kernel.local.hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
+    from tabletopic_kernel.workbench.config import local_stack
 
     hosts = stop_detached(Path(call.loaded.settings.state_dir), screen.note)
-    stack = call.stack(TerminalReport())
+    stack = local_stack(call.loaded.settings, TerminalReport())
     left: list[str] = []
     with contextlib.suppress(TableTopicError):
         if stack.info() is not None:
