@@ -72,10 +72,7 @@ def _check_servers(servers: Servers) -> Iterator[Check]:
 
 
 def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
-    """Check one of the user's servers; never raises.
-
-    ``section``: ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``.
-    """
+    """Check a user's server; ``section`` is ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``."""
     section, _, name = section.partition(".")
     sections = {section: dict(properties)}
     kafka, registry, catalog = (sections.get(key, {}) for key in SECTIONS)
