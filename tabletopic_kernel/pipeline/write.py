@@ -7,6 +7,7 @@ go through PyIceberg's projection onto the schema, which turns null lists of str
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -118,14 +119,15 @@ class DataFileWriter:
         """The table's storage."""
         return load_file_io(self._io_properties, self.metadata.location)
 
-    def write(self, table: pa.Table) -> list[DataFile]:
+    def write(self, table: pa.Table, most: float = math.inf) -> list[DataFile]:
         """Write ``table`` (of ``conform.file_schema``) as one file per partition.
 
         Raises:
             RetryableError: the storage did not accept it.
+            ScatteredError: nothing was written: it would be more than ``most`` files.
         """
         try:
-            return [self._write_file((part,), key) for key, part in self._divided(table)]
+            return [self._write_file((part,), key) for key, part in self._divided(table, most)]
         except (OSError, pa.ArrowException) as error:  # the second: of Azure's client
             if (trouble := sort_error(error, STORAGE, doing="could not write a data file: ")) is None:
                 raise
@@ -159,11 +161,13 @@ class DataFileWriter:
         (part,) = self._divided(table)
         return part
 
-    def _divided(self, table: pa.Table) -> Iterator[tuple[Partition | None, pa.Table]]:
+    def _divided(
+        self, table: pa.Table, most: float = math.inf
+    ) -> Iterator[tuple[Partition | None, pa.Table]]:
         """Each partition's rows, in the table's sort order: dividing keeps the order of rows."""
         order = permutation(table, self.order, self.schema)
         ordered = table if order is None else table.take(order)
-        return divided(ordered, self.metadata.spec(), self.schema)
+        return divided(ordered, self.metadata.spec(), self.schema, most)
 
     def _write_file(self, parts: Iterable[pa.Table], key: Partition | None) -> DataFile:
         path = self._locations.new_data_location(f"{uuid.uuid4()}{self._suffix}", key)
