@@ -24,7 +24,7 @@ from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.arrange import ScatteredError
-from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
+from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
     KeyColumns,
     LoadedPlan,
@@ -111,7 +111,7 @@ class _Staging:
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        batch, result = with_dated_records(with_null_headers(batch)), self.result
+        batch, result = with_dated_records(batch), self.result
         result.records += len(batch)
         note_newest(batch, self._now_ms, result.newest_ms, result.outliers)
         note_last(batch, result.last_records)
