@@ -242,12 +242,14 @@ class Live:
         past.join()
 
     def _poll_broker(self, workbench: Workbench, over: threading.Event) -> None:
-        self._poll("broker", BrokerPolls(workbench, self.known).step, over)
+        self._poll("broker", BrokerPolls(workbench, self.known).step, over, _IDLE_TICK_S)
 
     def _poll_tables(self, workbench: Workbench, over: threading.Event) -> None:
-        self._poll("catalog", TablePolls(workbench, self.known).step, over)
+        self._poll("catalog", TablePolls(workbench, self.known).step, over, _TICK_S)
 
-    def _poll(self, what: str, step: Callable[[float, int], bool], over: threading.Event) -> None:
+    def _poll(
+        self, what: str, step: Callable[[float, int], bool], over: threading.Event, idle_s: float
+    ) -> None:
         while not over.is_set():
             try:
                 if not step(time.monotonic(), now_ms()):
@@ -256,7 +258,7 @@ class Live:
                 self.known.trouble(what, None)
             except Exception as error:
                 self._failed(what, error)
-            over.wait(_TICK_S if self.known.is_watched() else _IDLE_TICK_S)
+            over.wait(_TICK_S if self.known.is_watched() else idle_s)
 
     def _failed(self, what: str, error: Exception) -> None:
         """Show an error, and log an unexpected one once."""
