@@ -17,17 +17,11 @@ from tabletopic_kernel.faces.live_dashboard.html import (
     table,
 )
 from tabletopic_kernel.faces.live_dashboard.view import View
-from tabletopic_kernel.model.progress.events import (
-    DeadLettered,
-    Progress,
-    SchemaEvolved,
-    SchemaRefused,
-    SchemaVersion,
-)
+from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.render import words
 from tabletopic_kernel.render.states import words_of
-from tabletopic_kernel.render.words import event_name, event_text
+from tabletopic_kernel.render.words import event_name, event_text, many
 
 _ROWS = 30
 _TEXT_CHARS = 600
@@ -41,7 +35,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     # Longer than other functions: a list of tiles.
     topic, state, host = view.topic(name), view.standing(name), view.live_host(name)
     known, facts = topic.progress is not None, view.tables.get(name)
-    progress = topic.progress or Progress(topic=name, table="")
+    progress = topic.progress or events.Progress(topic=name, table="")
     last_ms, interval_ms = topic.last_commit_ms, progress.commit_interval_ms
     left, left_remark = _time_left(view, name)
     size = f", {words.size(facts.bytes)}" if facts else ""
@@ -69,7 +63,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             (
                 "Rows",
                 words.number(progress.rows if known else None),
-                f"in {words.many(progress.files, 'file')}{size}" if known else "",
+                f"in {many(progress.files, 'file')}{size}" if known else "",
             ),
             (
                 "Schema",
@@ -129,7 +123,7 @@ def notes(view: View, name: str) -> str:
     elif progress is not None and progress.commits == 0:
         waits = "The first records will trigger it."
         if topic.lag_records:
-            waits = f"Waiting to commit {words.many(topic.lag_records, 'record')}."
+            waits = f"Waiting to commit {many(topic.lag_records, 'record')}."
         elif topic.lag_records == 0:
             waits += " The topic is empty: send some."
         texts.append((f"No commit yet. {waits}", "info"))
@@ -161,7 +155,7 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
         ]
         for snapshot in facts.snapshots[:_ROWS]
     ]
-    in_all = words.many(facts.snapshots_in_all, "snapshot")
+    in_all = many(facts.snapshots_in_all, "snapshot")
     about = f"{facts.table}: {in_all}, showing the newest {len(rows)}; times in {zone}"
     columns = ["time", "snapshot", "operation", "rows", "files", "size", "total rows", "total offsets"]
     return heading("Snapshots", about) + table("Snapshots", columns, rows, right=columns[3:])
@@ -170,8 +164,7 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
 def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     """Each schema change of the last days, in words."""
     topic = view.topic(name)
-    registered_schemas = topic.progress.schema_versions if topic.progress else []
-    versions = ", ".join(map(_schema, registered_schemas))
+    versions = ", ".join(map(_schema, topic.progress.schema_versions if topic.progress else ()))
     desired = view.desired_topic(name)
     if versions:
         summary = f"The table covers {versions}."
@@ -194,14 +187,14 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     )
 
 
-def _change(change: SchemaEvolved | SchemaRefused) -> tuple[Cell, str]:
-    if isinstance(change, SchemaEvolved):
+def _change(change: events.SchemaEvolved | events.SchemaRefused) -> tuple[Cell, str]:
+    if isinstance(change, events.SchemaEvolved):
         return "changed", "; ".join(change.changes)
     refused = "; ".join(f"{column}: {why}" for column, why in change.refused.items())
     return Html('<span class="bad">refused</span>'), refused
 
 
-def _schema(schema: SchemaVersion) -> str:
+def _schema(schema: events.SchemaVersion) -> str:
     return f"{schema.subject} version {schema.version} (id {schema.id})"
 
 
@@ -236,7 +229,7 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
     return html
 
 
-def _samples(letters: Sequence[DeadLettered], zone: tzinfo) -> str:
+def _samples(letters: Sequence[events.DeadLettered], zone: tzinfo) -> str:
     samples = [(letter.at_ms, sample) for letter in letters for sample in letter.samples]
     rows: list[list[Cell]] = [
         [
@@ -260,7 +253,7 @@ def health(view: View, name: str, _: tzinfo) -> str:
     if health is None:
         return heading("Table health", "Available shortly after the first commit.")
     about = (
-        f"{words.many(health.files, 'file')}, {health.small_share:.0%} below a quarter of the target of "
+        f"{many(health.files, 'file')}, {health.small_share:.0%} below a quarter of the target of "
         f"{words.size(health.target_bytes)}"
     )
     most = max((sizes.files for sizes in health.sizes), default=1)
@@ -274,9 +267,9 @@ def health(view: View, name: str, _: tzinfo) -> str:
         for sizes in health.sizes
     ]
     rows: list[list[Cell]] = [
-        ["Deletes", f"{words.number(health.deleted_rows)} rows by {words.many(health.delete_files, 'file')}"],
+        ["Deletes", f"{words.number(health.deleted_rows)} rows by {many(health.delete_files, 'file')}"],
         ["Snapshots", words.number(health.snapshots)],
-        ["Metadata", f"{words.size(health.metadata_bytes)}, {words.many(health.manifests, 'manifest')}"],
+        ["Metadata", f"{words.size(health.metadata_bytes)}, {many(health.manifests, 'manifest')}"],
     ]
     rows += [[_WORKS[work.work], work.why] for work in health.next_work]
     html = heading("Table health", about)
