@@ -224,7 +224,8 @@ def test_a_variable_of_each_section() -> None:
     assert len(found) > 3
     # Those with words of their own beside those that take any text.
     given = dict.fromkeys(found, "5s") | dict.fromkeys((one for one in found if "__SHARED_" in one), "true")
-    load_settings(environ={**given, "TABLETOPIC_LOCAL__LOGIN": "on"}, cwd=ROOT / "docs")
+    limits = {"TABLETOPIC_LIVE__RECORDS": "5", "TABLETOPIC_LIVE__BYTES": "5MB"}
+    load_settings(environ={**given, **limits, "TABLETOPIC_LOCAL__LOGIN": "on"}, cwd=ROOT / "docs")
 
 
 @cache

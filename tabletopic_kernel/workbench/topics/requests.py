@@ -17,6 +17,7 @@ from tabletopic_kernel.workbench.topics.orders import Orders
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+    from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
 
@@ -121,6 +122,11 @@ class Requests(Orders):
         request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
         self._change(lambda now: now.model_copy(update={"maintenance": request}))
         return request
+
+    def _settings(self) -> TopicSettings:
+        """The topic's settings; if it is not enabled, the settings file's."""
+        desired = self._workbench.desired_topics().get(self.name)
+        return desired.settings if desired else self.settings_for()
 
     def _loaded(self, desired: DesiredTopic) -> Any:
         """The table; raises UsageError if there is none."""
