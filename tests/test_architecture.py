@@ -165,7 +165,8 @@ def test_settings_of_the_documents_are_known() -> None:
     assert len(found) > 3
     # Those with words of their own beside those that take any text.
     given = dict.fromkeys(found, "5s") | dict.fromkeys((one for one in found if "__SHARED_" in one), "true")
-    load_settings(environ={**given, "TABLETOPIC_LOCAL__LOGIN": "on"}, cwd=ROOT / "docs")
+    limits = {"TABLETOPIC_LIVE__RECORDS": "5", "TABLETOPIC_LIVE__BYTES": "5MB"}
+    load_settings(environ={**given, **limits, "TABLETOPIC_LOCAL__LOGIN": "on"}, cwd=ROOT / "docs")
 
 
 def test_no_program_of_ours_imports_from_the_folder_where_it_starts(tmp_path: Path) -> None:

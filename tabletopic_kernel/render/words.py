@@ -6,10 +6,16 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaVersion
 from tabletopic_kernel.render.states import Tone
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.query.answer import TableRead
+
+_FEW_PARTITIONS: Final = 4
 
 
 def number(value: float | None) -> str:
@@ -73,6 +79,39 @@ def age(moment_ms: int | None) -> str:
         return "-"
     span = seconds(max(0.0, time.time() - moment_ms / 1000)).split()
     return f"{' '.join(span[:2])} ago"
+
+
+def recent(moment_ms: int) -> str:
+    """The age of a time, within the last second in ms."""
+    ms = max(0.0, time.time() * 1000 - moment_ms)
+    return f"{ms:.0f} ms ago" if ms < 1000 else age(moment_ms)
+
+
+def freshness(read: TableRead) -> str:
+    """How fresh a table was when a query read it, and how far the query read behind it."""
+    if (live := read.live) is None:
+        at_ms = read.snapshot_ms
+        snapshot = "no snapshot yet" if at_ms is None else f"snapshot {read.snapshot_id} of {clock(at_ms)}"
+        return f"{read.table}: {snapshot}" + ("" if at_ms is None else f", {age(at_ms)}")
+    return (
+        f"{read.table}: table to offset {_by_partition(live.table_to)} of snapshot {read.snapshot_id}, "
+        f"live to {_by_partition(live.live_to)}, {number(live.records)} records"
+        + ("" if live.newest_ms is None else f", newest {recent(live.newest_ms)}")
+        + (f"; refused: {_by_reason(live.refused)}" if live.refused else "")
+        + (f"; passed over: {_by_reason(live.passed_over)}" if live.passed_over else "")
+        + (f"; {number(live.unread)} more are left out by [live] {live.cut_by}" if live.cut_by else "")
+    )
+
+
+def _by_partition(offsets: Mapping[int, int]) -> str:
+    """Offsets in the order of partitions, or their sum if they are many."""
+    if len(offsets) > _FEW_PARTITIONS:
+        return f"{sum(offsets.values()):,} over {len(offsets)} partitions"
+    return " + ".join(f"{offsets[p]:,}" for p in sorted(offsets))
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number(count)} {reason}" for reason, count in counts.items())
 
 
 def clock(moment_ms: int) -> str:

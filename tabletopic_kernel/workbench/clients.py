@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tabletopic_kernel.local.machine import logs_folder, need_limits
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.clients.registry.registry import Registry
     from tabletopic_kernel.local.progress import Report
-    from tabletopic_kernel.query.duckdb import DuckLake
 
 
 T = TypeVar("T")
@@ -176,14 +174,6 @@ class Clients:
         cluster_probe.check_executors(session)
         if warehouse is not None:
             cluster_probe.check_shared_storage(session, catalog, warehouse)
-
-    @property
-    def lake(self) -> DuckLake:
-        """The tables for SQL with DuckDB, with its own catalog objects."""
-        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
-
-        others = {name: partial(self.open_catalog, name) for name in self.servers.catalogs}
-        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others))
 
     def _once(self, name: str, create: Callable[[], T]) -> T:
         # One lock per client: while Spark starts, the others are available.

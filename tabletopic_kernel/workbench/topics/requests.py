@@ -109,6 +109,11 @@ class Requests(Orders):
         self._change(lambda now: now.model_copy(update={"maintenance": request}))
         return request
 
+    def _settings(self) -> TopicSettings:
+        """The topic's settings; if it is not enabled, the settings file's."""
+        desired = self._workbench.desired_topics().get(self.name)
+        return desired.settings if desired else self.settings_for()
+
     def _table(self, settings: TopicSettings) -> TopicTable | None:
         """The table, if there is one; raises UsageError if there is no such topic either."""
         from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415

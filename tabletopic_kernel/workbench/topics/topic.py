@@ -14,6 +14,7 @@ from tabletopic_kernel.workbench.topics.requests import Requests
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent
     from tabletopic_kernel.model.settings.sections import TopicSettings
+    from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.peek import PeekedRecord
@@ -85,6 +86,18 @@ class TableTopic(Requests):
         """Events, newest first, without heartbeats."""
         return self._workbench.newest_events(self.name, limit)
 
+    def scan(self, *, live: bool = False, limit: int | None = None) -> Answer:
+        """The rows of the table; with ``live`` also those of records that are not committed yet.
+
+        Raises as ``Workbench.query``.
+        """
+        from tabletopic_kernel.query.sql import quote  # noqa: PLC0415
+
+        settings = self._settings()
+        *namespace, table = table_identifier(self.name, settings)
+        parts = [*filter(None, [settings.catalog]), ".".join(namespace), table]
+        return self._workbench.query(f"FROM {'.'.join(map(quote, parts))}", limit=limit, live=live)
+
     def peek(self, n: int = 20) -> list[PeekedRecord]:
         """The newest records of the topic, decoded, newest first, whether or not they are in the table."""
         from tabletopic_kernel.workbench.peek import peek  # noqa: PLC0415
@@ -135,8 +148,3 @@ class TableTopic(Requests):
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines that hosts on this machine logged about this topic, oldest first."""
         return self._workbench.logs(lines, self.name)
-
-    def _settings(self) -> TopicSettings:
-        """The topic's settings; if it is not enabled, the settings file's."""
-        desired = self._workbench.desired_topics().get(self.name)
-        return desired.settings if desired else self.settings_for()
