@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
-from tabletopic_kernel.model.settings.table_names import table_name
+from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.workbench.topics.requests import Requests
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent
-    from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
