@@ -4,6 +4,7 @@ Why nothing changes: a draft keeps its changes to itself and accepts no commits,
 instead of sent.
 """
 
+# ruff: noqa: D102 - methods of the protocol Draft, which says what they do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -60,12 +61,7 @@ class Draft(Protocol):
 
 
 def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]) -> S:
-    """What the records become: a sink that got all of them.
-
-    Raises:
-        ActionNeededError: the topic would stop.
-        RetryableError: the registry does not respond.
-    """
+    """A sink that got all that the records become; raises ActionNeededError if the topic would stop."""
     while True:
         sink = new_sink()
         result = stage(LoadedPlan(draft.plan()), records, sink)
@@ -88,10 +84,7 @@ class TableDraft(TopicTable):
 
 
 class TopicDraft:
-    """The plan of a topic's table as it is, or will be with more records; ``changes`` are those of the table.
-
-    Each record is tried; rejected ones are left out.
-    """
+    """The plan of a topic's table, with the ``changes`` that more records make; rejects are left out."""
 
     def __init__(self, table: TopicTable, topic: str, settings: TopicSettings, registry: Registry) -> None:
         ledger = table.ledger
@@ -104,11 +97,9 @@ class TopicDraft:
         self._keeper.cover(Needs(), recheck=True)
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         return self._keeper.plan().tolerant()
 
     def cover(self, needs: Needs) -> None:
-        """See ``Draft``."""
         self._keeper.cover(needs)
 
     def write(self, event: ControlEvent) -> None:
@@ -147,7 +138,6 @@ class ValuesDraft:
             self._schemas[WHOLE_TOPIC] = whole_writer(kind)
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         values = SchemaPlan(dict(self._schemas), dict(self._refused))
         unchanged = {"transform": "flatten", "projection": None, "key_format": "raw", "errors": "skip"}
         if self._of_keys:
@@ -158,7 +148,6 @@ class ValuesDraft:
         return plan.with_settings(**unchanged)
 
     def cover(self, needs: Needs) -> None:
-        """See ``Draft``."""
         self._inferred = merged_columns(self._inferred, needs.columns)
         for schema_id in needs.schema_ids:
             assert schema_id is not None  # of a record without a value: there are none
