@@ -68,7 +68,7 @@ def backlog(
     if layout is None or layout[1].is_unpartitioned() or settings.start != "earliest":
         return None
     places = _places(facts)
-    source = KafkaRanges(facts.topic, broker.properties, headers=True, group="tabletopic-readers")
+    source = KafkaRanges(facts.topic, broker.properties, headers=True)
     try:
         samples = [list(source.read(place)) for place in places]
         counts = _counts(samples, facts.topic, settings, registry, layout)
