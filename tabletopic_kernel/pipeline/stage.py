@@ -23,7 +23,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, R
 from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
+from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
     KeyColumns,
     LoadedPlan,
@@ -65,7 +65,12 @@ class StageTask:
 def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageResult:
     """Stage records into files of the table and its dead-letter table."""
     has_letters = loaded.plan.settings.errors == "dead_letter"
-    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer if has_letters else None)
+    files = Files(
+        loaded.plan.topic,
+        loaded.writer,
+        loaded.dead_letter_writer if has_letters else None,
+        of_several=loaded.plan.tasks > 1,
+    )
     result = stage(loaded, records, files)
     files.close(result, is_void=result.is_void(loaded.plan.settings))
     return result
@@ -102,7 +107,7 @@ class _Staging:
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        batch, result = with_dated_records(with_null_headers(batch)), self.result
+        batch, result = with_dated_records(batch), self.result
         result.records += len(batch)
         note_newest(batch, self._now_ms, result.newest_ms, result.outliers)
         note_last(batch, result.last_records)

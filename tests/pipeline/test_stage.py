@@ -371,16 +371,6 @@ def test_values_that_expand_are_decoded_a_few_at_a_time(
     assert sorted(at_once)[-2] < 4_000  # all but the one
 
 
-@pytest.mark.parametrize("given", [None, [], [{"key": "a", "value": b"1"}], [{"key": "a", "value": None}]])
-@pytest.mark.parametrize("first", [[], [{"key": "b", "value": b"2"}]])
-def test_headers_that_are_an_empty_list_are_none(plan: StagePlan, first: Any, given: Any) -> None:
-    """Spark hands over an empty list where a record has no headers; table and letters have null."""
-    batches = [batch(good(0), headers=first), batch(good(1), b"bad", headers=given)]
-    result = run(plan, pa.concat_batches(batches))
-    assert [row["_kafka_header"] for row in rows(result.files)] == [first or None, given or None]
-    assert [row["headers"] for row in rows(result.dead_letters)] == [given or None]
-
-
 def _partition(table: Table) -> None:
     with table.update_spec() as update:
         update.add_field("reason", IdentityTransform()).add_field("value", BucketTransform(4))

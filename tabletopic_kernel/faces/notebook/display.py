@@ -46,17 +46,13 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
         except UsageError as error:
             raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
         except TableTopicError as error:
-            raise _without_traceback(error) from None
+            name = type(error).__name__.removesuffix("Error")
+            raise _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}") from None
         except KeyboardInterrupt as interrupt:
             # Raised again, so that the following cells do not run.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
 
     return run
-
-
-def _without_traceback(error: TableTopicError) -> TableTopicError:
-    name = type(error).__name__.removesuffix("Error")
-    return _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}")
 
 
 def _shown_as(error: E, text: str) -> E:
@@ -141,11 +137,7 @@ class Place:
 
 
 class Bar:
-    """Progress towards ``total`` records, by tqdm: a widget, a line of a terminal, or text in one place.
-
-    Without ipywidgets tqdm would write each step to the cell's error stream; then its text is shown in an
-    updated display instead.
-    """
+    """Progress by tqdm; without ipywidgets, where tqdm would fill the error stream, as an updated text."""
 
     def __init__(self, name: str, total: int, shell: InteractiveShell | None) -> None:
         self._name = name

@@ -47,7 +47,7 @@ Sources = Callable[[str, Mapping[str, str], TopicSettings], Source[Offsets, Stag
 def kafka_source(topic: str, properties: Mapping[str, str], settings: TopicSettings) -> KafkaRanges:
     """A topic's records in Kafka."""
     headers = SourceSpec(topic, {}, {}, settings).headers
-    return KafkaRanges(topic, properties, headers=headers, group="tabletopic-readers")
+    return KafkaRanges(topic, properties, headers=headers)
 
 
 @dataclass
