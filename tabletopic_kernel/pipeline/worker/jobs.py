@@ -46,6 +46,19 @@ def shares(offsets: StagedOffsets, cores: int) -> list[StagedOffsets]:
     return result
 
 
+def first_part(offsets: StagedOffsets, records: int) -> StagedOffsets:
+    """The first ``records`` of the offsets or a few more: of each partition the same share.
+
+    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 905, 1: 100}), 100).end
+    {0: 95, 1: 10}
+    """
+    share = min(1.0, records / offsets.records)
+    start = offsets.start
+    return StagedOffsets(
+        start, {p: start[p] + math.ceil((end - start[p]) * share) for p, end in offsets.end.items()}
+    )
+
+
 @dataclass(frozen=True)
 class ReadTask:
     """The function for ``mapInArrow``: the number of a share in, the result of ``stage`` for it out."""

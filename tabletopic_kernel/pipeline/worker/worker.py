@@ -1,6 +1,8 @@
 """The worker of one table topic: a streaming query that stages batches.
 
-It is one module because a batch decides when its query ends, and how the next one begins.
+The query says how far a batch goes; when it begins is decided here. A batch returns to Spark only once the
+next one is to begin: a query that has nothing to read does nothing, and none starts before there is something
+(ADR 0035).
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch, processors_to_come
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.clients.spark.session import new_checkpoint
-from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
+    MIN_RECORDS,
     KafkaRanges,
     Limits,
     SourceSpec,
@@ -34,13 +38,9 @@ from tabletopic_kernel.pipeline.source import (
     reader_options,
 )
 from tabletopic_kernel.pipeline.stage import StageTask
-from tabletopic_kernel.pipeline.worker.jobs import staged
-from tabletopic_kernel.pipeline.worker.refused import (
-    RefusedShare,
-    explain_alike,
-    explain_no_table,
-    explain_refused,
-)
+from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
+from tabletopic_kernel.pipeline.worker.jobs import first_part, staged
+from tabletopic_kernel.pipeline.worker.refused import Checks
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)
@@ -82,10 +82,7 @@ class _GivenUpError(Exception):
 
 
 class Worker:
-    """Runs from ``start`` to ``stop`` or to its first error; never restarted, but replaced by a new one.
-
-    It is a sequence of Spark queries: ``read_up_to`` makes the next one begin (ADR 0012).
-    """
+    """Runs from ``start`` to ``stop`` or to its first error; never restarted, but replaced by a new one."""
 
     def __init__(
         self,
@@ -93,21 +90,27 @@ class Worker:
         spec: SourceSpec,
         plan: StagePlan,
         listener: Listener,
+        broker: Broker,
+        ends: Ends,
         turns: Turns,
         starts: Turns,
     ) -> None:
-        self._spark = spark
-        self._turns, self._starts = turns, starts
+        self._spark, self._broker = spark, broker
+        self._turns, self._starts, self._ends = turns, starts, ends
         self._max_records = spec.max_records
         self.staging_records = 0  # of the batch that is being staged
         self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
+        self._begun_s = float("-inf")  # when the newest batch began
+        self._is_behind = False  # the newest batch was large, so there may be another at once
+        self._asked: Offsets = {}  # to be read at once up to here
+        self._wait: Wait | None = None
         self._rechecked = turns.clock()  # when the registry was last asked about known schemas
         self._spec = spec
         self._source = KafkaRanges(spec.topic, spec.librdkafka, spec.headers)
         self._plan = plan
         self._listener = listener
         self._position = dict(spec.start)
-        self._share = RefusedShare(spec.settings.max_refused_share)
+        self._checks = Checks(spec.topic, spec.settings)
         self._checkpoint = new_checkpoint(spark)
         is_local = str(spark.sparkContext.master).startswith("local")
         self._executors = None if is_local else ExecutorWatch(spark)
@@ -115,19 +118,17 @@ class Worker:
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch runs
         self._reads = threading.Event()  # the first batch has begun
-        self._next = threading.Event()  # this query ends, and another one continues
-        self._reads_at_once = False  # the next query was requested, and its first batch has not begun
         self._query_lock = threading.Lock()  # keeps `stop` from missing a query that is just starting
         self._error: TableTopicError | None = None
         self._query: StreamingQuery | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
     def start(self) -> None:
-        """Start the query when its turn comes; notifies the listener if Spark does not start it."""
+        """Start the query once there is something to read; notifies the listener if that fails."""
         self._watcher.start()
 
     def _start_in_turn(self) -> bool:
-        """Start the first query; False: it is no longer wanted.
+        """Start the query; False: it is no longer wanted.
 
         Only a few start at a time: if all queries of a host did, they would share the cores, and none would
         read before the last one has begun.
@@ -150,7 +151,7 @@ class Worker:
                 return
 
     def _start_query(self) -> None:
-        spec = replace(self._spec, start=dict(self._position), max_records=self._max_records)
+        spec = replace(self._spec, start=self._position)
         try:
             frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
             self._query = (
@@ -166,28 +167,37 @@ class Worker:
             raise error_of_trouble(failure, error) from error
 
     def read_up_to(self, ends: Offsets) -> None:
-        """Read up to ``ends`` now, not when the batch is due; returns at once.
+        """Read up to ``ends`` now, not when the batch is due; returns at once."""
+        self._asked = {**self._asked, **ends}
+        if self._reads_at_once():
+            self._end_wait()
 
-        Spark delays each batch until its interval is over, except the first batch of a query. So this query
-        ends after the current batch, and another one continues.
-        """
-        name = f"read {self._spec.topic}"
-        threading.Thread(target=self._end_query, args=(ends,), name=name, daemon=True).start()
+    def _reads_at_once(self) -> bool:
+        """Whether it does not wait for records, or for a batch to be due."""
+        position = self._position
+        return self.stopping or any(
+            position.get(partition, 0) < end for partition, end in self._asked.items()
+        )
 
-    def _end_query(self, ends: Offsets) -> None:
-        with self._batch_lock:
-            behind = any(self._position.get(partition, 0) < end for partition, end in ends.items())
-            if self.stopping or self._reads_at_once or not behind or self._query is None:
-                return  # the first query of a worker reads at once
-            for partition in ends:
-                self._position.setdefault(partition, 0)  # Spark needs the offset of each, even new ones
-            self._begin_another()
-        self._stop_query()
+    def _wait_for_records(self) -> None:
+        """Return when a batch is to begin."""
+        interval_ms = self._spec.settings.commit_interval_ms
+        self._wait = wait = Wait(
+            self._spec.topic,
+            self._position,
+            self._begun_s + interval_ms / 1000,
+            min(MIN_RECORDS, self._spec.max_records),
+            poll_interval_ms(interval_ms) / 1000,
+        )
+        if self._begun_s > float("-inf") and not self._is_behind:
+            wait.look_after(self._ends.clock())
+        self._ends.wait(self._broker, wait, self._reads_at_once)
+        # Spark needs the offset of each partition, even of new ones.
+        self._position = {**dict.fromkeys([*wait.ends, *self._asked], 0), **self._position}
 
-    def _begin_another(self) -> None:
-        """Replace the running query. The caller holds the batch lock, and then stops the query."""
-        self._reads_at_once = True
-        self._next.set()
+    def _end_wait(self) -> None:
+        if (wait := self._wait) is not None:
+            self._ends.end(wait)
 
     def _stop_query(self) -> None:
         with self._query_lock:
@@ -201,6 +211,7 @@ class Worker:
     def wind_down(self) -> None:
         """Start no more batches; returns at once. ``stop`` follows."""
         self._stopping.set()
+        self._end_wait()
         self._turns.give_up(self)
         self._starts.give_up(self)
 
@@ -240,16 +251,17 @@ class Worker:
 
     def _watch(self) -> None:
         try:
-            goes_on = self._start_in_turn()
-            while goes_on:
+            self._wait_for_records()
+            if self._start_in_turn():
                 self._await_end()
-                goes_on = self._goes_on()
-        except RetryableError as error:
+        except TableTopicError as error:
             self._error = self._error or error
         except Exception as error:  # StreamingQueryException, or the JVM died
             self._error = self._error or self._failed(error)
         self._clean()
-        self._listener.ended(None if self.stopping else self._error or self._failed(_EndedError()))
+        outcome = None if self.stopping else self._error or self._failed(_EndedError())
+        self.wind_down()  # the JVM may have died while its thread waited here for records
+        self._listener.ended(outcome)
 
     def _await_end(self) -> None:
         """Wait for the query's end; on a cluster, check meanwhile whether it has executors."""
@@ -265,17 +277,6 @@ class Worker:
         """The error that explains a query's error to users."""
         return error_of_trouble(f"the query of {self._spec.topic} ended", error)
 
-    def _goes_on(self) -> bool:
-        """Whether another query has started after this one ended."""
-        with self._query_lock:
-            if self.stopping or self._error is not None or not self._next.is_set():
-                return False
-            self._clean()
-            self._checkpoint = new_checkpoint(self._spark)
-            self._next.clear()
-            self._start_query()
-            return True
-
     def _clean(self) -> None:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
@@ -283,11 +284,11 @@ class Worker:
         """The query says that a batch begins, and how far it goes; its frame is not executed."""
         self._reads.set()
         with self._batch_lock:
-            if self.stopping or self._next.is_set():
+            if self.stopping:
                 return  # the checkpoint is not used again, so nothing is skipped
-            self._reads_at_once = False
+            self._begun_s = self._ends.clock()
             try:
-                self.stage_batch(batch_end_offsets(self._checkpoint, batch_id, self._spec.topic))
+                self.stage_up_to(batch_end_offsets(self._checkpoint, batch_id, self._spec.topic))
             except _GivenUpError:
                 return  # as above
             except TableTopicError as error:
@@ -298,29 +299,36 @@ class Worker:
                 raise _RedactedError(error, stops=self.stopping) from None
             finally:
                 self.staging_records = 0
+        try:
+            self._wait_for_records()
+        except TableTopicError as error:
+            self._error = error
+            raise _RedactedError(error, stops=self.stopping) from None
 
-    def stage_batch(self, end: Offsets) -> None:
-        """Stage the records up to ``end``, one batch of the query."""
-        self._since, self._turn_s = self._turns.clock(), 0.0
+    def stage_up_to(self, end: Offsets) -> None:
+        """Stage a batch of the query, in parts if others wait for its turn, until the worker is stopped."""
         offsets = next_offsets(self._position, Limits(end))
-        if offsets is None:
-            return
+        self._is_behind = offsets is not None and offsets.records >= MIN_RECORDS
+        while offsets is not None and not self.stopping:
+            self.stage_batch(first_part(offsets, self._max_records))
+            offsets = next_offsets(self._position, Limits(end))
+
+    def stage_batch(self, offsets: StagedOffsets) -> None:
+        """Stage records in one turn."""
+        self._since, self._turn_s = self._turns.clock(), 0.0
         self.staging_records = offsets.records
         if (to_recheck := self._plan.to_ask_again(self._turns.clock() - self._rechecked)) is not None:
             self._plan = self._listener.plan_for(to_recheck, recheck=True)
             self._rechecked = self._turns.clock()
-        result = self._run(offsets)
-        while needs := result.needs:
-            self._discard(result)
-            if not needs.of_table:
-                self._check_share(result)
-                self._check_table(result)
-            self._plan = self._listener.plan_for(needs)
-            result = self._run(offsets)
-        self._check(result)
-        self._log_failed(result)
-        self._position.update(end)
-        self._limit_turns(offsets.records)
+        result = self._result(offsets)
+        self._position = {**self._position, **offsets.end}
+        self._max_records = records_for_a_turn(
+            offsets.records,
+            self._turn_s,
+            self._max_records,
+            self._spec.max_records,
+            crowded=self._turns.is_crowded,
+        )
         reach(Step.BATCH)
         self._listener.staged(
             StagedBatch(
@@ -340,49 +348,29 @@ class Worker:
             )
         )
 
+    def _result(self, offsets: StagedOffsets) -> StageResult:
+        """What the batch becomes, once the table has all that it needs, and after all checks."""
+        result = self._run(offsets)
+        while needs := result.needs:
+            self._discard(result)
+            if not needs.of_table:
+                self._checks.before_dead_letters(result, self._plan)
+            self._plan = self._listener.plan_for(needs)
+            result = self._run(offsets)
+        try:
+            self._checks.before_staging(result, self._plan)
+        except TableTopicError:
+            self._discard(result)
+            raise
+        finally:
+            self._log_failed(result)
+        return result
+
     def _log_failed(self, result: StageResult) -> None:
         """Log records that became dead letters because of a bug in this program."""
         if count := sum(result.failed.values()):
             traces = "\n".join(result.traces.values())
             _LOG.error("%s: %d records led to internal errors:\n%s", self._spec.topic, count, traces)
-
-    def _check(self, result: StageResult) -> None:
-        """Check that the batch may be committed; deletes its files if not."""
-        if result.all_fail_alike and self._spec.settings.max_refused_share < 1:
-            self._discard(result)
-            self._log_failed(result)
-            raise BadRecordError(explain_alike(self._spec.topic, result))
-        if result.refused_count and self._spec.settings.errors == "stop":
-            self._discard(result)
-            raise BadRecordError(explain_refused(self._spec.topic, result))
-        if self._share.is_over(result.records, result.refused_count):
-            self._discard(result)
-            raise BadRecordError(self._explain_share(self._share, result))
-        self._check_table(result)
-
-    def _check_table(self, result: StageResult) -> None:
-        """Let rejected records wait while there is no table: the first row determines its columns."""
-        if self._plan.table is not None:
-            return
-        self._discard(result)
-        raise RetryableError(explain_no_table(self._spec.topic, result))
-
-    def _check_share(self, result: StageResult) -> None:
-        """Check the share of rejected records: the last check before a dead-letter table is created."""
-        alone = RefusedShare(self._spec.settings.max_refused_share)
-        if alone.is_over(result.records, result.refused_count):
-            raise BadRecordError(self._explain_share(alone, result))
-
-    def _explain_share(self, watch: RefusedShare, result: StageResult) -> str:
-        newest = f"the newest {watch.records:,} records of {self._spec.topic}"
-        share = f"more than {self._spec.settings.max_refused_share:.0%} of {newest} cannot become rows"
-        if watch.share == 1:
-            share = f"none of {newest} can become a row"
-        return (
-            f"{share}, so a setting is probably wrong; the batch was not staged. "
-            f"{explain_refused(self._spec.topic, result)}. "
-            "Correct the setting, or accept it with max_refused_share = 1"
-        )
 
     def _discard(self, result: StageResult) -> None:
         self._listener.discard(result.files, result.dead_letters)
@@ -419,20 +407,3 @@ class Worker:
             began = time.monotonic()
             yield
             self._turn_s += time.monotonic() - began
-
-    def _limit_turns(self, records: int) -> None:
-        """Adapt the size of the next batches to the number of waiting ones; a query keeps its first limit."""
-        limit = records_for_a_turn(
-            records, self._turn_s, self._max_records, self._spec.max_records, crowded=self._turns.is_crowded
-        )
-        if limit != self._max_records:
-            self._max_records = limit
-            self._begin_another()
-            threading.Thread(
-                target=self._end_after_batch, name=f"read {self._spec.topic}", daemon=True
-            ).start()
-
-    def _end_after_batch(self) -> None:
-        with self._batch_lock:
-            pass
-        self._stop_query()
