@@ -5,6 +5,7 @@ A wrong setting must not pour a whole topic into dead letters.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import Final
 
@@ -12,6 +13,7 @@ from tabletopic_kernel.model.errors import BadRecordError, RetryableError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 
+_LOG = logging.getLogger(__name__)
 # Fewer say nothing about a topic: dead letters are for a handful of bad records in a row.
 MIN_RECORDS: Final = 1_000
 # Unless none of the records since the start became a row: that is not bad luck.
@@ -118,6 +120,12 @@ class Checks:
         """The last checks before a dead-letter table is created."""
         self._check_share(RefusedShare(self._settings.max_refused_share), result)
         self._check_table(result, plan)
+
+    def log_failed(self, result: StageResult) -> None:
+        """Log records that became dead letters because of a bug in this program."""
+        if count := sum(result.failed.values()):
+            traces = "\n".join(result.traces.values())
+            _LOG.error("%s: %d records led to internal errors:\n%s", self._topic, count, traces)
 
     def _check_table(self, result: StageResult, plan: StagePlan) -> None:
         """Let rejected records wait while there is no table: the first row determines its columns."""

@@ -8,23 +8,18 @@ next one is to begin: a query that has nothing to read does nothing, and none st
 from __future__ import annotations
 
 import contextlib
-import logging
-import shutil
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch, processors_to_come
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
-from tabletopic_kernel.clients.spark.session import new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
-from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
@@ -32,49 +27,18 @@ from tabletopic_kernel.pipeline.source import (
     KafkaRanges,
     Limits,
     SourceSpec,
-    batch_end_offsets,
     next_offsets,
-    poll_interval_ms,
-    reader_options,
 )
 from tabletopic_kernel.pipeline.stage import StageTask
-from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
+from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import first_part, staged
+from tabletopic_kernel.pipeline.worker.pace import Pace
+from tabletopic_kernel.pipeline.worker.query import EndedError, Query, RedactedError
 from tabletopic_kernel.pipeline.worker.refused import Checks
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
-_LOG = logging.getLogger(__name__)
 _EXECUTORS_LOOK_S = 1
 _STOP_WAIT_S = 60.0  # for the current batch; after that it is aborted, and read again later
-# A starting query's turn ends after this long, whatever it does; a broker that is down must not block all.
-_START_S, _START_LOOK_S = 15.0, 0.1
-_NOTHING_TO_READ = "Waiting for data to arrive"  # Spark's word, when it has looked
-# After the first of these, Spark searches for an interrupt; this many characters are enough.
-_PY4J_ERROR = "py4j.protocol.Py4JJavaError: An error occurred while calling"
-_REWORDED_ERROR, _SEARCHED = "Py4JJavaError: an error occurred while calling", 500
-
-
-class _EndedError(Exception):
-    """A query that ended unexpectedly."""
-
-    def __init__(self) -> None:
-        super().__init__("Spark does not say why")
-
-
-class _RedactedError(Exception):
-    """The current error for Spark and its log: the trace, without secrets, which servers' errors may quote.
-
-    After Py4J's words for an error, Spark searches for an interrupt, with a regular expression that overflows
-    its stack after some thousand characters: these words stay only while the query is being stopped, and
-    few characters after them.
-    """
-
-    def __init__(self, error: Exception, *, stops: bool) -> None:
-        text = trace_of(error)
-        before, name, after = text.partition(_PY4J_ERROR)
-        super().__init__(
-            f"{before}{name}{after[:_SEARCHED]}" if stops else text.replace(_PY4J_ERROR, _REWORDED_ERROR)
-        )
 
 
 class _GivenUpError(Exception):
@@ -95,32 +59,27 @@ class Worker:
         turns: Turns,
         starts: Turns,
     ) -> None:
-        self._spark, self._broker = spark, broker
-        self._turns, self._starts, self._ends = turns, starts, ends
+        self._spark = spark
+        self._turns, self._starts = turns, starts
         self._max_records = spec.max_records
         self.staging_records = 0  # of the batch that is being staged
         self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
-        self._begun_s = float("-inf")  # when the newest batch began
-        self._is_behind = False  # the newest batch was large, so there may be another at once
-        self._asked: Offsets = {}  # to be read at once up to here
-        self._wait: Wait | None = None
+        self._is_behind = True  # there may be another batch at once
         self._rechecked = turns.clock()  # when the registry was last asked about known schemas
         self._spec = spec
         self._source = KafkaRanges(spec.topic, spec.librdkafka, spec.headers)
         self._plan = plan
         self._listener = listener
-        self._position = dict(spec.start)
+        self._position: Offsets = dict(spec.start)
         self._checks = Checks(spec.topic, spec.settings)
-        self._checkpoint = new_checkpoint(spark)
+        self._query = Query(spark, spec, self._on_batch)
+        self._pace = Pace(spec, broker, ends, lambda: self.stopping)
         is_local = str(spark.sparkContext.master).startswith("local")
         self._executors = None if is_local else ExecutorWatch(spark)
         self._to_come = 0 if is_local else processors_to_come(spark)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch runs
-        self._reads = threading.Event()  # the first batch has begun
-        self._query_lock = threading.Lock()  # keeps `stop` from missing a query that is just starting
         self._error: TableTopicError | None = None
-        self._query: StreamingQuery | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
     def start(self) -> None:
@@ -135,83 +94,19 @@ class Worker:
         """
         starts = self._starts
         with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
-            with self._query_lock:
-                if not its_turn or self.stopping:
-                    return False
-                self._start_query()
-            self._wait_until_it_reads()
+            if not its_turn or not self._query.start(self._position, lambda: self.stopping):
+                return False
+            self._query.wait_until_it_reads(lambda: self.stopping)
         return True
-
-    def _wait_until_it_reads(self) -> None:
-        """Return once the first batch has begun, or if there is nothing to read yet."""
-        query, until = self._query, time.monotonic() + _START_S
-        assert query is not None
-        while not self._reads.wait(_START_LOOK_S) and time.monotonic() < until:
-            if self.stopping or not query.isActive or query.status["message"] == _NOTHING_TO_READ:
-                return
-
-    def _start_query(self) -> None:
-        spec = replace(self._spec, start=self._position)
-        try:
-            frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
-            self._query = (
-                frame.writeStream.foreachBatch(self._on_batch)
-                .option("checkpointLocation", str(self._checkpoint))
-                .queryName(f"{self._spec.topic} {self._checkpoint.name}")
-                .trigger(processingTime=f"{poll_interval_ms(spec.settings.commit_interval_ms)} milliseconds")
-                .start()
-            )
-        except Exception as error:  # Py4J wraps whatever the JVM throws
-            self._clean()
-            failure = f"Spark did not start the query of {self._spec.topic}"
-            raise error_of_trouble(failure, error) from error
 
     def read_up_to(self, ends: Offsets) -> None:
         """Read up to ``ends`` now, not when the batch is due; returns at once."""
-        self._asked = {**self._asked, **ends}
-        if self._reads_at_once():
-            self._end_wait()
-
-    def _reads_at_once(self) -> bool:
-        """Whether it does not wait for records, or for a batch to be due."""
-        position = self._position
-        return self.stopping or any(
-            position.get(partition, 0) < end for partition, end in self._asked.items()
-        )
-
-    def _wait_for_records(self) -> None:
-        """Return when a batch is to begin."""
-        interval_ms = self._spec.settings.commit_interval_ms
-        self._wait = wait = Wait(
-            self._spec.topic,
-            self._position,
-            self._begun_s + interval_ms / 1000,
-            min(MIN_RECORDS, self._spec.max_records),
-            poll_interval_ms(interval_ms) / 1000,
-        )
-        if self._begun_s > float("-inf") and not self._is_behind:
-            wait.look_after(self._ends.clock())
-        self._ends.wait(self._broker, wait, self._reads_at_once)
-        # Spark needs the offset of each partition, even of new ones.
-        self._position = {**dict.fromkeys([*wait.ends, *self._asked], 0), **self._position}
-
-    def _end_wait(self) -> None:
-        if (wait := self._wait) is not None:
-            self._ends.end(wait)
-
-    def _stop_query(self) -> None:
-        with self._query_lock:
-            query = self._query
-        if query is not None:
-            try:
-                query.stop()
-            except Exception as error:  # the JVM is gone: so is the query
-                self._error = self._error or self._failed(error)
+        self._pace.ask(ends)
 
     def wind_down(self) -> None:
         """Start no more batches; returns at once. ``stop`` follows."""
         self._stopping.set()
-        self._end_wait()
+        self._pace.end()
         self._turns.give_up(self)
         self._starts.give_up(self)
 
@@ -222,7 +117,10 @@ class Worker:
         wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
         if self._batch_lock.acquire(timeout=wait_s):
             self._batch_lock.release()
-        self._stop_query()
+        try:
+            self._query.stop()
+        except Exception as error:  # the JVM is gone: so is the query
+            self._error = self._error or self._failed(error)
         if self._watcher.is_alive() and threading.current_thread() is not self._watcher:
             self._watcher.join(_STOP_WAIT_S)
 
@@ -258,52 +156,47 @@ class Worker:
             self._error = self._error or error
         except Exception as error:  # StreamingQueryException, or the JVM died
             self._error = self._error or self._failed(error)
-        self._clean()
-        outcome = None if self.stopping else self._error or self._failed(_EndedError())
+        self._query.clean()
+        outcome = None if self.stopping else self._error or self._failed(EndedError())
         self.wind_down()  # the JVM may have died while its thread waited here for records
         self._listener.ended(outcome)
 
     def _await_end(self) -> None:
         """Wait for the query's end; on a cluster, check meanwhile whether it has executors."""
-        query, executors = self._query, self._executors
-        assert query is not None
-        if executors is None:
-            query.awaitTermination()
-            return
-        while not query.awaitTermination(_EXECUTORS_LOOK_S):
-            executors.look(has_work=self._batch_lock.locked())
+        look_s = None if self._executors is None else _EXECUTORS_LOOK_S
+        while not self._query.has_ended(look_s):
+            if self._executors is not None:
+                self._executors.look(has_work=self._batch_lock.locked())
 
     def _failed(self, error: Exception) -> RetryableError:
         """The error that explains a query's error to users."""
         return error_of_trouble(f"the query of {self._spec.topic} ended", error)
 
-    def _clean(self) -> None:
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
-
-    def _on_batch(self, _: DataFrame, batch_id: int) -> None:
-        """The query says that a batch begins, and how far it goes; its frame is not executed."""
-        self._reads.set()
+    def _on_batch(self, batch_id: int) -> None:
         with self._batch_lock:
             if self.stopping:
                 return  # the checkpoint is not used again, so nothing is skipped
-            self._begun_s = self._ends.clock()
+            self._pace.begin()
             try:
-                self.stage_up_to(batch_end_offsets(self._checkpoint, batch_id, self._spec.topic))
+                self.stage_up_to(self._query.end_of(batch_id))
             except _GivenUpError:
                 return  # as above
             except TableTopicError as error:
                 self._error = error
-                raise _RedactedError(error, stops=self.stopping) from None
+                raise RedactedError(error, stops=self.stopping) from None
             except Exception as error:  # of Spark, with a trace in its message
                 self._error = error_of_trouble(f"a batch of {self._spec.topic} could not be staged", error)
-                raise _RedactedError(error, stops=self.stopping) from None
+                raise RedactedError(error, stops=self.stopping) from None
             finally:
                 self.staging_records = 0
         try:
             self._wait_for_records()
         except TableTopicError as error:
             self._error = error
-            raise _RedactedError(error, stops=self.stopping) from None
+            raise RedactedError(error, stops=self.stopping) from None
+
+    def _wait_for_records(self) -> None:
+        self._position = self._pace.wait(self._position, is_behind=self._is_behind)
 
     def stage_up_to(self, end: Offsets) -> None:
         """Stage a batch of the query, in parts if others wait for its turn, until the worker is stopped."""
@@ -363,14 +256,8 @@ class Worker:
             self._discard(result)
             raise
         finally:
-            self._log_failed(result)
+            self._checks.log_failed(result)
         return result
-
-    def _log_failed(self, result: StageResult) -> None:
-        """Log records that became dead letters because of a bug in this program."""
-        if count := sum(result.failed.values()):
-            traces = "\n".join(result.traces.values())
-            _LOG.error("%s: %d records led to internal errors:\n%s", self._spec.topic, count, traces)
 
     def _discard(self, result: StageResult) -> None:
         self._listener.discard(result.files, result.dead_letters)
