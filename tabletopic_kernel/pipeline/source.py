@@ -6,30 +6,20 @@ Spark's streaming query says when a batch begins and how far it goes; a batch is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import Message
 
-from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.clients.kafka.ranges.batches import schema_of
+from tabletopic_kernel.clients.kafka.ranges.reading import read_ranges
 from tabletopic_kernel.model.errors import InternalError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-SOURCE_SCHEMA: Final = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("key", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
-_LONGEST_MS: Final = (2**63 - 1) // 1000
+SOURCE_SCHEMA: Final = schema_of(headers=True)
 Position_contra = TypeVar("Position_contra", contravariant=True)
 Batch = TypeVar("Batch")
 
@@ -70,49 +60,19 @@ def next_offsets(position: Offsets, limits: Limits) -> StagedOffsets | None:
 
 @dataclass(frozen=True)
 class KafkaRanges:
-    """Ranges of a topic's offsets, read by librdkafka."""
+    """Ranges of a topic's offsets, read by librdkafka where ``read`` is called."""
 
     topic: str
     properties: Mapping[str, str] = field(repr=False)  # librdkafka's, with the login
     headers: bool
-    group: str = ""
 
     def next(self, position: Offsets, limits: Limits) -> StagedOffsets | None:
         """See ``Source``."""
         return next_offsets(position, limits)
 
     def read(self, batch: StagedOffsets) -> Iterator[pa.RecordBatch]:
-        """See ``Source``."""
-        group = self.group or f"tabletopic-{self.topic}"
-        # Missing offsets are an error, and never skipped silently (I8).
-        with Reader(self.properties, group, auto_offset_reset="error") as reader:
-            for messages in reader.read_range(self.topic, batch.start, batch.end):
-                yield batch_of(messages, headers=self.headers)
-
-
-def batch_of(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
-    """Records of ``SOURCE_SCHEMA``: missing headers are null, and timestamps that Arrow cannot hold."""
-    columns: dict[str, list[Any]] = {
-        "value": [message.value() for message in messages],
-        "key": [message.key() for message in messages],
-        "headers": [_headers(message) for message in messages] if headers else [],
-        "partition": [message.partition() for message in messages],
-        "offset": [message.offset() for message in messages],
-        "timestamp": [_micros(message.timestamp()[1]) for message in messages],
-    }
-    schema = SOURCE_SCHEMA if headers else SOURCE_SCHEMA.remove(SOURCE_SCHEMA.get_field_index("headers"))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[column.name], column.type) for column in schema], schema=schema
-    )
-
-
-def _headers(message: Message) -> list[dict[str, Any]] | None:
-    pairs: Any = message.headers() or ()  # the stubs say a dict, too
-    return [{"key": key, "value": value} for key, value in pairs] or None
-
-
-def _micros(milliseconds: int) -> int | None:
-    return milliseconds * 1000 if abs(milliseconds) <= _LONGEST_MS else None
+        """See ``Source``; raises as ``read_ranges``."""
+        return read_ranges(self.properties, self.topic, batch.start, batch.end, headers=self.headers)
 
 
 # A batch begins early once this many records wait, to stage a busy topic while the commit interval runs; a

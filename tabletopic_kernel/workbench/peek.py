@@ -52,7 +52,7 @@ def peek(
     """The ``count`` newest committed records of all partitions, newest first, decoded with the settings."""
     facts = broker.facts(topic)
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
-    source = KafkaRanges(topic, broker.properties, headers=True, group="tabletopic-readers")
+    source = KafkaRanges(topic, broker.properties, headers=True)
     batch = source.next(starts, Limits(facts.end))
     records = pa.Table.from_batches(source.read(batch) if batch else (), SOURCE_SCHEMA)
     order = [("timestamp", "descending"), ("offset", "descending")]

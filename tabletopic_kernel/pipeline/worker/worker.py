@@ -21,7 +21,8 @@ from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
+from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE, ScatteredError
+from tabletopic_kernel.pipeline.plan import Listener, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
     MIN_RECORDS,
     KafkaRanges,
@@ -29,9 +30,8 @@ from tabletopic_kernel.pipeline.source import (
     SourceSpec,
     next_offsets,
 )
-from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
-from tabletopic_kernel.pipeline.worker.jobs import first_part, staged
+from tabletopic_kernel.pipeline.worker.jobs import batch_of_result, first_part, staged
 from tabletopic_kernel.pipeline.worker.pace import Pace
 from tabletopic_kernel.pipeline.worker.query import EndedError, Query, RedactedError
 from tabletopic_kernel.pipeline.worker.refused import Checks
@@ -79,6 +79,7 @@ class Worker:
         self._to_come = 0 if is_local else processors_to_come(spark)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch runs
+        self._is_scattered = False  # each task of a batch made files of the same many partitions
         self._error: TableTopicError | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"worker {spec.topic}", daemon=True)
 
@@ -223,23 +224,7 @@ class Worker:
             crowded=self._turns.is_crowded,
         )
         reach(Step.BATCH)
-        self._listener.staged(
-            StagedBatch(
-                replace(
-                    offsets,
-                    newest_ms=result.newest_ms,
-                    outliers=result.outliers,
-                    last_records=result.last_records,
-                ),
-                tuple(result.files),
-                result.rows,
-                self._turn_s,
-                tuple(result.dead_letters),
-                result.refused,
-                tuple(result.samples),
-                result.passed_over,
-            )
-        )
+        self._listener.staged(batch_of_result(offsets, result, self._turn_s))
 
     def _result(self, offsets: StagedOffsets) -> StageResult:
         """What the batch becomes, once the table has all that it needs, and after all checks."""
@@ -276,12 +261,22 @@ class Worker:
         with self._turn():
             # A pool for each topic: the FAIR scheduler shares the cores between pools.
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
-            total = staged(self._spark, self._source, StageTask(plan), offsets, self._cores)
+            total = self._staged(offsets, plan)
         if total.error is not None:
             self._discard(total)
             if isinstance(total.error, RetryableError):
                 raise error_of_trouble(f"a batch of {self._spec.topic} could not be staged", total.error)
             raise ActionNeededError(total.error.behind(f"{self._spec.topic}: "))
+        return total
+
+    def _staged(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
+        """In one task while rows are scattered over partitions: so each has one file (ADR 0038)."""
+        total = staged(self._spark, self._source, plan, offsets, 1 if self._is_scattered else self._cores)
+        if isinstance(total.error, ScatteredError):
+            self._discard(total)
+            self._is_scattered = True
+            return self._staged(offsets, plan)
+        self._is_scattered = self._is_scattered and total.rows < ROWS_PER_FILE * len(total.files)
         return total
 
     @contextlib.contextmanager

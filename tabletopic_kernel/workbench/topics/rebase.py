@@ -204,7 +204,7 @@ class _Search:
 
     def _copied(self, partition: int, start: int, end: int, only: int | None) -> Iterator[pa.RecordBatch]:
         topic, properties = self.facts.topic, self.broker.properties
-        source = KafkaRanges(topic, properties, headers=True, group="tabletopic-readers")
+        source = KafkaRanges(topic, properties, headers=True)
         for records in source.read(StagedOffsets({partition: start}, {partition: end})):
             times = pc.cast(records["timestamp"], pa.int64()).fill_null(-1)
             chosen = records if only is None else records.filter(pc.equal(times, only))
