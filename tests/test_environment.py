@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from tests.environment import completed
+
 ROOT = Path(__file__).parents[1]
 # What a minor version may be, to compare ranges by trying them.
 MINORS = [f"3.{minor}" for minor in range(8, 25)]
@@ -157,9 +159,7 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 @needs_make
 def test_make_lists_every_task() -> None:
     """``make`` alone is a list of all tasks, and does nothing."""
-    shown = subprocess.run(
-        ["make"], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True
-    ).stdout
+    shown = completed(["make"], cwd=ROOT, env=ENVIRONMENT, check=True).stdout
     tasks = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
     assert [line.split()[1] for line in shown.splitlines()] == tasks
 
@@ -191,14 +191,7 @@ def test_one_tier_of_the_tests_does_not_hide_the_next(
     )
     fake.chmod(0o755)
     there = ["-o", ".venv/installed", "-o", "tabletopic_kernel/labextension/package.json"]
-    done = subprocess.run(
-        ["make", *there, f"RUN={fake}", "test"],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(["make", *there, f"RUN={fake}", "test"], cwd=ROOT, env=ENVIRONMENT)
     assert re.findall("^ran (.+)$", done.stdout, re.MULTILINE) == ["not integration", "story"]
     assert done.returncode == code
 
@@ -230,13 +223,7 @@ def test_old_pythons_are_refused(tmp_path: Path) -> None:
     old = tmp_path / "python old"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.1\n[ "$1" = --version ]\n')
     old.chmod(0o755)
-    done = subprocess.run(
-        [setup],
-        env={"PATH": "/usr/bin:/bin", "PYTHON": str(old)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([setup], env={"PATH": "/usr/bin:/bin", "PYTHON": str(old)})
     assert done.returncode == 1
     assert done.stderr.strip() == f"error: PYTHON={old} is not Python 3.11 or newer: Python 3.9.1"
     assert not (tmp_path / ".venv").exists()

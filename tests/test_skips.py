@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.environment import completed
 
 ROOT = Path(__file__).parents[1]
 ONE = """
@@ -38,13 +39,10 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
     (folder / "test_one.py").write_text(ONE)
     (folder / "test_whole.py").write_text(WHOLE)
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "tests.skips"]
-    done = subprocess.run(
+    done = completed(
         [*command, "--continue-on-collection-errors", "-c", os.devnull, "--rootdir", folder, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     return done.returncode, done.stdout
 

@@ -51,12 +51,10 @@ from tabletopic_kernel.workbench.workbench import Workbench
 def run(
     events: int = 100_000, state_dir: Path | None = None, keep: bool = False, as_json: bool = False
 ) -> int:
-    """Run the demo with its own servers, and stop everything it started.
+    """Run the demo with its own servers, and stop everything it started, whatever is raised.
 
-    Without ``state_dir`` it uses a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on
-    stdout, and text for people on stderr. Returns the exit code: 1 if a comparison failed, 128 + signal
-    number if interrupted. Raises UsageError (too few events, a folder in use), StackError (a server or the
-    host did not start), or what the parts raise, after everything is stopped; the logs are kept.
+    Without ``state_dir`` in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on stdout.
+    Returns the exit code: 1 if a comparison failed, 128 + signal number if interrupted.
     """
     script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)

@@ -52,10 +52,7 @@ class StreamScene:
         self._began_s = time.time()
 
     def wait_until_owned(self) -> int:
-        """Wait until a host owns the table; returns its epoch.
-
-        Raises StackError (the host ended), ActionNeededError (the topic failed) or RetryableError (too late).
-        """
+        """Wait until a host owns the table, and return its epoch; raises an error if host or topic failed."""
         self._wait(
             lambda: self._owned > 0,
             OWNED_LIMIT_S,

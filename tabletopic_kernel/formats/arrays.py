@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,21 @@ def storage_type(arrow_type: pa.DataType) -> pa.DataType:
         item = arrow_type.item_field
         return pa.map_(arrow_type.key_field, item.with_type(storage_type(item.type)))
     return arrow_type
+
+
+def batch_of(columns: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Python values, column by column, as a batch; those of extension types are their storage's."""
+    arrays = []
+    for values, field in zip(columns, schema, strict=True):
+        storage = storage_type(field.type)
+        array = pa.array(values, storage)
+        arrays.append(array if storage == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def valid(array: pa.Array) -> Mask:
+    """A mask of the elements that are not null."""
+    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def without_nulls(array: pa.Array) -> pa.Array:

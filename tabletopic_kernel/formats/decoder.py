@@ -45,20 +45,18 @@ class WholeValueDecoder:
         return Decoded(pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused)
 
 
-class WrittenBytesDecoder:
+class WrittenBytesDecoder(WholeValueDecoder):
     """Values of an Avro schema that is just ``bytes``, each with its 5-byte prefix.
 
     Confluent's serializers write these unchanged, without Avro's length in front.
     """
 
     def __init__(self) -> None:
-        self._whole = WholeValueDecoder(BinaryType())
-        self.iceberg_schema = self._whole.iceberg_schema
-        self.arrow_schema = self._whole.arrow_schema
+        super().__init__(BinaryType())
 
     def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``; nothing is refused."""
-        return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
+        return super().decode(pc.binary_slice(values, PREFIX_BYTES))
 
 
 class Decoder(Protocol):

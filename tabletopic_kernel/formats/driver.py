@@ -35,6 +35,8 @@ RECORDS_PER_REFUSED_GROUP: Final = 250
 MANY_SUSPECTS: Final = 500
 # Then it may refuse fewer groups, by this factor.
 FEWER_GROUPS: Final = 4
+# Arrow's 32-bit offsets of texts and lists must fit the sum over a group. Larger groups are halved.
+MAX_GROUP_BYTES: Final = 2**30
 # Python values may take a few hundred times their encoded bytes; this many bytes become a batch at once.
 EXACT_BATCH_BYTES: Final = 256 * 1024
 
@@ -156,6 +158,8 @@ class _Run:
     def _try(self, fast: FastEngine, group: Bodies, _is_filtered: bool) -> None:
         if self._refusals_left <= 0 or len(group) < fast.min_records:
             self._judge(group, range(len(group)))
+        elif group.size > MAX_GROUP_BYTES:
+            raise NotRows("the group is larger than 32-bit offsets allow")
         else:
             self._add(group, fast.rows(group))
 

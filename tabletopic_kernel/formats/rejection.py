@@ -33,11 +33,11 @@ class Refused:
 class Refusal(Exception):  # noqa: N818 - a verdict on a record, not an error of ours
     """A record does not match its schema; ``reason`` is a short class, ``path`` outermost last."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, *path: str) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.path: list[str] = []
+        self.path = list(path)
 
     def text(self) -> str:
         """The message with the path to the error."""

@@ -11,6 +11,7 @@ permutation of their positions.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -41,12 +42,19 @@ class Partition(PartitionKey):
         return "/".join(re.sub("%[0-9A-F]?$", "", folder[:_MOST_NAME]) for folder in folders)
 
 
+class ScatteredError(Exception):
+    """Rows belong to more partitions than a task may write files for, if it is one of several of a batch."""
+
+
 def divided(
-    table: pa.Table, spec: PartitionSpec, schema: Schema
+    table: pa.Table, spec: PartitionSpec, schema: Schema, most: float = math.inf
 ) -> Iterator[tuple[Partition | None, pa.Table]]:
     """The rows of each partition, in their original order; a single one if the spec has no fields.
 
     ``table``: of ``file_schema(schema)``, with at least one row.
+
+    Raises:
+        ScatteredError: before the first part, if there are more than ``most``.
     """
     if spec.is_unpartitioned():
         yield None, table
@@ -58,6 +66,8 @@ def divided(
         order = np.lexsort(codes[::-1])
         ordered, codes = table.take(pa.array(order)), [code[order] for code in codes]
         starts = np.flatnonzero(_changes(codes)).tolist()
+    if len(starts) > most:
+        raise ScatteredError
     for start, stop in zip(starts, [*starts[1:], len(table)], strict=True):
         values = [
             PartitionFieldValue(field, key.dictionary[code[start].item()].as_py())

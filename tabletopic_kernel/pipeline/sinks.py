@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.pipeline.conform import conform
-from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.plan import ROWS_PER_FILE, StageResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
 
 # Registries' ids are signed integers. A larger one comes from a damaged record; its message has it.
@@ -95,10 +96,16 @@ class Files:
     """Data files of the table and of its dead-letter table; a table without a writer gets none."""
 
     def __init__(
-        self, topic: str, writer: DataFileWriter | None, dead_letter_writer: DataFileWriter | None
+        self,
+        topic: str,
+        writer: DataFileWriter | None,
+        dead_letter_writer: DataFileWriter | None,
+        *,
+        of_several: bool = False,
     ) -> None:
+        """``of_several``: other tasks stage the batch, too, and so rows that are scattered are refused."""
         self._topic = topic
-        self._rows = _FileBuffer(writer) if writer else None
+        self._rows = _FileBuffer(writer, ROWS_PER_FILE if of_several else 0) if writer else None
         self._letters = _FileBuffer(dead_letter_writer) if dead_letter_writer else None
         self._rejected: list[Rejections] = []  # of one batch
         self._batch: pa.RecordBatch | None = None
@@ -123,6 +130,11 @@ class Files:
         if rejected and self._letters is not None:
             target = self._letters.writer.target
             self._letters.add(dead_letters_of(self._topic, self._batch, rejected, datetime.now(UTC), target))
+
+    def begun(self) -> StageResult:
+        """The files so far."""
+        rows, letters = (buffer.files if buffer else [] for buffer in (self._rows, self._letters))
+        return StageResult(files=rows, dead_letters=letters)
 
     def close(self, result: StageResult, *, is_void: bool) -> None:
         """Add the files to the result; what is buffered is written unless the result is void."""
@@ -172,8 +184,9 @@ class Memory:
 class _FileBuffer:
     """Rows of one table on their way to a file."""
 
-    def __init__(self, writer: DataFileWriter) -> None:
+    def __init__(self, writer: DataFileWriter, rows_per_file: int = 0) -> None:
         self.writer = writer
+        self._rows_per_file = rows_per_file
         self.count = 0  # of all rows, held or written
         self.files: list[DataFile] = []
         self._held: list[pa.RecordBatch] = []
@@ -190,7 +203,8 @@ class _FileBuffer:
         if self._held:
             table = pa.Table.from_batches(self._held)
             self._held, self._bytes = [], 0
-            self.files += self.writer.write(table) if len(table) else []
+            most = len(table) / self._rows_per_file if self._rows_per_file else math.inf
+            self.files += self.writer.write(table, max(1, most)) if len(table) else []
 
 
 def places_of(batch: pa.RecordBatch | pa.Table, positions: Positions | None = None) -> Iterable[Place]:

@@ -1,4 +1,4 @@
-"""Where records come from: Kafka, by Spark or by librdkafka; ``host/replay/letters.py`` has dead letters.
+"""Where records come from: Kafka, by librdkafka; ``host/replay/letters.py`` has dead letters.
 
 Spark's streaming query says when a batch begins and how far it goes; a batch is read where it is staged.
 """
@@ -75,19 +75,6 @@ class KafkaRanges:
         return read_ranges(self.properties, self.topic, batch.start, batch.end, headers=self.headers)
 
 
-_CONSUMER = {
-    "fetch.max.bytes": str(64 * 1024**2),
-    "receive.buffer.bytes": str(1024**2),
-    # Spark's consumer has its next fetch in flight when it asks for the partition's first and last offset,
-    # and the broker answers a connection's requests in order: each partition delays a batch for as long as
-    # that fetch waits for records. A batch's records already exist, so waiting is useless.
-    "fetch.max.wait.ms": "1",
-    "isolation.level": "read_committed",
-}
-# Large polls, twice as fast as the defaults: records and bytes, maximum and minimum. Spark has a consumer per
-# partition, and each keeps its last poll and a fetch in memory: a topic's consumers share the third number.
-_POLL_RECORDS, _POLL_RECORDS_LEAST, _POLL_RECORDS_TOPIC = 10_000, 500, 250_000
-_FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 2 * 1024**2, 1024**2, 64 * 1024**2
 # A batch begins early once this many records wait, to stage a busy topic while the commit interval runs; a
 # quiet topic waits for the interval and makes one file.
 MIN_RECORDS = 200_000
@@ -120,22 +107,17 @@ class SourceSpec:
 
 
 def reader_options(spec: SourceSpec) -> dict[str, str]:
-    """Options for ``spark.readStream.format("kafka")``."""
+    """Options for ``spark.readStream.format("kafka")``, which plans batches and reads none."""
     starting = json.dumps({spec.topic: {str(p): offset for p, offset in sorted(spec.start.items())}})
-    partitions = max(1, len(spec.start))
-    records = max(_POLL_RECORDS_LEAST, min(_POLL_RECORDS, _POLL_RECORDS_TOPIC // partitions))
-    size = max(_FETCH_BYTES_LEAST, min(_FETCH_BYTES, _FETCH_BYTES_TOPIC // partitions))
-    polls = {"max.poll.records": str(records), "max.partition.fetch.bytes": str(size)}
+    properties = {"isolation.level": "read_committed", **spec.java}
     return {
-        **{f"kafka.{key}": value for key, value in {**_CONSUMER, **polls, **spec.java}.items()},
+        **{f"kafka.{key}": value for key, value in properties.items()},
         "subscribe": spec.topic,
         "startingOffsets": starting,
-        "includeHeaders": str(spec.headers).lower(),
         "failOnDataLoss": "true",  # a gap is never skipped silently (I8)
         "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
         "maxTriggerDelay": f"{spec.settings.commit_interval_ms}ms",
         "maxOffsetsPerTrigger": str(spec.max_records),
-        "groupIdPrefix": f"tabletopic-{spec.topic}",
     }
 
 

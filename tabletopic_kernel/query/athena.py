@@ -120,9 +120,8 @@ class AthenaLake:
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Athena's SQL.
 
-        Types are Athena's. Nested values are text, as Athena returns them; instants are in UTC. Raises
-        UsageError (Athena refused the statement, or it names catalogs with different regions or keys),
-        SettingsError (Athena does not read a catalog), ActionNeededError (no PyAthena, or AWS forbids it).
+        Types are Athena's; nested values are text, instants in UTC. Raises UsageError (Athena refused it),
+        SettingsError (it does not read a catalog), ActionNeededError (no PyAthena, or AWS forbids it).
         """
         own = sql.strip().rstrip(";")
         text, catalog = self._in_athenas_names(own)

@@ -92,9 +92,8 @@ class DuckLake:
     ) -> pa.Table:
         """The rows of a query; timestamps with zone are UTC.
 
-        ``at``: read the tables as they were: a snapshot id, or a time in ISO 8601 (UTC without a zone).
-        ``params``: values for ``?`` or ``$name``. Raises UsageError (wrong SQL, SQL that writes, several
-        queries, no such table or snapshot) or RetryableError (catalog or storage do not respond).
+        ``at``: a snapshot id, or a time in ISO 8601 (UTC without a zone). ``params``: values for ``?`` or
+        ``$name``. Raises UsageError: wrong SQL, SQL that writes, several queries, no such table or snapshot.
         """
         return self.query(sql, at, params).rows
 
@@ -124,10 +123,7 @@ class DuckLake:
             return Answer(rows, tuple(map(_read, views)), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:
-        """The tables that a query names, with their newest snapshots; empty if it cannot be parsed.
-
-        For SQL of another engine: DuckDB's parser knows most of it.
-        """
+        """The tables, with newest snapshots, in another engine's SQL; none if DuckDB cannot parse it."""
         with self._lock:
             try:
                 views, _ = self._views(tables_in(self._parser, quote_default(sql)), None)

@@ -27,10 +27,7 @@ _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the extensions of the installed wheels.
-
-    Raises SettingsError if a wheel is missing or of another version, StackError without a temporary folder.
-    """
+    """An in-memory DuckDB with the installed extensions; SettingsError if one is missing or too old."""
     with stack_errors(Path(tempfile.gettempdir()), "TMPDIR"):
         spill = tempfile.mkdtemp(prefix="tabletopic-duckdb-")  # mode 0700: it gets rows
     connection = duckdb.connect(

@@ -46,12 +46,7 @@ class Clients:
 
     @property
     def broker(self) -> Broker:
-        """The broker's client, for queries that fail fast.
-
-        Raises:
-            StackError: the embedded broker has ended.
-            RetryableError: the embedded broker is starting.
-        """
+        """The broker's client, for queries that fail fast: if the embedded one has ended, or is starting."""
         self.servers.away().check("kafka")
         return self.patient_broker
 
@@ -94,22 +89,16 @@ class Clients:
         return opened[name]
 
     def open_catalog(self, name: str | None = None) -> Catalog:
-        """A new catalog object, for one thread alone; None for the default catalog.
-
-        Raises:
-            SettingsError: there is no such catalog, or its properties are wrong.
-            RetryableError: it does not respond.
-        """
+        """A new catalog object, for one thread alone; SettingsError if it is unknown or misconfigured."""
         from tabletopic_kernel.clients.catalog.catalog import in_section, open_catalog  # noqa: PLC0415
 
         with in_section(name):
             return open_catalog(self.servers.catalog_of(name))
 
     def spark(self, report: Report | None = None) -> SparkSession:
-        """This process's Spark session with the catalogs; started by the first call (5 to 10 s).
+        """This process's Spark session with the catalogs; the first call takes 5 to 10 s.
 
-        Raises:
-            StackError: jars that a catalog needs could not be downloaded.
+        Raises StackError if jars that a catalog needs could not be downloaded.
         """
         session = self.plain_session(report)
         if self._jars_error is not None:
@@ -151,9 +140,7 @@ class Clients:
     def host_spark(self, report: Report | None = None, catalog: str | None = None) -> SparkSession:
         """Like ``spark``, for table topics: probes that a cluster's executors can run them.
 
-        Raises:
-            ActionNeededError: the executors do not run this program, or do not share the catalog's storage.
-            RetryableError: the cluster runs nothing.
+        Raises ActionNeededError if they do not run this program, or do not share the catalog's storage.
         """
         session = self.plain_session(report)
         if not self.settings.spark.is_local:

@@ -35,20 +35,12 @@ class HostStatus:
 
 
 def live_hosts(broker: Broker) -> list[str]:
-    """The ids of the live hosts, sorted.
-
-    Raises:
-        RetryableError: the broker does not respond.
-    """
+    """The ids of the live hosts, sorted."""
     return sorted(client for client, _ in broker.group_members(GROUP))
 
 
 def host_statuses(broker: Broker) -> list[HostStatus]:
-    """The status of each live host, by id.
-
-    Raises:
-        RetryableError: the broker does not respond.
-    """
+    """The status of each live host, by id."""
     events: Iterator[ControlEvent] = iter(())
     if CONTROL_TOPIC in broker.topics():
         events = read_events(broker.properties, now_ms() - FRESH_MS)
@@ -56,10 +48,7 @@ def host_statuses(broker: Broker) -> list[HostStatus]:
 
 
 def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[HostStatus]:
-    """The live hosts' status, folded from events, oldest first.
-
-    Hosts of older versions report their topics one by one, and nothing about themselves.
-    """
+    """The live hosts' status, from events, oldest first; older versions report only their topics."""
     newest: dict[str, HostHeartbeat] = {}
     topics: dict[str, set[str]] = {}
     for event in events:

@@ -306,10 +306,7 @@ def secrets_of(answers: Mapping[str, str]) -> list[str]:
 
 
 def settings_text(sections: Mapping[str, Answers], *, secrets_too: bool) -> str:
-    """The settings file: a section per server, a comment for an embedded one.
-
-    Without ``secrets_too`` a secret is replaced by its variable.
-    """
+    """The settings file, a section per server; without ``secrets_too`` variables replace secrets."""
     lines = [
         "# `tabletopic config` shows the settings in force, `tabletopic doctor` checks them.",
         '# A section [topics.NAME] may hold settings of a topic, such as commit_interval_ms = "10s".',

@@ -50,10 +50,7 @@ def _by_name(
 class Workbench(Clients):
     """Table topics of one cluster: enable and disable them, query their status, run them.
 
-    Cheap to create; the broker, registry, catalog and Spark clients are created on first use.
-
-    Raises:
-        SettingsError: see ``find_servers``.
+    Cheap to create; its clients are created on first use. Raises SettingsError as ``find_servers``.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -64,11 +61,7 @@ class Workbench(Clients):
         return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
 
     def topic(self, name: str) -> TableTopic:
-        """A handle of one topic, enabled or not; queries nothing yet.
-
-        Raises:
-            UsageError: Kafka does not allow this name.
-        """
+        """A handle of one topic, enabled or not; queries nothing yet. UsageError: Kafka forbids the name."""
         check_topic_name(name)
         return TableTopic(name, self)
 
@@ -132,11 +125,7 @@ class Workbench(Clients):
         yield from (event for event in events if topic is None or event.topic == topic)
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
-        """The last events, newest first, without heartbeats; empty if no host has ever run.
-
-        Raises:
-            UsageError: there are none, and no such topic.
-        """
+        """The last events, newest first, without heartbeats; UsageError if there is no such topic."""
         from tabletopic_kernel.host.topics.control_topic import newest_events  # noqa: PLC0415
 
         exists = CONTROL_TOPIC in self.broker.topics()
@@ -146,11 +135,7 @@ class Workbench(Clients):
         return events
 
     def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
-        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it.
-
-        Raises:
-            UsageError: there are none, and no such topic.
-        """
+        """The last lines that hosts here logged (about ``topic``), oldest first; or UsageError."""
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
         if not (log_lines := read_logs(self.servers.state_dir, lines, topic)):
@@ -185,17 +170,10 @@ class Workbench(Clients):
     ) -> Answer:
         """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
-        Args:
-            sql: in the engine's dialect; ``$name`` is a placeholder for a value of ``params``.
-            engine: DuckDB responds faster; Spark can also write and supports Iceberg's procedures; Athena
-                reads tables in Glue and S3 Tables.
-            at: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL.
-            params: values for ``$name``; DuckDB also accepts a sequence, for ``?``.
-            limit: the maximum number of rows to fetch.
-
-        Raises:
-            UsageError: invalid SQL, no such table or snapshot.
-            RetryableError: catalog or storage do not respond.
+        ``engine``: DuckDB responds faster; Spark can also write; Athena reads tables in Glue and S3 Tables.
+        ``at``: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL. ``params``:
+        values for ``$name``; for DuckDB also a sequence, for ``?``. ``limit``: of rows. Raises UsageError
+        (wrong SQL, no such table).
         """
         if engine == "duckdb":
             return self.lake.query(sql, at, params, limit)
@@ -216,11 +194,7 @@ class Workbench(Clients):
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
 
     def host(self) -> Host:
-        """A host in this process; the caller starts and stops it.
-
-        Raises:
-            SettingsError: executors would not reach the warehouse or the broker.
-        """
+        """A host in this process; the caller starts and stops it. SettingsError: executors lack something."""
         from tabletopic_kernel.host.host import Host  # noqa: PLC0415
         from tabletopic_kernel.host.report import new_host_id  # noqa: PLC0415
         from tabletopic_kernel.host.services import Services  # noqa: PLC0415

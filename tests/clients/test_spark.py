@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.sections import SparkSettings
+from tests.environment import completed
 
 
 class Builder:
@@ -158,13 +158,7 @@ def test_the_log_of_spark_has_no_logins(tmp_path: Path) -> None:
         "four authorization: bearer eyJ0.secret1.x_y-z",
         "five basic types, and a bearer of news",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", LOGGED, str(tmp_path), *lines],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = completed([sys.executable, "-c", LOGGED, str(tmp_path), *lines])
     assert done.returncode == 0, done.stderr[-3000:]
     told = [line.partition("tests: ")[2] for line in (tmp_path / "spark.log").read_text().splitlines()]
     assert [line for line in told if line] == [

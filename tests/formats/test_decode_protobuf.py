@@ -10,6 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
@@ -147,7 +148,7 @@ def test_a_group_beyond_32_bit_offsets_is_split(
     click: ProtobufDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More bytes than one Arrow offset can count are read in several groups."""
-    monkeypatch.setattr(protobuf_fast, "MAX_GROUP_BYTES", 1500)
+    monkeypatch.setattr(driver, "MAX_GROUP_BYTES", 1500)
     batch, refused = click.decode(framed(*good(400)))
     assert refused == []
     assert plain_rows(batch) == expected(400)

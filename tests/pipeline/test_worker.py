@@ -31,12 +31,19 @@ WAIT_S = 240
 class FakeQuery:
     """Ends when it is stopped, and waits for the batch under way as Spark does."""
 
-    def __init__(self, options: dict[str, str], on_batch: Any) -> None:
+    def __init__(self, options: dict[str, str], on_batch: Any, checkpoint: str) -> None:
+        self._log = Path(checkpoint) / "offsets"
+        self._log.mkdir(exist_ok=True)
         self.start = {int(p): at for p, at in json.loads(options["startingOffsets"])["clicks"].items()}
         self.most = int(options["maxOffsetsPerTrigger"])
-        self.on_batch = on_batch
+        self._on_batch = on_batch
         self.gone = threading.Event()
         self.status = {"message": "Waiting for data to arrive"}
+
+    def on_batch(self, end: dict[int, int], number: int) -> None:
+        """Begin a batch up to these offsets."""
+        (self._log / str(number)).write_text(f"v1\n{json.dumps({'clicks': end})}\n")
+        self._on_batch(None, number)
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
@@ -80,11 +87,16 @@ class FakeSpark:
         """Nothing to keep."""
         return self
 
-    load = option = queryName = trigger = selectExpr = format  # noqa: N815 - Spark's names
+    load = queryName = trigger = format  # noqa: N815 - Spark's names
+
+    def option(self, _: str, checkpoint: str) -> FakeSpark:
+        """Keep the folder of the query."""
+        self._checkpoint = checkpoint
+        return self
 
     def start(self) -> FakeQuery:
         """The next query."""
-        query = self.query_class(self._options, self._on_batch)
+        query = self.query_class(self._options, self._on_batch, self._checkpoint)
         if self.is_busy:
             query.status = {"message": "Initializing sources"}
         with self.made:
@@ -145,7 +157,7 @@ class Rig:
         """Another of the same host, which has one core."""
         return Scripted(self.spark, self.spec, None, self.listener, self.turns, self.starts)  # type: ignore[arg-type]
 
-    def _stage(self, end: dict[int, int], _: int) -> None:
+    def _stage(self, end: dict[int, int]) -> None:
         before = dict(self.worker._position)
         self.staged.append((before, end))
         self.worker._position.update(end)
@@ -153,10 +165,10 @@ class Rig:
             self.worker._turn_s = self.turn_s
             self.worker._limit_turns(sum(end.values()) - sum(before.values()))
 
-    def wait_and_stage(self, end: dict[int, int], number: int) -> None:
+    def wait_and_stage(self, end: dict[int, int]) -> None:
         """As ``_stage``, when its turn comes."""
         with self.worker._turn():
-            self._stage(end, number)
+            self._stage(end)
 
 
 @pytest.fixture
@@ -379,7 +391,7 @@ class Batches:
         self.worker = Scripted(FakeSpark(folder), spec, Plan(), self, Turns(), Turns())  # type: ignore[arg-type]
         self.worker.runs = self._run_once
 
-    def _run_once(self, _frame: Any, _records: int, plan: Any) -> StageResult:
+    def _run_once(self, _records: int, plan: Any) -> StageResult:
         self.plans.append(plan)
         return self.results.pop(0)
 
@@ -389,7 +401,7 @@ class Batches:
 
     def take(self) -> StageResult:
         """What the worker makes of the next batch."""
-        result = self.worker._run(None, 100)  # type: ignore[arg-type]
+        result = self.worker._run(100)  # type: ignore[arg-type]
         self.worker._check(result)
         return result
 
@@ -433,17 +445,18 @@ def test_who_lets_all_be_refused_has_them_refused(tmp_path: Path) -> None:
     assert batches.take() is whole
 
 
-class FakeFrame:
-    """A batch whose one task has this result."""
+class OneTask:
+    """A session whose jobs have one task, with this result."""
 
     def __init__(self, result: StageResult) -> None:
         self._result = pickle.dumps(result)
+        self.sparkContext, self.defaultParallelism = self, 1
 
-    def coalesce(self, *_: Any) -> FakeFrame:
+    def range(self, *_: Any) -> OneTask:
         """As Spark's."""
         return self
 
-    mapInArrow = coalesce  # noqa: N815 - Spark's name
+    mapInArrow = setLocalProperty = range  # noqa: N815 - Spark's names
 
     def collect(self) -> list[dict[str, bytes]]:
         """As Spark's."""
@@ -455,23 +468,19 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     listener = SimpleNamespace(discard=lambda *files: discarded.append(files))
     discarded: list[Any] = []
     spec = SimpleNamespace(topic="clicks")
-    context = SimpleNamespace(setLocalProperty=lambda *_: None, defaultParallelism=1)
     worker: Any = object.__new__(Worker)
-    worker.__dict__.update(
-        _spec=spec, _listener=listener, _plan=spec, _spark=SimpleNamespace(sparkContext=context)
-    )
+    worker.__dict__.update(_spec=spec, _listener=listener, _plan=spec, _source=None, _to_come=0)
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
-    worker._overflows, worker._to_come = False, 0
+    batch = StagedOffsets({0: 0}, {0: 1})
+    worker._spark = OneTask(StageResult(error=ActionNeededError("it takes too much")))
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
-        worker._run(
-            FakeFrame(StageResult(error=ActionNeededError("it takes too much"))),
-            StagedOffsets({0: 0}, {0: 1}),
-        )
+        worker._run(batch)
     trouble = Trouble("is full", "make room", "the storage", doing="could not write a data file: ")
+    worker._spark = OneTask(StageResult(error=RetryableError(trouble)))
     with pytest.raises(
         RetryableError, match=r"^a batch of clicks could not .*the storage is full; make room$"
     ):
-        worker._run(FakeFrame(StageResult(error=RetryableError(trouble))), StagedOffsets({0: 0}, {0: 1}))
+        worker._run(batch)
     assert discarded == [([], [])] * 2
 
 

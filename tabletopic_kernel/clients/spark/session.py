@@ -71,8 +71,6 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
 
-ARROW_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
 _SECRET = "spark.authenticate.secret"
 _CHECKPOINT = "tabletopic-checkpoint-"
 
@@ -92,10 +90,6 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",
-    # Until the length of a topic's records is known: after the first batch, the worker sets it accordingly.
-    # The byte limit always bounds a Python worker's memory (ADR 0011).
-    ARROW_RECORDS: "2000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024**2),
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "tabletopic_kernel.pipeline.worker.daemon",  # its workers are preloaded
     # A Python worker keeps memory for the next group of records: else the kernel would have to clear every
@@ -103,9 +97,6 @@ _DEFAULTS = {
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",  # Arrow's and DataFusion's allocator
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2),  # numpy's and Python's
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2),
-    # A consumer reads one partition. If the cache holds fewer than a topic has partitions, each batch creates
-    # all of them again. Those idle for five minutes are closed; each may hold a fetch in memory.
-    "spark.kafka.consumer.cache.capacity": "400",
     # For the checkpoint's files: without checksums, which would be additional files, and for each file that
     # it creates, Hadoop starts a program that sets its permissions.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",

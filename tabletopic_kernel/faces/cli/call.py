@@ -115,11 +115,7 @@ class Call:
 
 @contextlib.contextmanager
 def reporting_errors(*, debug: bool) -> Iterator[None]:
-    """Turn an error inside into one message on stderr and an exit code.
-
-    Raises:
-        typer.Exit: with the code.
-    """
+    """Turn an error inside into one message on stderr and the exit code of ``typer.Exit``."""
     debug = debug or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
     _quiet_libraries(debug)
     try:

@@ -36,11 +36,7 @@ class Child:
             return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> bool:
-        """Start it unless it runs; returns whether it was started. Its output replaces ``log``.
-
-        Raises:
-            StackError: it cannot be started.
-        """
+        """Start it unless it runs, its output in ``log``; returns whether it was started, or StackError."""
         with self._lock:
             if self._process and self._process.poll() is None:
                 return False

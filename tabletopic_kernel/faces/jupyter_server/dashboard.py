@@ -60,11 +60,7 @@ class Dashboard:
         return str(folder / "socket") if folder and self.child.pid is not None else None
 
     def ensure(self) -> str:
-        """Start it unless it runs, wait until it responds, and return its socket.
-
-        Raises:
-            StackError: it does not start; the message has its last output.
-        """
+        """Start it unless it runs; its socket, once it responds. StackError has its last output."""
         with self._lock:
             path = self.socket or self._start()
             self._wait_until_ready(path)

@@ -155,11 +155,7 @@ def _servers_json(
 
 
 def rows(workbench: Workbench) -> list[Row]:
-    """All topics: the enabled ones first, each by name.
-
-    Raises:
-        TableTopicError: a server does not respond.
-    """
+    """All topics: the enabled ones first, each by name."""
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
     enabled = [

@@ -75,10 +75,7 @@ def follow(open_reader: OpenReader, log: Log, take: Take, over: threading.Event)
 def recall(
     open_reader: OpenReader, log: Log, take: Take, over: threading.Event, report: Callable[[float], None]
 ) -> None:
-    """Read what ``follow`` does not, chunk by chunk from the newest to the oldest, without heartbeats.
-
-    ``report`` gets the share already read, 0 to 1.
-    """
+    """Read what ``follow`` does not, backwards, without heartbeats; ``report`` gets the share read so far."""
     upper = log.recent
     while upper > log.first and not over.is_set():
         try:

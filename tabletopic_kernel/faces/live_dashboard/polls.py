@@ -59,10 +59,7 @@ class BrokerPolls:
         self._recalled: set[str] = set()
 
     def step(self, now: float, now_ms: int) -> bool:
-        """Run the queries that are due; False if this is no longer the same cluster.
-
-        Raises RetryableError or KafkaException if the broker does not respond.
-        """
+        """Run the queries that are due; False if this is no longer the same cluster."""
         broker, known = self._workbench.broker, self._known
         if self._schedule.due("cluster", _CLUSTER_S, now):
             cluster = broker.cluster_id()

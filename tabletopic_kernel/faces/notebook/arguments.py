@@ -27,11 +27,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | None:
-    """The arguments of a line; None if it asked for help, which is then printed.
-
-    Raises:
-        UsageError: with what is wrong.
-    """
+    """The arguments of a line; None if it asked for help, which is then printed. Raises UsageError."""
     try:
         words = shlex.split(line)
     except ValueError as error:  # an unclosed quotation

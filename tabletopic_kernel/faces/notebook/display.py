@@ -141,11 +141,7 @@ class Place:
 
 
 class Bar:
-    """Progress towards ``total`` records, by tqdm: a widget, a line of a terminal, or text in one place.
-
-    Without ipywidgets tqdm would write each step to the cell's error stream; then its text is shown in an
-    updated display instead.
-    """
+    """Progress by tqdm; without ipywidgets, where tqdm would fill the error stream, as an updated text."""
 
     def __init__(self, name: str, total: int, shell: InteractiveShell | None) -> None:
         self._name = name

@@ -74,18 +74,6 @@ def _within(array: pa.Array, low: int, high: int) -> pa.Array:
     return array
 
 
-def _times_of_millis(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(pa.time64("us"))
-
-
-def _times_of_micros(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MICROS_PER_DAY - 1).view(pa.time64("us"))
-
-
-def _dates(array: pa.Array) -> pa.Array:
-    return _within(array, MIN_DAY, MAX_DAY).view(pa.date32())
-
-
 def _timestamps(unit: str, zone: str | None) -> Convert:
     per_day = MILLIS_PER_DAY * {"ms": 1, "us": 1000}[unit]
     low, high = MIN_DAY * per_day, (MAX_DAY + 1) * per_day - 1
@@ -96,10 +84,11 @@ def _timestamps(unit: str, zone: str | None) -> Convert:
     return convert
 
 
+_TIME: Final = pa.time64("us")
 TEMPORAL: Final[dict[str, Convert]] = {
-    "date": _dates,
-    "time-millis": _times_of_millis,
-    "time-micros": _times_of_micros,
+    "date": lambda array: _within(array, MIN_DAY, MAX_DAY).view(pa.date32()),
+    "time-millis": lambda array: _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(_TIME),
+    "time-micros": lambda array: _within(array, 0, MICROS_PER_DAY - 1).view(_TIME),
     "timestamp-millis": _timestamps("ms", "UTC"),
     "timestamp-micros": _timestamps("us", "UTC"),
     "local-timestamp-millis": _timestamps("ms", None),

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import storage_type
+from tabletopic_kernel.formats.arrays import batch_of
 from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.schema import (
     Array,
@@ -53,6 +53,7 @@ from tabletopic_kernel.formats.rejection import Refusal
 
 # Levels of a record inside itself. Each costs up to a few Python frames per type on the cycle.
 MAX_RECURSION: Final = 100
+_TOO_DEEP: Final = f"records nest more than {MAX_RECURSION} levels deep"
 # Array items that take no bytes (nulls), per record: without a limit, 9 bytes could be 2^60 items, in every
 # record of a group.
 MAX_EMPTY_ITEMS: Final = 1_000
@@ -62,12 +63,10 @@ class ExactEngine:
     """Reads records of one schema, one at a time."""
 
     def __init__(self, schema: AvroSchema, arrow_schema: pa.Schema) -> None:
-        self._columns = columns_of(schema)
         self._arrow_schema = arrow_schema
-        self._storage_types = [storage_type(field.type) for field in arrow_schema]
         compiler = _Compiler(schema)
         self._budget = compiler.budget
-        self._readers = [(name, compiler.column(node)) for name, node, _ in self._columns]
+        self._readers = [(name, compiler.column(node)) for name, node, _ in columns_of(schema)]
 
     def row(self, body: bytes) -> tuple[Any, ...]:
         """The columns' values of one record; raises Refusal."""
@@ -85,7 +84,7 @@ class ExactEngine:
         except IndexError:
             raise _truncated(name) from None
         except RecursionError:
-            raise _too_deep(name) from None
+            raise Refusal("avro_too_deep", _TOO_DEEP, name) from None
         if position != len(body):
             raise Refusal(
                 "avro_trailing_bytes",
@@ -96,23 +95,11 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        arrays = []
-        for i, (field, storage) in enumerate(zip(self._arrow_schema, self._storage_types, strict=True)):
-            array = pa.array([row[i] for row in rows], storage)
-            arrays.append(array if storage == field.type else array.cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return batch_of(([row[i] for row in rows] for i in range(len(self._readers))), self._arrow_schema)
 
 
 def _truncated(name: str) -> Refusal:
-    refusal = Refusal("avro_truncated", "the record ends in the middle of this field")
-    refusal.path.append(name)
-    return refusal
-
-
-def _too_deep(name: str) -> Refusal:
-    refusal = Refusal("avro_too_deep", f"records nest more than {MAX_RECURSION} levels deep")
-    refusal.path.append(name)
-    return refusal
+    return Refusal("avro_truncated", "the record ends in the middle of this field", name)
 
 
 class _Budget:
@@ -201,7 +188,7 @@ class _Compiler:
         def read(buffer: bytes, position: int) -> tuple[Any, int]:
             budget.levels -= 1
             if budget.levels < 0:
-                raise Refusal("avro_too_deep", f"records nest more than {MAX_RECURSION} levels deep")
+                raise Refusal("avro_too_deep", _TOO_DEEP)
             value, position = readers[name](buffer, position)
             budget.levels += 1
             return value, position

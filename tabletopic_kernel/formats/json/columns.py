@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import without_nulls
+from tabletopic_kernel.formats.arrays import valid, without_nulls
 from tabletopic_kernel.formats.avro.columns import spread, uuids
 from tabletopic_kernel.formats.json.text import EXACT_DOUBLE, MAX_INT, MAX_LONG
 from tabletopic_kernel.formats.json.types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
@@ -127,9 +127,9 @@ class Columns:
         names = [field.name for field in array.type]
         for index, name in enumerate(names):
             if name not in known and not pa.types.is_null(array.type.field(index).type):
-                self._mark(_valid(array.field(index)), rows)
+                self._mark(valid(array.field(index)), rows)
         columns = {known[name].name: array.field(index) for index, name in enumerate(names) if name in known}
-        present = _valid(array) if array.null_count else None
+        present = valid(array) if array.null_count else None
         converted = []
         by_name = {field.name: field for field in known.values()}
         for target in targets:
@@ -139,7 +139,7 @@ class Columns:
                 continue
             column = columns[target.name]
             if not field.optional and column.null_count:
-                absent = ~_valid(column)
+                absent = ~valid(column)
                 self._mark(absent if present is None else absent & present, rows)
             column = self.convert(field.type, column, target.type, rows)
             converted.append(column if target.nullable else without_nulls(column))
@@ -156,7 +156,7 @@ class Columns:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
         items, item_rows = _items(array, rows)
         if not node.optional and items.null_count:
-            self._mark(~_valid(items), item_rows)
+            self._mark(~valid(items), item_rows)
         items = self.convert(node.items, items, target.value_type, item_rows)
         if not node.optional:
             items = without_nulls(items)
@@ -189,7 +189,8 @@ class Columns:
             array = pc.if_else(fits, array, pa.scalar(None, array.type))
         if kind == "uuid":
             values = uuids(array.drop_null())
-            return spread_uuids(values, array) if array.null_count else values
+            storage = spread(values.storage, valid(array))
+            return pa.ExtensionArray.from_storage(values.type, storage)
         try:
             if kind == "time":  # Arrow casts large texts to timestamps, but not to times
                 moments = pc.binary_join_element_wise(_1970, array, _NO_TEXT).cast(pa.timestamp("us"))
@@ -221,19 +222,7 @@ def _items(array: pa.ListArray, rows: Rows | None) -> tuple[pa.Array, Rows]:
     return items, parents if rows is None else rows[parents]
 
 
-def spread_uuids(values: pa.Array, like: pa.Array) -> pa.Array:
-    """The UUIDs at the places where ``like`` is not null."""
-    storage = spread(values.storage, _valid(like))
-    return pa.ExtensionArray.from_storage(values.type, storage)
-
-
-def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    valid: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)
-    return valid
-
-
 def _floats(array: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The values, with 0 for nulls."""
     filled = array.fill_null(0.0) if array.null_count else array
-    floats: np.ndarray[Any, np.dtype[np.float64]] = filled.to_numpy(zero_copy_only=False)
-    return floats
+    return filled.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Bodies, Positions
+from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
 from tabletopic_kernel.formats.json.exact import ExactEngine
 from tabletopic_kernel.formats.json.fast import FastEngine
@@ -199,13 +199,7 @@ def payloads(values: pa.Array) -> pa.Array:
         remaining = remaining[~is_cut]
     parts.append(_read(values.take(pa.array(remaining))))
     positions.append(remaining)
-    return pa.concat_arrays(parts).take(pa.array(_inverse(np.concatenate(positions))))
-
-
-def _inverse(order: Positions) -> Positions:
-    inverse = np.empty_like(order)
-    inverse[order] = np.arange(len(order))
-    return inverse
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(positions))))
 
 
 def _head(record: bytes) -> bytes | None:

@@ -36,8 +36,6 @@ from tabletopic_kernel.formats.json.types import JsonType, ListOf, Scalar, Struc
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 
-# Arrow's 32-bit offsets of lists, and the reader's block size, must fit a group. Larger ones are halved.
-MAX_GROUP_BYTES: Final = 2**30
 _ROW: Final = re.compile(r"in row (\d+)$")
 _CHANGED: Final = re.compile(r"^(?>.*?Column\()(?>.*/)?(.+)\) changed from (\w+) to ")
 # What a value of each of the reader's kinds may begin with.
@@ -71,8 +69,6 @@ class FastEngine(driver.FastEngine):
 
     def rows(self, bodies: Bodies) -> FastRows:
         """See ``driver.FastEngine``; ``bodies`` have a prefix in front, or nothing."""
-        if bodies.size > MAX_GROUP_BYTES:
-            raise NotRows("the group is larger than 32-bit offsets allow")
         records = join(bodies, objects=isinstance(self._root, Struct), doubles=self._has_doubles)
         odd = _rows_with(self._changed.values(), records)
         if 0 < len(odd) * CHANGED_WORTH_IT <= len(records):

@@ -28,11 +28,11 @@ from tabletopic_kernel.formats.protobuf.values import (
     offsets_of,
     varint_bytes,
 )
+from tabletopic_kernel.formats.protobuf.wire import FIXED, TEXTS
 from tabletopic_kernel.formats.rejection import Refusal
 
-_WIDTH: Final = {"bool": 1, "double": 8, "fixed64": 8, "sfixed64": 8, "float": 4, "fixed32": 4, "sfixed32": 4}
+_WIDTH: Final = {"bool": 1, **FIXED}
 _NARROW: Final = frozenset({"int32", "uint32", "sint32"})
-_TEXTS: Final = frozenset({"string", "bytes"})
 
 
 class Column(Protocol):
@@ -52,7 +52,7 @@ class ScalarColumn:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self.has_prefix = kind in _TEXTS
+        self.has_prefix = kind in TEXTS
 
     def sizes(self, raw: pa.Array) -> Sizes:
         """See ``Column``."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
+from tabletopic_kernel.formats.arrays import batch_of
 from tabletopic_kernel.formats.protobuf.fast_schema import Plain, name_of
 from tabletopic_kernel.formats.protobuf.json import JsonTexts, parse_message
 from tabletopic_kernel.formats.protobuf.schema.tree import (
@@ -68,8 +69,9 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        arrays = [pa.array([row[i] for row in rows], f.type) for i, f in enumerate(self._arrow_schema)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return batch_of(
+            ([row[i] for row in rows] for i in range(len(self._arrow_schema))), self._arrow_schema
+        )
 
 
 class _Compiler:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import Mask, without_nulls
+from tabletopic_kernel.formats.arrays import Mask, valid, without_nulls
 from tabletopic_kernel.formats.protobuf.columns import (
     Column,
     EnumColumn,
@@ -42,7 +42,6 @@ from tabletopic_kernel.formats.protobuf.values import (
     prefixed,
     repeated_keys,
     sums,
-    valid,
 )
 from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, tag_bytes
 
@@ -76,38 +75,6 @@ class SingleField:
         return self._column.convert(raw, scope, target)
 
 
-class JsonField:
-    """A field of one message that becomes JSON text; the reader returns its pieces on the wire."""
-
-    def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
-        self.number = number
-        self._tag = tag_bytes(number)
-        self._column = column
-        self._presence = presence
-
-    def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``FieldColumn``."""
-        return sums(self._tag + prefixed(self._column.sizes(raw.values)), offsets_of(raw))
-
-    def is_set(self, raw: pa.Array) -> Mask:
-        """See ``FieldColumn``."""
-        return np.diff(offsets_of(raw)) > 0
-
-    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``FieldColumn``."""
-        offsets, pieces = offsets_of(raw).tolist(), raw.values.to_pylist()
-        absent = b"" if self._presence == "implicit" else None
-        messages = [
-            b"".join(pieces[start:stop]) if stop > start else absent
-            for start, stop in itertools.pairwise(offsets)
-        ]
-        if self._presence == "required":
-            missing = ~self.is_set(raw)
-            scope.mark(missing if scope.present is None else missing & scope.present)
-            messages = [b"" if message is None else message for message in messages]
-        return self._column.texts(messages, scope, target)
-
-
 class ListField:
     """A repeated field."""
 
@@ -133,6 +100,28 @@ class ListField:
         """See ``FieldColumn``."""
         items = self._column.convert(raw.values, scope.items(offsets_of(raw)), target.value_type)
         return lists_of(raw, items, target)
+
+
+class JsonField(ListField):
+    """A field of one message that becomes JSON text; the reader returns its pieces on the wire."""
+
+    def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
+        super().__init__(number, column, packed=False)
+        self._texts = column.texts
+        self._presence = presence
+
+    def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
+        """See ``FieldColumn``."""
+        offsets, pieces = offsets_of(raw).tolist(), raw.values.to_pylist()
+        absent = None if self._presence == "optional" else b""
+        messages = [
+            b"".join(pieces[start:stop]) if stop > start else absent
+            for start, stop in itertools.pairwise(offsets)
+        ]
+        if self._presence == "required":
+            missing = ~self.is_set(raw)
+            scope.mark(missing if scope.present is None else missing & scope.present)
+        return self._texts(messages, scope, target)
 
 
 class MapField(ListField):

@@ -30,10 +30,7 @@ _KEPT = 100  # of each kind of note: the newest
 
 @dataclass(frozen=True, order=True)
 class SchemaChange:
-    """The table's columns changed, or a schema was rejected: each difference in words, and the cause.
-
-    ``version`` is the cause's in its subject; None if no registered schema was the cause.
-    """
+    """The table's columns changed, or a schema was rejected: in words, and the cause with its version."""
 
     at_ms: int
     version: int | None = field(compare=False)

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import shutil
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch, processors_to_come
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
-from tabletopic_kernel.clients.spark.session import ARROW_RECORDS, new_checkpoint
+from tabletopic_kernel.clients.spark.session import new_checkpoint
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
-    SOURCE_SCHEMA,
+    KafkaRanges,
     Limits,
     SourceSpec,
     batch_end_offsets,
@@ -35,8 +33,8 @@ from tabletopic_kernel.pipeline.source import (
     poll_interval_ms,
     reader_options,
 )
-from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, StageTask
-from tabletopic_kernel.pipeline.worker.librdkafka_source import is_overflow, staged_by_librdkafka
+from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.worker.jobs import staged
 from tabletopic_kernel.pipeline.worker.refused import (
     RefusedShare,
     explain_alike,
@@ -46,14 +44,6 @@ from tabletopic_kernel.pipeline.worker.refused import (
 from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
 
 _LOG = logging.getLogger(__name__)
-# Below this many records, another task costs more than it saves, and makes another file.
-_RECORDS_PER_TASK = 50_000
-# One Arrow batch between the JVM and Python: target bytes, and maximum records.
-_ARROW_BATCH_BYTES = 16 * 1024**2
-_ARROW_BATCH_RECORDS = 32_768
-# For each record, Spark computes the batch's bytes, and for that walks back to the last non-null list: 40 µs
-# per record without headers, in batches of ten thousand (ADR 0011).
-_HEADERS = "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers"
 _EXECUTORS_LOOK_S = 1
 _STOP_WAIT_S = 60.0  # for the current batch; after that it is aborted, and read again later
 # A starting query's turn ends after this long, whatever it does; a broker that is down must not block all.
@@ -113,6 +103,7 @@ class Worker:
         self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
         self._rechecked = turns.clock()  # when the registry was last asked about known schemas
         self._spec = spec
+        self._source = KafkaRanges(spec.topic, spec.librdkafka, spec.headers)
         self._plan = plan
         self._listener = listener
         self._position = dict(spec.start)
@@ -125,7 +116,6 @@ class Worker:
         self._batch_lock = threading.Lock()  # held while a batch runs
         self._reads = threading.Event()  # the first batch has begun
         self._next = threading.Event()  # this query ends, and another one continues
-        self._overflows = False  # a record's timestamp is beyond what Spark's source can hold
         self._reads_at_once = False  # the next query was requested, and its first batch has not begun
         self._query_lock = threading.Lock()  # keeps `stop` from missing a query that is just starting
         self._error: TableTopicError | None = None
@@ -163,12 +153,8 @@ class Worker:
         spec = replace(self._spec, start=dict(self._position), max_records=self._max_records)
         try:
             frame = self._spark.readStream.format("kafka").options(**reader_options(spec)).load()
-            names = [name for name in SOURCE_SCHEMA.names if name != "headers" or spec.headers]
-            # Selected here, before foreachBatch: after it, they would be copied once more.
-            columns = [_HEADERS if name == "headers" else f"`{name}`" for name in names]
             self._query = (
-                frame.selectExpr(*columns)
-                .writeStream.foreachBatch(self._on_batch)
+                frame.writeStream.foreachBatch(self._on_batch)
                 .option("checkpointLocation", str(self._checkpoint))
                 .queryName(f"{self._spec.topic} {self._checkpoint.name}")
                 .trigger(processingTime=f"{poll_interval_ms(spec.settings.commit_interval_ms)} milliseconds")
@@ -293,14 +279,15 @@ class Worker:
     def _clean(self) -> None:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
-    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+    def _on_batch(self, _: DataFrame, batch_id: int) -> None:
+        """The query says that a batch begins, and how far it goes; its frame is not executed."""
         self._reads.set()
         with self._batch_lock:
             if self.stopping or self._next.is_set():
                 return  # the checkpoint is not used again, so nothing is skipped
             self._reads_at_once = False
             try:
-                self.stage_batch(frame, batch_id)
+                self.stage_batch(batch_end_offsets(self._checkpoint, batch_id, self._spec.topic))
             except _GivenUpError:
                 return  # as above
             except TableTopicError as error:
@@ -312,10 +299,9 @@ class Worker:
             finally:
                 self.staging_records = 0
 
-    def stage_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stage one batch of the query."""
+    def stage_batch(self, end: Offsets) -> None:
+        """Stage the records up to ``end``, one batch of the query."""
         self._since, self._turn_s = self._turns.clock(), 0.0
-        end = batch_end_offsets(self._checkpoint, batch_id, self._spec.topic)
         offsets = next_offsets(self._position, Limits(end))
         if offsets is None:
             return
@@ -323,17 +309,16 @@ class Worker:
         if (to_recheck := self._plan.to_ask_again(self._turns.clock() - self._rechecked)) is not None:
             self._plan = self._listener.plan_for(to_recheck, recheck=True)
             self._rechecked = self._turns.clock()
-        result = self._run(frame, offsets)
+        result = self._run(offsets)
         while needs := result.needs:
             self._discard(result)
             if not needs.of_table:
                 self._check_share(result)
                 self._check_table(result)
             self._plan = self._listener.plan_for(needs)
-            result = self._run(frame, offsets)
+            result = self._run(offsets)
         self._check(result)
         self._log_failed(result)
-        self._adapt(frame, result)
         self._position.update(end)
         self._limit_turns(offsets.records)
         reach(Step.BATCH)
@@ -402,49 +387,26 @@ class Worker:
     def _discard(self, result: StageResult) -> None:
         self._listener.discard(result.files, result.dead_letters)
 
-    def _run(self, frame: DataFrame, offsets: StagedOffsets) -> StageResult:
+    def _run(self, offsets: StagedOffsets) -> StageResult:
         """Stage the batch; if all its records seem to fail alike, stage them one by one if necessary."""
-        result = self.run_once(frame, offsets, self._plan)
+        result = self.run_once(offsets, self._plan)
         stops = result.all_fail_alike and self._spec.settings.max_refused_share < 1
         if not result.alike or result.needs.of_table or stops:
             return result
         self._discard(result)
-        return self.run_once(frame, offsets, replace(self._plan, patient=True))
+        return self.run_once(offsets, replace(self._plan, patient=True))
 
-    def run_once(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
+    def run_once(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
         """Run the tasks of a batch with this plan."""
         with self._turn():
             # A pool for each topic: the FAIR scheduler shares the cores between pools.
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
-            try:
-                total = self._collect(frame, offsets, plan)
-            except Exception as error:
-                if self._overflows or not is_overflow(error):
-                    raise
-                self._overflows = True  # it is likely to recur: a producer's clock is wrong
-                _LOG.warning(
-                    "%s: a record's timestamp is beyond what Spark can hold, probably in nanoseconds; "
-                    "such times are null, and batches are read by librdkafka now",
-                    self._spec.topic,
-                )
-                total = self._collect(frame, offsets, plan)
+            total = staged(self._spark, self._source, StageTask(plan), offsets, self._cores)
         if total.error is not None:
             self._discard(total)
             if isinstance(total.error, RetryableError):
                 raise error_of_trouble(f"a batch of {self._spec.topic} could not be staged", total.error)
             raise ActionNeededError(total.error.behind(f"{self._spec.topic}: "))
-        return total
-
-    def _collect(self, frame: DataFrame, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
-        tasks = max(1, min(self._cores, math.ceil(offsets.records / _RECORDS_PER_TASK)))
-        task: Any = StageTask(plan)  # the stubs want a function of any iterable
-        if self._overflows:
-            staged = staged_by_librdkafka(frame.sparkSession, self._spec, task, offsets, tasks)
-        else:
-            staged = frame.coalesce(tasks).mapInArrow(task, RESULT_SCHEMA)
-        total = StageResult()
-        for row in staged.collect():
-            total.add(row["result"])
         return total
 
     @contextlib.contextmanager
@@ -474,14 +436,3 @@ class Worker:
         with self._batch_lock:
             pass
         self._stop_query()
-
-    def _adapt(self, frame: DataFrame, result: StageResult) -> None:
-        """Adapt the Arrow transfer's batch size to the length of the records.
-
-        Spark's byte limit bounds each batch in any case (ADR 0011).
-        """
-        if not result.records:
-            return
-        average = max(1, result.value_bytes // result.records)
-        records = max(1, min(_ARROW_BATCH_RECORDS, _ARROW_BATCH_BYTES // average))
-        frame.sparkSession.conf.set(ARROW_RECORDS, str(records))

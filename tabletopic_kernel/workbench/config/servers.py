@@ -72,11 +72,7 @@ class Servers:
         return (self.catalog, *self.catalogs.values())
 
     def catalog_of(self, name: str | None) -> dict[str, str]:
-        """The properties of the catalog in a topic's settings; None for the default one.
-
-        Raises:
-            SettingsError: there is no catalog with that name here.
-        """
+        """The properties of a topic's catalog; None for the default one. Raises SettingsError."""
         if name is None:
             return self.catalog
         if name in self.catalogs:
@@ -96,11 +92,7 @@ class Servers:
         return out_of_reach(spark, self.kafka, self.catalog_of(catalog))
 
     def away(self) -> MissingServers:
-        """The embedded stack's servers that are not running; sends no requests, takes milliseconds.
-
-        Raises:
-            StackError: the state folder is damaged.
-        """
+        """The embedded stack's servers that are not running; sends no requests, takes milliseconds."""
         from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil
 
         stack = LocalStack(self.state_dir, servers=self.local).known() if self.local else None
@@ -125,13 +117,10 @@ class Servers:
 
 
 def find_servers(settings: Settings) -> Servers:
-    """Find servers from the settings; missing ones are the embedded stack's.
+    """Find servers from the settings; missing ones are the embedded stack's, also one that has ended.
 
-    A stack with a server that has ended is still the current one: hosts wait for that server, and the others
-    respond. ``Servers.away`` names it.
-
-    Raises:
-        SettingsError: some are missing and no stack was started, or two catalogs have the same name.
+    ``Servers.away`` names those: hosts wait for them. Raises SettingsError if servers are missing and no
+    stack was started, or two catalogs have the same name.
     """
     from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil and pyiceberg's settings
 

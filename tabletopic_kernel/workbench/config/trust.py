@@ -35,11 +35,7 @@ def find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
 
 
 def trust_file() -> tuple[Path | None, list[str]]:
-    """Accept the properties of the settings file found here that can run code; returns file and properties.
-
-    Raises:
-        SettingsError: the file cannot be read, or others can change it.
-    """
+    """Accept what can run code in the settings file found here; returns the file and those properties."""
     cwd = Path(os.path.abspath(working_folder()))
     file = find_file({}, cwd)
     code = code_of(from_file(file, cwd))

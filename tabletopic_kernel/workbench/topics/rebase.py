@@ -79,10 +79,8 @@ class _Record:
 def rebase(topic: str, settings: TopicSettings, bench: Workbench, *, records: int, dry_run: bool) -> Rebase:
     """Find and prove the offsets, and write them unless it is a ``dry_run``.
 
-    Raises:
-        UsageError: there is no table with a ledger, or it is this very topic's.
-        ActionNeededError: the topic is no copy of the table's, or that cannot be proved.
-        RetryableError: broker, registry, catalog or storage do not respond.
+    Raises UsageError (there is no ledger, or it is this very topic's), ActionNeededError (it is no copy, or
+    that cannot be proved).
     """
     identifier, catalog = table_identifier(topic, settings), bench.open_catalog(settings.catalog)
     table, letters = TopicTable.load(catalog, identifier, topic), LetterTable(catalog, identifier, topic)

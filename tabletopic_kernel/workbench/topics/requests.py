@@ -34,12 +34,7 @@ class Requests(Orders):
     resume_s = 5.0  # until a host has reported that it resumed a topic
 
     def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
-        """Replay the dead letters with the current settings.
-
-        Args:
-            where: a condition on the columns of the dead-letter table; None selects all letters.
-            timeout_s: how long to wait for the outcome.
-        """
+        """Replay dead letters with the current settings; ``where``: a condition on their table."""
         answers = self._answers(self.ask_for_replay(where), timeout_s)
         return answers[-1] if answers else None
 
@@ -63,12 +58,7 @@ class Requests(Orders):
         return plan_replay(self.name, settings, where, self._workbench.registry, catalog)
 
     def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
-        """Compact small files of the table.
-
-        Args:
-            where: a condition on the columns of the table, for files that may have such rows; None for all.
-            timeout_s: how long to wait for the outcome.
-        """
+        """Compact small files of the table: those that may have rows matching ``where``, or all."""
         answers = self._answers(self.ask_for_compaction(where), timeout_s)
         return answers[-1] if answers else None
 
@@ -86,12 +76,7 @@ class Requests(Orders):
     def expire(
         self, *, orphans: bool = False, timeout_s: float = 600
     ) -> list[Expired | OrphansRemoved] | None:
-        """Expire old snapshots of the tables: the dead letters', the topic's own, then orphans.
-
-        Args:
-            orphans: also remove files that no snapshot needs; other writers' only when older than three days.
-            timeout_s: how long to wait for the outcome.
-        """
+        """Expire snapshots: the dead letters', the topic's own; then remove ``orphans``, files of none."""
         return self._answers(self.ask_for_maintenance("expire", orphans=orphans), timeout_s)
 
     def plan_expiry(self, *, orphans: bool = False) -> list[ExpiryPlan]:

@@ -44,13 +44,10 @@ class TableTopic(Requests):
     def wait(
         self, timeout_s: float = 120.0, on_status: Callable[[TopicStatus], None] = lambda _: None
     ) -> TopicStatus:
-        """Wait until the table contains everything that was in the topic when called.
+        """Wait until the table contains everything that was in the topic when called, across outages.
 
-        A server that stops responding in between is waited for, too. ``on_status`` gets each further status.
-
-        Raises:
-            ActionNeededError: the topic failed, or is paused.
-            RetryableError: the table did not catch up in time, or a server did not respond at all.
+        ``on_status`` gets each further status. Raises ActionNeededError if the topic failed or is paused,
+        RetryableError if the table did not catch up in time.
         """
         deadline = time.monotonic() + timeout_s
         now = self.status()
@@ -70,10 +67,7 @@ class TableTopic(Requests):
         return now
 
     def status_by(self, deadline: float) -> TopicStatus:
-        """The status, as soon as the servers respond; raises RetryableError if they do not by then.
-
-        ``deadline`` is a time of ``time.monotonic()``.
-        """
+        """The status, as soon as the servers respond; RetryableError if not by then (``monotonic()``)."""
         while True:
             try:
                 return self.status()
@@ -95,11 +89,7 @@ class TableTopic(Requests):
         return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
 
     def schema(self, version: int | None = None) -> TopicSchema:
-        """The table's columns and the registered versions; with ``version`` that version's columns.
-
-        Raises:
-            UsageError: there is neither table nor topic, or no such version.
-        """
+        """The table's columns and the registered versions; with ``version`` that version's columns."""
         from tabletopic_kernel.table.history import topic_schema  # noqa: PLC0415
 
         settings, registry = self._settings(), self._workbench.registry
@@ -127,12 +117,7 @@ class TableTopic(Requests):
         return [] if table is None else snapshots(table.table.metadata, limit)
 
     def health(self) -> TableHealth:
-        """The table's health: file sizes, deletes, snapshots, and the next maintenance.
-
-        Raises:
-            UsageError: there is no table yet.
-            RetryableError: catalog or storage do not respond.
-        """
+        """The table's health: file sizes, deletes, snapshots, and the next maintenance."""
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415
 
         settings = self._settings()
@@ -143,10 +128,7 @@ class TableTopic(Requests):
         return table_health(self.name, table.table, work, settings.catalog)
 
     def rebase(self, *, records: int = 1_000, dry_run: bool = False) -> Rebase:
-        """Let the table go on with a copy of its topic: on another cluster, or made anew.
-
-        Compares the last ``records`` of each partition; a ``dry_run`` changes nothing. Raises as ``rebase``.
-        """
+        """Let the table go on with a copy of its topic, comparing the last ``records``."""
         from tabletopic_kernel.workbench.topics.rebase import rebase  # noqa: PLC0415
 
         return rebase(self.name, self._settings(), self._workbench, records=records, dry_run=dry_run)

@@ -33,7 +33,7 @@ SCALARS: Final = (
 )
 KINDS: Final[dict[int, str]] = {getattr(FieldDescriptor, f"TYPE_{kind.upper()}"): kind for kind in SCALARS}
 _WRAPPED: Final = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-_WRAPPERS: Final = {f"google.protobuf.{kind}Value": kind.lower() for kind in _WRAPPED}
+WRAPPERS: Final = {f"google.protobuf.{kind}Value": kind.lower() for kind in _WRAPPED}
 _ALWAYS_JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "ListValue"))
 
 
@@ -223,8 +223,8 @@ class _Parser:
                 return Timestamp()
             case "google.protobuf.Duration":
                 return Duration()
-            case name if name in _WRAPPERS:
-                return Wrapper(_WRAPPERS[name])
+            case name if name in WRAPPERS:
+                return Wrapper(WRAPPERS[name])
             case name if name in _ALWAYS_JSON or name == self._root or self._contains_itself(message):
                 return Json(name)
         return self.message(message, depth + 1) if fields_of(message) else Json(message.full_name)
