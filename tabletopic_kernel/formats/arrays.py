@@ -116,14 +116,20 @@ def storage_type(arrow_type: pa.DataType) -> pa.DataType:
     return arrow_type
 
 
-def batch_of(columns: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Python values, column by column, as a batch; those of extension types are their storage's."""
-    arrays = []
-    for values, field in zip(columns, schema, strict=True):
-        storage = storage_type(field.type)
-        array = pa.array(values, storage)
-        arrays.append(array if storage == field.type else array.cast(field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+class BatchMaker:
+    """Makes batches of a schema from Python values; those of extension types are their storage's."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._types = [(field.type, storage_type(field.type)) for field in schema]
+
+    def batch(self, columns: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+        """The values, column by column, as a batch."""
+        arrays = []
+        for values, (kind, storage) in zip(columns, self._types, strict=True):
+            array = pa.array(values, storage)
+            arrays.append(array if storage == kind else array.cast(kind))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def valid(array: pa.Array) -> Mask:

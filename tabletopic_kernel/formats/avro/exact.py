@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import batch_of
+from tabletopic_kernel.formats.arrays import BatchMaker
 from tabletopic_kernel.formats.avro import schema as nodes
 from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.types import branch_fields, columns_of, is_json, is_null, only_branch
@@ -51,7 +51,7 @@ class ExactEngine:
     """Reads records of one schema, one at a time."""
 
     def __init__(self, schema: nodes.AvroSchema, arrow_schema: pa.Schema) -> None:
-        self._arrow_schema = arrow_schema
+        self._maker = BatchMaker(arrow_schema)
         compiler = _Compiler(schema)
         self._budget = compiler.budget
         self._readers = [(name, compiler.column(node)) for name, node, _ in columns_of(schema)]
@@ -83,7 +83,7 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        return batch_of(([row[i] for row in rows] for i in range(len(self._readers))), self._arrow_schema)
+        return self._maker.batch([row[i] for row in rows] for i in range(len(self._readers)))
 
 
 def _truncated(name: str) -> Refusal:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import batch_of
+from tabletopic_kernel.formats.arrays import BatchMaker
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse, shortened
 from tabletopic_kernel.formats.json.types import (
     REST,
@@ -38,7 +38,7 @@ class ExactEngine:
 
     def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
         self._rules = rules
-        self._arrow_schema = arrow_schema
+        self._maker = BatchMaker(arrow_schema)
         compiler = _Compiler(rules)
         self._compiler = compiler
         self._read = compiler.reader(root)
@@ -74,10 +74,10 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        names = self._arrow_schema.names
+        names = self._maker.schema.names
         if not names:  # a table always has columns, a sample may have none
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-        return batch_of(([row.get(name) for row in rows] for name in names), self._arrow_schema)
+        return self._maker.batch([row.get(name) for row in rows] for name in names)
 
 
 class _Compiler:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
-from tabletopic_kernel.formats.arrays import batch_of
+from tabletopic_kernel.formats.arrays import BatchMaker
 from tabletopic_kernel.formats.protobuf.fast_schema import Plain, name_of
 from tabletopic_kernel.formats.protobuf.json import JsonTexts, parse_message
 from tabletopic_kernel.formats.protobuf.schema import tree
@@ -38,7 +38,7 @@ class ExactEngine:
         arrow_schema: pa.Schema,
         sub_micros: SubMicros,
     ) -> None:
-        self._arrow_schema = arrow_schema
+        self._maker = BatchMaker(arrow_schema)
         compiler = _Compiler(JsonTexts(descriptor.file.pool), sub_micros)
         self._checker = WireChecker(descriptor)
         self._read: Callable[[Any], tuple[Any, ...]]
@@ -57,9 +57,7 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        return batch_of(
-            ([row[i] for row in rows] for i in range(len(self._arrow_schema))), self._arrow_schema
-        )
+        return self._maker.batch([row[i] for row in rows] for i in range(len(self._maker.schema)))
 
 
 class _Compiler:
