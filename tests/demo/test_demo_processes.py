@@ -141,7 +141,7 @@ def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Pa
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("sent_signal", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_a_demo_that_is_ended_leaves_no_process(
+def test_ended_demos_leave_nothing(
     folder: Path, tmp_path: Path, sent_signal: signal.Signals, code: int
 ) -> None:
     """In the middle of the stream, with Spark running: by Ctrl-C, and by force."""

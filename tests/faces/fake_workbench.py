@@ -41,29 +41,14 @@ SNAPSHOT = 2**62 + 1  # more than JavaScript's numbers hold
 def status(topic: str = "clicks", **more: Any) -> TopicStatus:
     """A running topic, slightly behind; ``more`` replaces fields."""
     fields: dict[str, Any] = {
-        "topic": topic,
-        "table": f"default.{topic}",
-        "state": "running",
-        "error": None,
-        "lag_records": 1234,
-        "lag_seconds": 2.5,
-        "next_offsets": {0: 100},
-        "end_offsets": {0: 1334},
-        "schema_versions": [{"id": 1, "subject": f"{topic}-value", "version": 3}],
-        "snapshot_id": 42,
-        "commits": 7,
-        "rows_per_second": 560.5,
-        "rows": 1_000_000,
-        "files": 12,
-        "staged_rows": 3,
-        "epoch": 2,
-        "last_commit_ms": 1_700_000_000_000,
-        "commit_interval_ms": 5000,
-        "host": "here-1",
-        "refused": {"avro_trailing_bytes": 5},
-        "dead_letters": 5,
+        "topic": topic, "table": f"default.{topic}", "state": "running", "error": None, "lag_records": 1234,
+        "lag_seconds": 2.5, "next_offsets": {0: 100}, "end_offsets": {0: 1334},
+        "schema_versions": [{"id": 1, "subject": f"{topic}-value", "version": 3}], "snapshot_id": 42,
+        "commits": 7, "rows_per_second": 560.5, "rows": 1_000_000, "files": 12, "staged_rows": 3, "epoch": 2,
+        "last_commit_ms": 1_700_000_000_000, "commit_interval_ms": 5000, "host": "here-1",
+        "refused": {"avro_trailing_bytes": 5}, "dead_letters": 5,
         "dead_letter_table": f"default.{topic}__dead_letters",
-    }
+    }  # fmt: skip
     return TopicStatus(**{**fields, **more})
 
 

@@ -33,9 +33,7 @@ DOWN = Trouble("is down", "is {section} right?", "the catalog", verdict=Verdict.
         (Trouble("uri is x", "correct it"), SettingsError, "[{}] uri is x: correct it"),
     ],
 )
-def test_an_error_names_the_section_of_its_catalog(
-    trouble: Trouble, kind: type[TableTopicError], text: str
-) -> None:
+def test_errors_name_the_catalog_s_section(trouble: Trouble, kind: type[TableTopicError], text: str) -> None:
     """Also in another process; which catalog it is, the caller of the catalog knows."""
     error = pickle.loads(pickle.dumps(trouble.error()))
     assert (type(error), str(error)) == (kind, text.format("catalog"))

@@ -48,7 +48,7 @@ def athena(cursor: Cursor) -> AthenaLake:
 
 
 def test_values_are_given_beside_the_text() -> None:
-    """PyAthena quotes them: ours is the placeholder alone, and other signs of % are doubled."""
+    """Ours is the placeholder alone, other signs of % are doubled; nothing is formatted without values."""
     cursor = Cursor()
     answer = athena(cursor).query("SELECT n FROM clicks WHERE u LIKE '%x' AND c = $c;", {"c": "it's"}, 2)
     assert cursor.told == [("SELECT n FROM clicks WHERE u LIKE '%%x' AND c = %(c)s", {"c": "it's"})]
@@ -56,25 +56,17 @@ def test_values_are_given_beside_the_text() -> None:
     assert answer.truncated
     assert answer.tables == READ
     assert answer.scanned_bytes == 4096
-
-
-def test_without_values_the_text_stays() -> None:
-    """Nothing is formatted where there is nothing to bind."""
     cursor = Cursor()
     assert athena(cursor).query("SELECT '%s'").rows.num_rows == 3
     assert cursor.told == [("SELECT '%s'", None)]
 
 
 def test_wrong_sql_is_wrong_use() -> None:
-    """Athena's refusal is the person's to correct; trouble with AWS is something else."""
+    """Trouble with AWS is something else; another catalog is refused; a client that is missing is told."""
     with pytest.raises(UsageError, match="line 1:8"):
         athena(Cursor(RuntimeError("SYNTAX_ERROR: line 1:8: no such column"))).query("SELECT x")
     with pytest.raises(ActionNeededError, match="AccessDenied"):
         athena(Cursor(RuntimeError("AccessDenied"))).query("SELECT 1")
-
-
-def test_another_catalog_is_refused() -> None:
-    """Athena sees Glue's tables and those of S3 Tables; a federated one of another kind can be named."""
     with pytest.raises(SettingsError, match="use the engine duckdb"):
         AthenaLake({"type": "sql"}, lambda _: ())
     AthenaLake({"type": "sql"}, lambda _: (), AthenaSettings(catalog="federated"))
@@ -100,7 +92,6 @@ def test_a_missing_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_tables_of_a_text_and_their_snapshots(own: DuckLake, catalog: Catalog) -> None:
     """Which tables SQL of another engine reads, as far as DuckDB's parser knows it."""
     snapshot = catalog.load_table("default.clicks").current_snapshot()
-    assert snapshot is not None
     (read,) = own.tables("SELECT * FROM default.clicks JOIN nowhere USING (id)")
     assert (read.table, read.snapshot_id) == ("default.clicks", snapshot.snapshot_id)
     assert own.tables("SELECT ((") == ()

@@ -29,14 +29,10 @@ def one(lake: DuckLake, sql: str, **more: object) -> object:
 @pytest.mark.parametrize(
     "name",
     [
-        "clicks",
-        "default.clicks",
-        '"default".clicks',
-        "lake.default.clicks",
-        'LAKE."default".CLICKS',
+        "clicks", "default.clicks", '"default".clicks', "lake.default.clicks", 'LAKE."default".CLICKS',
         "DEFAULT.clicks",
     ],
-)
+)  # fmt: skip
 def test_a_table_has_several_names(lake: DuckLake, name: str) -> None:
     """A table is found by its own name, with its namespace, and with the catalog's name, in any case."""
     assert one(lake, f"SELECT count(*) FROM {name}") == 3
@@ -84,13 +80,13 @@ def test_statements_that_are_no_select(lake: DuckLake) -> None:
 
 
 def test_only_tables_that_are_named_are_opened(catalog: Catalog, loaded: list[object]) -> None:
-    """A catalog of many tables costs nothing: only what the text names is loaded."""
+    """The catalog is asked for them alone, not for other words of a join or a function."""
     DuckLake(catalog).sql("SELECT c.id, c.url FROM clicks c WHERE url = 'web.orders'")
     assert loaded == [("default", "clicks")]
 
 
 def test_each_query_sees_the_newest_snapshot(own: DuckLake, catalog: Catalog) -> None:
-    """What was committed after the first query is in the second one, and so is a new column."""
+    """With new columns; a table that is gone is not answered from an old view."""
     assert one(own, "SELECT count(*) FROM clicks") == 3
     table = catalog.load_table("default.clicks")
     table.append(pa.table({"id": [4], "url": ["/c"]}))
@@ -98,39 +94,41 @@ def test_each_query_sees_the_newest_snapshot(own: DuckLake, catalog: Catalog) ->
     with table.update_schema() as update:
         update.union_by_name(pa.schema([("city", pa.string())]))
     assert one(own, "SELECT count(*) FROM clicks WHERE city IS NULL") == 4
-
-
-def test_a_table_that_is_gone_is_not_answered_from_an_old_view(own: DuckLake, catalog: Catalog) -> None:
-    """After a table is dropped the query says that there is none."""
     own.sql("FROM clicks")
     catalog.drop_table("default.clicks")
     with pytest.raises(UsageError, match="there is no table clicks"):
         own.sql("SELECT count(*) FROM clicks")
 
 
-def test_use_does_not_outlive_its_query(lake: DuckLake) -> None:
-    """A query that says USE does not change what the next one means."""
+def test_what_a_query_says_is_its_own(lake: DuckLake, tmp_path: Path) -> None:
+    """A USE does not outlive it, rows may be copied, values need no quoting, and a limit says if more."""
     lake.sql("USE memory.main; SELECT 1")
     assert one(lake, "SELECT count(*) FROM clicks") == 3
+    target = tmp_path / "rows.csv"
+    lake.sql(f"COPY (SELECT id FROM clicks ORDER BY id) TO '{target}' (HEADER false)")
+    assert target.read_text() == "1\n2\n3\n"
+    assert one(lake, "SELECT id FROM clicks WHERE url = ?", params=["/a"]) == 2
+    assert one(lake, "SELECT id FROM clicks WHERE url = $url", params={"url": "/b"}) == 3
+    cut = lake.query("SELECT range FROM range(100000)", limit=5)
+    assert (cut.rows.num_rows, cut.truncated) == (5, True)
+    whole = lake.query("FROM clicks", limit=3)
+    assert (whole.rows.num_rows, whole.truncated) == (3, False)
+    with pytest.raises(UsageError, match="the SQL contains 2 queries; run them one at a time"):
+        lake.sql("SELECT 1; SELECT 2")
 
 
 def test_time_travel_by_snapshot_and_by_time(own: DuckLake, catalog: Catalog) -> None:
     """``at`` takes a snapshot id, as a number or as text, or a time, with or without a zone."""
     table = catalog.load_table("default.clicks")
     first = table.current_snapshot()
-    assert first is not None
     time.sleep(0.01)
     with table.update_schema() as update:
         update.rename_column("url", "page")
     table.append(pa.table({"id": [4], "page": ["/c"]}))
     between = datetime.fromtimestamp(first.timestamp_ms / 1000, UTC) + timedelta(milliseconds=1)
     moments = [
-        first.snapshot_id,
-        str(first.snapshot_id),
-        between,
-        between.isoformat(),
-        between.replace(tzinfo=None),
-    ]
+        first.snapshot_id, str(first.snapshot_id), between, between.isoformat(), between.replace(tzinfo=None),
+    ]  # fmt: skip
     for moment in moments:
         rows = own.sql("SELECT * FROM clicks", at=moment)
         assert (rows.num_rows, rows.column_names) == (3, ["id", "url"])
@@ -156,11 +154,10 @@ def test_a_moment_that_is_not_there(lake: DuckLake, at: Any, message: str) -> No
 
 
 def test_freshness_is_told(own: DuckLake, catalog: Catalog) -> None:
-    """An answer names the tables it read and their snapshots; a table without one has none."""
+    """An answer names its tables and their snapshots; one without has columns, none and no rows."""
     catalog.create_table("default.empty", pa.schema([("id", pa.int64())]))
     answer = own.query("SELECT count(*) FROM clicks, empty")
     snapshot = catalog.load_table("default.clicks").current_snapshot()
-    assert snapshot is not None
     told = {read.table: (read.snapshot_id, read.snapshot_ms) for read in answer.tables}
     assert told == {
         "default.clicks": (snapshot.snapshot_id, snapshot.timestamp_ms),
@@ -217,25 +214,14 @@ def test_wrong_sql_is_a_usage_error_with_its_place(lake: DuckLake, sql: str, mes
 @pytest.mark.parametrize(
     "sql",
     [
-        "CREATE TABLE mine AS SELECT 1",
-        "create or replace temp view mine as select 1",
-        "INSERT INTO clicks VALUES (1, '/')",
-        "WITH t AS (SELECT 1) INSERT INTO clicks SELECT 1, '/'",
-        "UPDATE clicks SET id = 1",
-        "DELETE FROM clicks",
-        "TRUNCATE clicks",
-        "DROP TABLE clicks",
-        "ALTER TABLE clicks ADD COLUMN x INT",
-        "INSTALL spatial",
-        "LOAD spatial",
-        "ATTACH 'x.db'",
-        "COPY clicks FROM 'x.csv'",
-        "EXPLAIN ANALYZE CREATE TABLE mine AS SELECT 1",
-        "SELECT 1; DROP TABLE clicks",
-        "CHECKPOINT",
-        "BEGIN",
+        "CREATE TABLE mine AS SELECT 1", "create or replace temp view mine as select 1",
+        "INSERT INTO clicks VALUES (1, '/')", "WITH t AS (SELECT 1) INSERT INTO clicks SELECT 1, '/'",
+        "UPDATE clicks SET id = 1", "DELETE FROM clicks", "TRUNCATE clicks", "DROP TABLE clicks",
+        "ALTER TABLE clicks ADD COLUMN x INT", "INSTALL spatial", "LOAD spatial", "ATTACH 'x.db'",
+        "COPY clicks FROM 'x.csv'", "EXPLAIN ANALYZE CREATE TABLE mine AS SELECT 1",
+        "SELECT 1; DROP TABLE clicks", "CHECKPOINT", "BEGIN",
     ],
-)
+)  # fmt: skip
 def test_what_writes_is_refused_with_the_way_to_write(lake: DuckLake, sql: str) -> None:
     """What DuckDB would change is not in the catalog, so it is not begun; Spark is named."""
     with pytest.raises(UsageError, match=r"is refused: DuckDB queries change no table; write with Spark"):
@@ -260,19 +246,6 @@ def test_what_only_reads_is_answered(lake: DuckLake, sql: str, rows: list[tuple[
     assert found == rows if rows else len(found) == 1
 
 
-def test_rows_may_be_copied_to_a_file(lake: DuckLake, tmp_path: Path) -> None:
-    """An export changes no table."""
-    target = tmp_path / "rows.csv"
-    lake.sql(f"COPY (SELECT id FROM clicks ORDER BY id) TO '{target}' (HEADER false)")
-    assert target.read_text() == "1\n2\n3\n"
-
-
-def test_several_queries_are_refused(lake: DuckLake) -> None:
-    """Only the last one's rows would be shown."""
-    with pytest.raises(UsageError, match="the SQL contains 2 queries; run them one at a time"):
-        lake.sql("SELECT 1; SELECT 2")
-
-
 def test_the_catalog_is_asked_for_tables_alone(own: DuckLake, loaded: list[object]) -> None:
     """Not for the other words of a join or of a table function."""
     own.sql("SELECT count(*) FROM clicks JOIN range(3) AS numbers(id) USING (id)")
@@ -280,12 +253,14 @@ def test_the_catalog_is_asked_for_tables_alone(own: DuckLake, loaded: list[objec
 
 
 def test_names_that_differ_only_in_case_are_not_mixed_up(own: DuckLake, catalog: Catalog) -> None:
-    """Two tables that SQL cannot tell apart are refused together and answered one at a time."""
+    """Two that SQL cannot tell apart are refused together, answered one at a time; odd names in quotes."""
     catalog.create_table("default.Clicks", pa.schema([("id", pa.int64())]))
     with pytest.raises(UsageError, match="differ only in case"):
         own.sql('SELECT * FROM clicks, "Clicks" b')
     assert one(own, "SELECT count(*) FROM clicks") == 3
     assert one(own, 'SELECT count(*) FROM "Clicks"') == 0
+    catalog.create_table(("default", 'my "odd" table-1'), pa.schema([("id", pa.int64())]))
+    assert one(own, 'SELECT count(*) FROM "my ""odd"" table-1" AS "x y"') == 0
 
 
 @pytest.mark.parametrize("name", ['"team.web".clicks', "team.web.clicks"])
@@ -295,26 +270,6 @@ def test_nested_namespaces(own: DuckLake, catalog: Catalog, name: str) -> None:
         catalog.create_namespace(namespace)
     catalog.create_table("team.web.clicks", pa.schema([("id", pa.int64())])).append(pa.table({"id": [1]}))
     assert one(own, f"SELECT count(*) FROM {name}") == 1
-
-
-def test_odd_names(own: DuckLake, catalog: Catalog) -> None:
-    """Names with spaces, quotes and hyphens work in quotes."""
-    catalog.create_table(("default", 'my "odd" table-1'), pa.schema([("id", pa.int64())]))
-    assert one(own, 'SELECT count(*) FROM "my ""odd"" table-1" AS "x y"') == 0
-
-
-def test_values_are_given_apart(lake: DuckLake) -> None:
-    """Values for placeholders need no quoting."""
-    assert one(lake, "SELECT id FROM clicks WHERE url = ?", params=["/a"]) == 2
-    assert one(lake, "SELECT id FROM clicks WHERE url = $url", params={"url": "/b"}) == 3
-
-
-def test_a_limit_says_whether_there_is_more(lake: DuckLake) -> None:
-    """With a limit only that many rows are fetched, and the answer says if it was too small."""
-    cut = lake.query("SELECT range FROM range(100000)", limit=5)
-    assert (cut.rows.num_rows, cut.truncated) == (5, True)
-    whole = lake.query("FROM clicks", limit=3)
-    assert (whole.rows.num_rows, whole.truncated) == (3, False)
 
 
 def test_several_threads_may_ask(lake: DuckLake) -> None:

@@ -79,7 +79,7 @@ def test_tables_of_two_stores_are_joined(tmp_path: Path) -> None:
 
 
 def test_a_store_that_does_not_answer_is_no_mistake_in_sql(tmp_path: Path) -> None:
-    """It is told as what it is, with what to look at; a mistake afterwards is one again."""
+    """It is told as what it is; a mistake afterwards is one again."""
     catalog = lake(tmp_path, "gs://bucket/w")
     filled(catalog, "t", [1])
     duck = DuckLake(catalog)

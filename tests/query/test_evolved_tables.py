@@ -78,23 +78,15 @@ def _row(number: int, *, evolved: bool) -> dict[str, Any]:
         return fields if evolved else {}
 
     return {
-        "id": number + (2**40 if evolved else 0),
-        "f": 1.5,
-        "d": Decimal("1.25"),
+        "id": number + (2**40 if evolved else 0), "f": 1.5, "d": Decimal("1.25"),
         "geo": None if number == 2 else {"country": "NL", "n": number, **more(city="Utrecht")},
         "items": [{"sku": "a", "qty": number, **more(price=2.5)}, None] if number else [],
         "props": [("k", {"v": number, **more(w="w")}), ("none", None)],
-        "at": datetime(2026, 1, 1, 12, tzinfo=UTC),
-        "u": uuid.UUID(int=number).bytes,
-        "fx": b"abcd",
-        "t": time(1, 2, 3, 4),
-        "day": date(2026, 1, 2),
-        "ints": [1, None, number],
-        "bin": b"\x00\xff",
-        "lt": datetime(2026, 1, 1, 12),
-        ("renamed" if evolved else "old"): "o",
+        "at": datetime(2026, 1, 1, 12, tzinfo=UTC), "u": uuid.UUID(int=number).bytes, "fx": b"abcd",
+        "t": time(1, 2, 3, 4), "day": date(2026, 1, 2), "ints": [1, None, number], "bin": b"\x00\xff",
+        "lt": datetime(2026, 1, 1, 12), "renamed" if evolved else "old": "o",
         **more(new="n", extra={"a": 1, "b": ["z", None]}, new_time=datetime(2026, 1, 1, tzinfo=UTC)),
-    }
+    }  # fmt: skip
 
 
 def _append(table: Table, *, evolved: bool) -> None:
@@ -153,18 +145,10 @@ def test_rows_are_the_same_by_both_readers(table: Table, own: DuckLake) -> None:
 def test_filters_on_new_and_old_columns(table: Table, own: DuckLake) -> None:
     """Filters that reach the files by statistics find rows of files older than the column."""
     counts = {
-        "new IS NULL": 4,
-        "geo.city IS NULL": 5,
-        "geo.city = 'Utrecht'": 3,
-        "f = 1.5 AND d = 1.25": 8,
-        "id < 10": 4,
-        f"id >= {2**40}": 4,
-        "geo.n > 1": 2,
-        "items[1].price = 2.5": 3,
-        "renamed = 'o'": 8,
-        "extra.b[1] = 'z'": 4,
-        "props['k'].w = 'w'": 4,
-    }
+        "new IS NULL": 4, "geo.city IS NULL": 5, "geo.city = 'Utrecht'": 3, "f = 1.5 AND d = 1.25": 8,
+        "id < 10": 4, f"id >= {2**40}": 4, "geo.n > 1": 2, "items[1].price = 2.5": 3, "renamed = 'o'": 8,
+        "extra.b[1] = 'z'": 4, "props['k'].w = 'w'": 4,
+    }  # fmt: skip
     found = {
         where: own.sql(f"SELECT count(*) FROM evolved WHERE {where}").column(0)[0].as_py() for where in counts
     }

@@ -28,28 +28,17 @@ def test_variables_are_found_where_they_are_none_of_the_text(sql: str, names: li
 
 
 def test_only_variables_are_respelled() -> None:
-    """Everything else of the text stays as it was."""
+    """Everything else stays; what is missing is told, all of it; values are Python's."""
     assert respelled("SELECT '$a', $a -- $a", ":{}".format) == "SELECT '$a', :a -- $a"
-
-
-def test_values_are_pythons() -> None:
-    """NumPy's and pandas' values become what every engine takes."""
+    with pytest.raises(UsageError, match=r"\$a, \$c"):
+        bound("SELECT $a, $b, $c", {"b": 1})
     values = {
-        "count": np.int64(3),
-        "at": pd.Timestamp("2026-01-31T12:00:00Z"),
-        "ids": np.array([1, 2]),
-        "name": "x",
-        "unused": object(),
-    }
+        "count": np.int64(3), "at": pd.Timestamp("2026-01-31T12:00:00Z"), "ids": np.array([1, 2]),
+        "name": "x", "unused": object(),
+    }  # fmt: skip
     found = bound("SELECT $count, $at, $ids, $name", values)
     assert found["count"] == 3
     assert type(found["count"]) is int
     assert type(found["at"]) is datetime
     assert found["ids"] == [1, 2]
     assert list(found) == ["count", "at", "ids", "name"]
-
-
-def test_a_variable_without_a_value_is_named() -> None:
-    """What is missing is told, all of it."""
-    with pytest.raises(UsageError, match=r"\$a, \$c"):
-        bound("SELECT $a, $b, $c", {"b": 1})

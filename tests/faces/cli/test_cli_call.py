@@ -31,7 +31,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
         (RetryableError("fe80::1:a:9092 (:key:) does not respond"), 1),
     ],
 )
-def test_our_errors_are_one_message_and_a_code(
+def test_errors_are_a_message_and_a_code(
     run: Callable[..., Any], fake: Any, error: Exception, code: int
 ) -> None:
     """An error of ours is one line on stderr, as it was written, and its exit code says whose turn it is."""
@@ -67,9 +67,7 @@ def test_a_disk_that_refuses_is_no_bug(run: Callable[..., Any], fake: Any, error
     assert "bug" not in ended.err
 
 
-def test_the_variable_for_debugging_is_known(
-    run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_debugging_by_a_variable(run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """TABLETOPIC_DEBUG=1 shows traces, also of our own errors, and is no unknown setting."""
     monkeypatch.setenv("TABLETOPIC_DEBUG", "1")
     fake.error = RetryableError("away")
@@ -98,15 +96,29 @@ def test_wrong_use_is_2(run: Callable[..., Any], arguments: list[str]) -> None:
     assert "--help`" in ended.err
 
 
-def test_a_misspelt_command_gets_a_hint(run: Callable[..., Any]) -> None:
-    """Who writes stauts is asked whether status was meant."""
+def test_mistakes_before_the_command_runs(run: Callable[..., Any], tmp_path: Path) -> None:
+    """A misspelt command, a settings file that is not there or wrong: code 2, with what to write."""
     assert "status" in run("stauts").err
+    ended = run("config", "--config", "nowhere.toml")
+    assert ended.code == 2
+    assert "nowhere.toml" in ended.err
+    (tmp_path / "tabletopic.toml").write_text("[topics.a]\nstrat = 1\n")
+    ended = run("status")
+    assert ended.code == 2
+    assert ended.err.startswith("error: tabletopic.toml:2: unknown setting topics.a.strat")
+    (tmp_path / "file").touch()
+    for text, message in (("", "must not be empty"), (str(tmp_path / "file"), "file' is a file")):
+        ended = run("down", "--state-dir", text)
+        assert ended.code == 2
+        assert "--state-dir" in ended.err
+        assert message in ended.err
+    ended = run("--version")
+    assert ended.code == 0
+    assert ended.out.startswith("tabletopic ")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_global_options_stand_before_or_after_the_command(
-    run: Callable[..., Any], tmp_path: Path, place: str
-) -> None:
+def test_global_options_stand_before_or_after(run: Callable[..., Any], tmp_path: Path, place: str) -> None:
     """--state-dir and --config mean the same in front of the command and behind it."""
     (tmp_path / "own.toml").write_text('[registry]\nurl = "http://registry:8081"\n')
     options = ["--state-dir", str(tmp_path / "here"), "--config", str(tmp_path / "own.toml")]
@@ -116,43 +128,11 @@ def test_global_options_stand_before_or_after_the_command(
     assert told["registry.url"] == ("http://registry:8081", "own.toml:2")
 
 
-def test_a_missing_settings_file_is_wrong_use(run: Callable[..., Any]) -> None:
-    """--config must name a file that is there."""
-    ended = run("config", "--config", "nowhere.toml")
-    assert ended.code == 2
-    assert "nowhere.toml" in ended.err
-
-
-def test_a_wrong_setting_is_wrong_use(run: Callable[..., Any], tmp_path: Path) -> None:
-    """A mistake in the settings file ends any command with 2 and the place of the mistake."""
-    (tmp_path / "tabletopic.toml").write_text("[topics.a]\nstrat = 1\n")
-    ended = run("status")
-    assert ended.code == 2
-    assert ended.err.startswith("error: tabletopic.toml:2: unknown setting topics.a.strat")
-
-
 def test_hints_repeat_the_global_options() -> None:
     """A command that is proposed works on the same servers: it carries the options of this call."""
     made = call.Call(config=Path("my file.toml"), state_dir=Path("x"))
     assert made.command("enable", "a b") == "tabletopic enable --config 'my file.toml' --state-dir x 'a b'"
     assert call.Call().command("serve") == "tabletopic serve"
-
-
-def test_a_state_folder_is_neither_nothing_nor_a_file(run: Callable[..., Any], tmp_path: Path) -> None:
-    """An unset variable in a script does not make the current folder the state folder."""
-    (tmp_path / "file").touch()
-    for text, message in (("", "must not be empty"), (str(tmp_path / "file"), "file' is a file")):
-        ended = run("down", "--state-dir", text)
-        assert ended.code == 2
-        assert "--state-dir" in ended.err
-        assert message in ended.err
-
-
-def test_version(run: Callable[..., Any]) -> None:
-    """--version is one line."""
-    ended = run("--version")
-    assert ended.code == 0
-    assert ended.out.startswith("tabletopic ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -174,7 +154,7 @@ def test_every_command_explains_itself_with_an_example(run: Callable[..., Any], 
         ("serve", ["Address of the metrics port. [default: 127.0.0.1]"]),
     ],
 )
-def test_help_has_sections_in_brackets_and_one_form_of_defaults(
+def test_help_has_brackets_and_one_form_of_defaults(
     run: Callable[..., Any], name: str, texts: list[str]
 ) -> None:
     """Names in brackets are no markup, and each default follows its sentence in the same form."""

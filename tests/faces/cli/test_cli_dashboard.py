@@ -12,7 +12,7 @@ import pytest
 from tabletopic_kernel.faces.live_dashboard import server
 
 
-def test_it_serves_with_the_settings_of_the_call(
+def test_it_serves_by_the_call(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The reader of the pages reads the same settings as every other command."""

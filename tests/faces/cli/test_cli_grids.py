@@ -38,7 +38,7 @@ def lines(found: Grid, width: int) -> list[str]:
 
 
 def test_texts_are_folded_below_their_headings() -> None:
-    """At words, so that columns stay columns; nothing is cut."""
+    """At words and uncut, so that columns stay columns; a command to copy is in one line."""
     shown = lines(COLUMNS, 80)
     assert max(map(len, shown)) <= 80
     assert shown[0] == "default.clicks"
@@ -46,10 +46,6 @@ def test_texts_are_folded_below_their_headings() -> None:
     at = shown[1].index("doc")
     docs = " ".join(line[at:] for line in shown[3:-1])
     assert docs.split() == " ".join(str(row[2]) for row in COLUMNS.rows).split()
-
-
-def test_a_command_to_copy_is_in_one_line() -> None:
-    """Also where what it is for must be folded instead."""
     out = Console(file=io.StringIO(), width=80, highlight=False)
     query = "tabletopic query 'SELECT count(*) FROM clicks'"
     out.print(screen.steps({query: "ask the table, however long it takes to say so"}))

@@ -45,14 +45,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, str]]
     return asked
 
 
-def test_nothing_of_ones_own_is_a_file_of_comments(person: Callable[..., Any], tmp_path: Path) -> None:
-    """Three times Return: all servers are embedded, and the next step is to start them."""
-    out = person("", "", "")
-    assert "tabletopic up --detach" in out.out
-    assert load_settings(environ={}, cwd=tmp_path).settings.kafka == {}
-
-
-def test_passwords_go_into_the_file_only_when_asked_to(
+def test_passwords_are_written_when_asked(
     person: Callable[..., Any], tmp_path: Path, tried: list[Any]
 ) -> None:
     """Without, the variable's name is printed and written; with, the file is the owner's alone."""
@@ -83,11 +76,14 @@ def test_an_answer_that_need_not_be_is_taken_back(person: Callable[..., Any], tm
     assert "ssl.ca.location" not in load_settings(environ={}, cwd=tmp_path).settings.kafka
 
 
-def test_a_place_that_cannot_be_written_is_told(person: Callable[..., Any], tmp_path: Path) -> None:
-    """A folder that is not there costs one line, and names the option."""
+def test_nothing_of_ones_own_is_a_file_of_comments(person: Callable[..., Any], tmp_path: Path) -> None:
+    """Three times Return, and the next step is `up`; a place that cannot be written costs one line."""
     out = person(*_ALL_EMBEDDED, options=("--file", str(tmp_path / "nowhere" / "x.toml")))
     assert out.code == 2
     assert "--file names another" in out.err
+    out = person("", "", "")
+    assert "tabletopic up --detach" in out.out
+    assert load_settings(environ={}, cwd=tmp_path).settings.kafka == {}
 
 
 def test_another_file_is_named_in_what_to_do_next(person: Callable[..., Any], tmp_path: Path) -> None:
@@ -150,7 +146,7 @@ def test_a_further_catalog_is_added(
         ('catalogs = { lab = { type = "glue" } }\n', "prod", r"add this to its(.|\n)*\[catalogs.prod\]"),
     ],
 )
-def test_where_a_catalog_cannot_be_added(
+def test_no_catalog_added(
     person: Callable[..., Any], tmp_path: Path, text: str | None, name: str, reason: str
 ) -> None:
     """The reason, and what to do; the file stays."""

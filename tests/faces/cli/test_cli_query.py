@@ -21,9 +21,7 @@ from tabletopic_kernel.query.answer import Answer, LiveRead, TableRead
 from tabletopic_kernel.render import values
 
 
-def test_rows_are_a_table_and_freshness_is_beside_it(
-    run: Callable[..., Any], fake: Any, fresh_answer: Answer
-) -> None:
+def test_rows_are_a_table_beside_freshness(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
     """Rows go to stdout; how many they are and how fresh the tables are goes to stderr."""
     fake.answer = fresh_answer
     ended = run("query", "SELECT 1")
@@ -46,8 +44,8 @@ def test_what_was_scanned_is_told_where_it_costs(run: Callable[..., Any], fake: 
     assert "scanned" not in run("query", "q").err
 
 
-def test_json_is_one_array_of_objects(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
-    """--json gives all rows, as objects, and nothing else on stdout."""
+def test_json_and_csv_have_every_row(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:
+    """One array of objects, or a header and a line each, and nothing else; both at once are wrong use."""
     fake.answer = fresh_answer
     assert run("query", "q", "--json").json == [{"url": "/", "n": 3}, {"url": None, "n": 4}]
     assert fake.asked[-1][1][2]["limit"] is None
@@ -96,24 +94,24 @@ def test_csv_has_a_header(run: Callable[..., Any], fake: Any, fresh_answer: Answ
     """--csv is a header and a line for each row; null is empty."""
     fake.answer = fresh_answer
     assert run("query", "q", "--csv").out == "url,n\n/,3\n,4\n"
+    assert run("query", "q", "--json", "--csv").code == 2
 
 
-def test_limits(run: Callable[..., Any], fake: Any) -> None:
-    """--limit cuts and says so; 0 is no limit."""
+def test_options_reach_the_workbench(run: Callable[..., Any], fake: Any) -> None:
+    """A limit cuts and says so, 0 is none; engine and moment; a statement without rows is done."""
     fake.answer = Answer(pa.table({"n": list(range(100))}))
     ended = run("query", "q")
     assert "the first 50 rows; there are more (--limit 0 shows all)" in ended.err
     assert len(run("query", "q", "--limit", "3", "--json").json) == 3
     assert len(run("query", "q", "--limit", "0").out.splitlines()) == 102
-
-
-def test_engine_and_time_travel_are_handed_on(run: Callable[..., Any], fake: Any) -> None:
-    """--engine and --at reach the workbench."""
     run("query", "q", "--engine", "spark", "--at", "42")
-    assert fake.asked == [("query", ("q", "spark", {"at": "42", "limit": 50, "live": False}))]
+    assert fake.asked[-1] == ("query", ("q", "spark", {"at": "42", "limit": 50, "live": False}))
+    fake.answer = Answer(pa.table({"Count": pa.array([], pa.int64())}))
+    ended = run("query", "CREATE TABLE t (a INT)")
+    assert (ended.out, ended.err) == ("", "done\n")
 
 
-def test_the_query_may_come_from_standard_input(
+def test_queries_from_standard_input(
     run: Callable[..., Any], fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`query -` reads it."""
@@ -123,18 +121,6 @@ def test_the_query_may_come_from_standard_input(
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 2\n"))
     run("query", "-")
     assert fake.asked[0][1][0] == "SELECT 2\n"
-
-
-def test_two_formats_exclude_each_other(run: Callable[..., Any]) -> None:
-    """--json with --csv is wrong use."""
-    assert run("query", "q", "--json", "--csv").code == 2
-
-
-def test_statements_without_rows(run: Callable[..., Any], fake: Any) -> None:
-    """A statement that only does something is answered with done."""
-    fake.answer = Answer(pa.table({"Count": pa.array([], pa.int64())}))
-    ended = run("query", "CREATE TABLE t (a INT)")
-    assert (ended.out, ended.err) == ("", "done\n")
 
 
 _MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -181,14 +167,10 @@ def test_json_text_is_json(value: Any) -> None:
 
 
 def test_csv_cells_hold_nested_values_as_json() -> None:
-    """A struct in a CSV cell is JSON; null is nothing."""
+    """Null is nothing; of columns with one name JSON numbers the later ones."""
     line = io.StringIO()
     csv.writer(line).writerow(map(values.csv_text, [None, {"a": 1}, _MOMENT, Decimal("1.10"), "a,b"]))
     assert line.getvalue() == ',"{""a"": 1}",2026-01-31T12:00:00.250Z,1.10,"a,b"\r\n'
-
-
-def test_columns_of_one_name_are_both_shown() -> None:
-    """A join may give two columns one name; JSON numbers the later ones."""
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
     assert list(values.rows_of(table)) == [(1, 2)]
     lines = values.json_lines(values.unique_names(table.column_names), values.rows_of(table))
@@ -209,9 +191,7 @@ def test_times_beyond_the_calendar_are_still_shown() -> None:
 
 
 @pytest.mark.parametrize("wrap", [pa.list_, pa.large_list, lambda kind: pa.map_(pa.string(), kind)])
-def test_times_beyond_the_calendar_inside_others_are_shown_too(
-    wrap: Callable[[pa.DataType], pa.DataType],
-) -> None:
+def test_nested_times_beyond_the_calendar_are_shown(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
     """In a struct, a list or a map; the values beside them stay as they are."""
     kind = wrap(pa.struct([("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("n", pa.int64())]))
     far = {"at": 568_971_820_800_000_000, "day": 6_585_322, "n": 7}

@@ -35,7 +35,7 @@ STAY = "while :; do sleep 0.1; done"
 
 
 @pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
-def test_a_host_that_stands_by_warms_spark_up(
+def test_hosts_warm_spark_up(
     monkeypatch: pytest.MonkeyPatch, topics: dict[str, object], is_warmed: bool
 ) -> None:
     """Python workers do in any case, the source only where no topic does it."""
@@ -167,7 +167,7 @@ def test_hosts_in_the_background_share_a_log(detached: Callable[[str], tuple[Pat
     assert lines == [f"host 1 {detached_module.JOINS}", f"host 2 {detached_module.JOINS}", "more of 1"]
 
 
-def test_a_host_that_ends_at_once_does_not_run_in_the_background(
+def test_a_host_that_ends_at_once_is_not_in_the_background(
     detached: Callable[[str], tuple[Path, int]],
 ) -> None:
     """Its reason is in the log, of which the error shows the end; the next host begins a new one."""

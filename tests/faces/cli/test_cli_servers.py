@@ -31,22 +31,19 @@ from tests.environment import completed
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
     """`info --json` has addresses and the whole properties of clients, PyIceberg's with its name apart."""
     assert run("info", "--json").json == {
-        "bootstrap_servers": "127.0.0.1:9092",
-        "registry_url": "http://127.0.0.1:8081",
+        "bootstrap_servers": "127.0.0.1:9092", "registry_url": "http://127.0.0.1:8081",
         "kafka": {"bootstrap.servers": "127.0.0.1:9092"},
         "registry": {"url": "http://u:hidden-word@127.0.0.1:8081"},
         "catalog": {
-            "name": "lake",
-            "properties": {"uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"},
+            "name": "lake", "properties": {"uri": "sqlite:////x/c.db", "s3.secret-access-key": "hidden-key"},
         },
         "catalogs": [{"name": "prod", "properties": {"type": "rest", "credential": "hidden-id"}}],
-        "state_dir": fake.settings.state_dir,
-        "hosts": ["here-1"],
-    }
+        "state_dir": fake.settings.state_dir, "hosts": ["here-1"],
+    }  # fmt: skip
 
 
 def test_info_for_people_hides_secrets(run: Callable[..., Any], fake: Any) -> None:
-    """What people look at over a shoulder has no passwords, and says how to start a host."""
+    """No passwords over a shoulder; a host is started, or unknown where the broker is away."""
     fake.live = []
     text = run("info").out
     assert "127.0.0.1:9092" in text
@@ -54,11 +51,18 @@ def test_info_for_people_hides_secrets(run: Callable[..., Any], fake: Any) -> No
     assert "prod: credential" in text
     assert "none; start one: tabletopic serve" in text
 
+    def ended() -> list[str]:
+        raise StackError("the local stack's kafka has ended")
+
+    fake.hosts = ended
+    told = run("info").out
+    assert "unknown: the broker does not respond" in told
+    assert "start one" not in told
+    assert run("info", "--json").json["hosts"] == []
+
 
 @pytest.mark.parametrize("section", ["catalog", "catalogs.prod"])
-def test_a_copy_with_a_shared_catalog_does_not_become_independent(
-    run: Callable[..., Any], section: str, tmp_path: Path
-) -> None:
+def test_copies_with_a_shared_catalog_stay_so(run: Callable[..., Any], section: str, tmp_path: Path) -> None:
     """Its topics would go on in the original's tables."""
     settings = tmp_path / "shared.toml"
     settings.write_text(f'[{section}]\ntype = "rest"\nuri = "http://127.0.0.1:1"\n')
@@ -87,7 +91,7 @@ def test_a_registry_of_glue_has_name_and_region(
     assert "hidden" not in text
 
 
-def test_config_says_where_values_come_from(
+def test_where_values_come_from(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """File, environment and defaults are told apart, and secrets are hidden."""
@@ -187,9 +191,7 @@ def test_up_shows_addresses_and_the_next_steps(run: Callable[..., Any], fake_sta
 
 
 @pytest.mark.parametrize("words", [("info",), ("status",)])
-def test_a_server_that_has_ended_is_named_beside_the_data(
-    run: Callable[..., Any], fake: Any, words: tuple[str, ...]
-) -> None:
+def test_an_ended_server_is_named(run: Callable[..., Any], fake: Any, words: tuple[str, ...]) -> None:
     """Its address alone would say that it is well; JSON stays as it is."""
 
     class Ended(Servers):
@@ -202,19 +204,6 @@ def test_a_server_that_has_ended_is_named_beside_the_data(
     told = " ".join(ended.err.split())
     assert "the local stack's registry has ended; `tabletopic up` starts what is missing" in told
     assert "ended" not in run(*words, "--json").err
-
-
-def test_hosts_are_not_denied_where_nobody_can_say(run: Callable[..., Any], fake: Any) -> None:
-    """Without a broker nobody knows them, and they wait for it."""
-
-    def ended() -> list[str]:
-        raise StackError("the local stack's kafka has ended")
-
-    fake.hosts = ended
-    told = run("info").out
-    assert "unknown: the broker does not respond" in told
-    assert "start one" not in told
-    assert run("info", "--json").json["hosts"] == []
 
 
 def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: Path) -> None:
@@ -238,11 +227,20 @@ def test_ports_of_a_server_that_runs_are_not_taken_by_another_program(tmp_path: 
             ports(tmp_path, ("kafka", "registry"))
 
 
-def test_up_on_a_running_stack_returns(run: Callable[..., Any], fake_stack: FakeStack) -> None:
-    """Servers that somebody else started are not this call's to keep or stop."""
+def test_no_failure_to_stop_nothing(run: Callable[..., Any], fake_stack: FakeStack, tmp_path: Path) -> None:
+    """Nobody waits where nothing was stopped, and a running stack is not this call's to keep."""
     ended = run("up")
     assert ended.code == 0
     assert "tabletopic down" in ended.out
+    ended = run("down")
+    assert ended.code == 0
+    assert "nothing was running" in ended.err
+    assert run("down", "--json").json == {"servers": [], "hosts": []}
+    fake_stack.runs = True
+    assert "is still running" not in run("down").err
+    fake_stack.stops = ["kafka"]
+    assert "host here-1 is still running and waits for the servers" in run("down").err
+    assert stop_detached(tmp_path) == []
 
 
 def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: FakeStack) -> None:
@@ -250,29 +248,6 @@ def test_a_stack_that_does_not_start(run: Callable[..., Any], fake_stack: FakeSt
     fake_stack.error = StackError("Port 5, set for the kafka server, is taken.")
     ended = run("up", "--detach", "--kafka-port", "5")
     assert (ended.code, ended.err) == (1, "error: Port 5, set for the kafka server, is taken.\n")
-
-
-def test_down_of_nothing(run: Callable[..., Any], fake_stack: FakeStack) -> None:
-    """Stopping what does not run is no failure."""
-    ended = run("down")
-    assert ended.code == 0
-    assert "nothing was running" in ended.err
-    assert run("down", "--json").json == {"servers": [], "hosts": []}
-
-
-def test_hosts_with_servers_of_their_own_wait_for_none(
-    run: Callable[..., Any], fake_stack: FakeStack
-) -> None:
-    """Where nothing was stopped, nobody waits for it."""
-    fake_stack.runs = True
-    assert "is still running" not in run("down").err
-    fake_stack.stops = ["kafka"]
-    assert "host here-1 is still running and waits for the servers" in run("down").err
-
-
-def test_no_hosts_in_the_background(tmp_path: Path) -> None:
-    """A state folder without detached hosts has none to stop."""
-    assert stop_detached(tmp_path) == []
 
 
 def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,11 +265,8 @@ def test_doctor_says_what_to_do(run: Callable[..., Any], monkeypatch: pytest.Mon
     ended = run("doctor", "--json")
     assert ended.code == 1
     assert ended.json[-1] == {
-        "name": "storage",
-        "status": "fail",
-        "detail": "read-only",
-        "remedy": "choose another",
-    }
+        "name": "storage", "status": "fail", "detail": "read-only", "remedy": "choose another",
+    }  # fmt: skip
 
 
 def test_doctor_works_where_nothing_runs(run: Callable[..., Any]) -> None:
@@ -387,18 +359,12 @@ def test_produce_prints_what_was_sent(run: Callable[..., Any], monkeypatch: pyte
     assert "v1 6, v2 4" in ended.out
     assert "12.34 in 1 hour " in ended.out
     assert (asked["topic"], asked["count"], asked["rate"], asked["switch_at"], asked["seed"]) == (
-        "t",
-        10,
-        5.0,
-        6,
-        3,
-    )
+        "t", 10, 5.0, 6, 3,
+    )  # fmt: skip
     assert run(*words, "--json").json == dataclasses.asdict(tallies)
 
 
-def test_demo_hands_its_options_on(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_demo_has_options(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """demo is one call; its result is the exit code. Only a state folder that was given is used."""
     asked: list[tuple[Any, ...]] = []
     monkeypatch.setattr("tabletopic_kernel.demo.scenario.run", lambda *given: asked.append(given) or 1)

@@ -32,25 +32,17 @@ def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: 
         "web.clicks",
         *("--namespace", "web", "--table", "clicks", "--commit-interval", "500ms", "--commit-bytes", "64MB"),
         *(
-            "--target-file-size",
-            "32MB",
-            "--partition-by",
-            "hour(at)",
-            "--partition-by",
+            "--target-file-size", "32MB", "--partition-by", "hour(at)", "--partition-by",
             "bucket(16, user), day",
         ),
         *("--start", "2026-01-31T12:00:00Z", "--key-format", "string", "--transform", "none"),
         *("--errors", "stop", "--on-incompatible", "stop", "--value-format", "by_schema_id"),
         *(
-            "--metadata-columns",
-            "key,metadata",
-            "--table-property",
-            "write.b=c=d",
-            "--table-property",
+            "--metadata-columns", "key,metadata", "--table-property", "write.b=c=d", "--table-property",
             "owner = f",
         ),
         "--json",
-    )
+    )  # fmt: skip
     assert ended.code == 0
     (_, (topic, given)) = fake.asked[0]
     assert topic == "web.clicks"
@@ -74,34 +66,23 @@ def test_options_reach_the_workbench_as_settings(run: Callable[..., Any], fake: 
     assert ended.json["settings"]["commit_interval_ms"] == 500
 
 
-def test_without_options_nothing_is_given(run: Callable[..., Any], fake: Any) -> None:
-    """Defaults are the model's and the settings file's, not the command line's."""
+def test_options_are_taken_as_written(run: Callable[..., Any], fake: Any) -> None:
+    """Defaults are not the command line's; an empty value is one, a property needs one, brackets are text."""
     assert run("enable", "clicks").code == 0
     assert fake.asked[0] == ("enable", ("clicks", {}))
-
-
-def test_a_property_needs_a_value(run: Callable[..., Any]) -> None:
-    """--table-property without = is wrong use."""
+    assert run("enable", "clicks", "--metadata-columns", "").code == 0
+    assert fake.asked[-1] == ("enable", ("clicks", {"metadata_columns": ""}))
     ended = run("enable", "clicks", "--table-property", "novalue")
     assert ended.code == 2
     assert "KEY=VALUE" in ended.err
+    assert "[bold]x[/bold]" in run("pause", "[bold]x[/bold]").out
 
 
-def test_an_empty_value_is_a_value(run: Callable[..., Any], fake: Any) -> None:
-    """What was given is never left out in silence: each setting says what empty text means to it."""
-    assert run("enable", "clicks", "--metadata-columns", "").code == 0
-    assert fake.asked[0] == ("enable", ("clicks", {"metadata_columns": ""}))
-
-
-def test_success_names_the_table_and_what_happens(run: Callable[..., Any]) -> None:
-    """After enable a person knows the table's name, the interval and that a host takes it."""
+def test_success_names_the_table_and_what_happens(run: Callable[..., Any], fake: Any) -> None:
+    """Its interval, and the host that takes it, or the way to start one."""
     text = run("enable", "my-clicks", "--partition-by", "hour(at)").out
     for part in ("default.my_clicks", "every 5 s while", "hour(at)", "a running host picks it up"):
         assert part in text
-
-
-def test_without_a_host_the_way_to_start_one_is_shown(run: Callable[..., Any], fake: Any) -> None:
-    """Where no host runs, enable says exactly which command starts one."""
     fake.live = []
     text = run("enable", "clicks", "--state-dir", "over there").out
     assert "no host is running" in text
@@ -156,8 +137,3 @@ def test_wait_fails_in_time(run: Callable[..., Any], fake: Any, state: str, mess
     ended = run(*words, "--timeout", "0")
     assert ended.code == 1
     assert message in ended.err
-
-
-def test_markup_in_names_stays_text(run: Callable[..., Any]) -> None:
-    """A topic may be called what it wants: brackets are not taken for colours."""
-    assert "[bold]x[/bold]" in run("pause", "[bold]x[/bold]").out

@@ -19,19 +19,15 @@ from tabletopic_kernel.render.words import event_text
 
 
 def test_status_of_one_is_an_object(run: Callable[..., Any]) -> None:
-    """`status --json` is a list, of one topic an object; partitions are its keys' text."""
+    """Partitions are its keys' text; a topic that is not enabled is wrong use."""
     told = run("status", "clicks", "--json").json
     assert told["next_offsets"] == {"0": 100, "1": 200}
     assert run("status", "--json").json == [told]
-
-
-def test_status_of_an_unknown_topic(run: Callable[..., Any]) -> None:
-    """A topic that is not enabled is wrong use."""
     assert run("status", "nope").code == 2
 
 
 def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
-    """People see lag, rows and rate, and copy the servers from the last line; no password is in it."""
+    """And one topic its partitions and schemas; the servers to copy have no password."""
     text = run("status").out
     for part in (
         "clicks",
@@ -47,10 +43,6 @@ def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
         assert part in text
     assert "registry           http://***@127.0.0.1:8081" in text
     assert "hidden" not in text
-
-
-def test_one_topic_shows_its_partitions(run: Callable[..., Any]) -> None:
-    """The view of one topic has next and end offsets of each partition, and the schemas."""
     lines = [" ".join(line.split()) for line in run("status", "clicks").out.splitlines()]
     assert "offsets 0: 100 of 1,334, 1: 200 of 200" in lines
     assert "schemas clicks-value v3" in lines
@@ -76,7 +68,7 @@ def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> N
 
 
 def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> None:
-    """A failed topic tells why, in a line of its own."""
+    """In a line of their own; where nothing is enabled, status says how to begin."""
     fake.found = [
         dataclasses.replace(fake.found[0], state="failed", error="schema [v2] refused", lag_records=None)
     ]
@@ -84,6 +76,11 @@ def test_errors_stand_below_the_table(run: Callable[..., Any], fake: Any) -> Non
     assert "clicks: schema [v2] refused" in text
     assert "failed" in text
     assert "- records" in run("status", "clicks").out
+    fake.found = []
+    text = run("status").out
+    assert "tabletopic enable TOPIC" in text
+    assert "127.0.0.1:9092" in text
+    assert run("status", "--json").json == []
 
 
 def test_topics_that_are_late_say_why_once(run: Callable[..., Any], fake: Any) -> None:
@@ -101,15 +98,6 @@ def test_topics_that_are_late_say_why_once(run: Callable[..., Any], fake: Any) -
     assert f"slow: {behind.reason}" in text
     assert behind.reason in " ".join(run("status", "slow").out.split())
     assert [one["delay"] for one in run("status", "--json").json] == ["waiting_for_turn"] * 5 + ["behind"]
-
-
-def test_no_topics_yet(run: Callable[..., Any], fake: Any) -> None:
-    """Where nothing is enabled, status says how to begin, and still shows the servers."""
-    fake.found = []
-    text = run("status").out
-    assert "tabletopic enable TOPIC" in text
-    assert "127.0.0.1:9092" in text
-    assert run("status", "--json").json == []
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -141,16 +129,11 @@ def test_events_of_an_unknown_topic(run: Callable[..., Any], fake: Any, options:
     assert "enabled: clicks" in outcome.err
 
 
-def test_events_hide_heartbeats(run: Callable[..., Any], fake: Any) -> None:
-    """Heartbeats are shown only on request."""
+def test_events_are_whole_without_heartbeats(run: Callable[..., Any], fake: Any) -> None:
+    """A line of --json is an event that can be read back; heartbeats come only on request."""
     fake.told = _told()
     assert [line.split()[2] for line in run("events").out.splitlines()] == ["Enabled", "Stopped"]
     assert "Heartbeat" in run("events", "--all").out
-
-
-def test_events_as_json_are_one_object_a_line(run: Callable[..., Any], fake: Any) -> None:
-    """Each line of --json is a whole event that can be read back."""
-    fake.told = _told()
     lines = run("events", "--json", "--all").out.splitlines()
     assert [EVENT_ADAPTER.validate_python(json.loads(line)) for line in lines] == fake.told
 
@@ -168,21 +151,13 @@ def test_since(run: Callable[..., Any], fake: Any, since: str, span_ms: int | No
         assert before - span_ms - 5 <= since_ms <= time.time() * 1000 - span_ms
 
 
-def test_a_since_before_1970(run: Callable[..., Any], fake: Any) -> None:
-    """It is everything: a time below 0 is no time to Kafka, and one of 20 digits no number to its client."""
+def test_a_wrong_since(run: Callable[..., Any], fake: Any) -> None:
+    """A span that is none is wrong use, with examples; one before 1970 is everything, and may be empty."""
     run("events", "--since", "999999999999999d")
     assert fake.asked[0][1][1] == 0
-
-
-def test_a_wrong_since(run: Callable[..., Any]) -> None:
-    """A span that is none is wrong use, with examples."""
     ended = run("events", "--since", "soon")
     assert ended.code == 2
     assert "--since: 'soon' is not a duration" in ended.err
-
-
-def test_nothing_happened(run: Callable[..., Any]) -> None:
-    """An empty log is said on stderr."""
     ended = run("events")
     assert (ended.code, ended.out) == (0, "")
     assert "no events in the last 1h" in ended.err

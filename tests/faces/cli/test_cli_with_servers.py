@@ -83,7 +83,7 @@ def test_enable_without_a_topic(tabletopic: Tabletopic, catalog: Catalog) -> Non
 
 
 @pytest.mark.parametrize("expression", ["hourly(event_time)", "bucket(x, y, z)", "day("])
-def test_enable_with_a_wrong_partition(
+def test_enable_wrong_partition(
     tabletopic: Tabletopic, catalog: Catalog, topic: str, expression: str
 ) -> None:
     """A partition expression that cannot be read leaves no table and no topic switched on."""
@@ -218,16 +218,13 @@ def test_from_topic_to_query(tabletopic: Tabletopic, host: subprocess.Popen[str]
 @pytest.mark.parametrize(
     "words", [["status", "--watch", "--json"], ["events", "--follow", "--since", "all", "--json"]]
 )
-def test_ctrl_c_ends_what_goes_on(
-    tabletopic: Tabletopic, command: list[str], tmp_path: Path, words: list[str]
-) -> None:
+def test_ctrl_c_ends(tabletopic: Tabletopic, command: list[str], tmp_path: Path, words: list[str]) -> None:
     """What watches or follows ends at Ctrl-C with 130 and without a word."""
     assert tabletopic("produce-clickstream", "--topic", "cli-watched", "--count", "1").code == 0
     assert tabletopic("enable", "cli-watched").code == 0
     running = subprocess.Popen(
         [*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert running.stdout is not None
     if words[0] == "status":
         assert json.loads(running.stdout.readline())["topic"]
     else:

@@ -32,8 +32,6 @@ pytestmark = pytest.mark.skipif(not (ROOT / "Makefile").exists(), reason="not a 
 def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The build hook, on a small copy of the sidebar's folders, completely built."""
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "labextension" / "hatch_build.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     source, built = tmp_path / "labextension", tmp_path / "built"

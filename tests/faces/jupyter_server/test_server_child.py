@@ -39,7 +39,7 @@ def test_a_child_is_started_once(child: Child, tmp_path: Path) -> None:
 
 
 def test_a_child_that_fails_says_why(child: Child, tmp_path: Path) -> None:
-    """Exit code, last words, and where the rest is."""
+    """Exit code, last words and where the rest is; a command that is not there is an error that says so."""
     log = tmp_path / "out"
     child.start([sys.executable, "-c", "import sys; sys.exit('error: no broker')"], log, {})
     assert child.wait(240)
@@ -49,6 +49,8 @@ def test_a_child_that_fails_says_why(child: Child, tmp_path: Path) -> None:
     os.kill(child.pid or 0, signal.SIGKILL)
     assert child.wait(240)
     assert child.obituary() == f"the host was killed by signal 9; see {log}"
+    with pytest.raises(StackError, match="the host cannot be started"):
+        child.start([str(tmp_path / "nothing")], tmp_path / "out", {})
 
 
 def test_a_child_that_does_not_listen_is_killed(child: Child, tmp_path: Path) -> None:
@@ -60,9 +62,3 @@ def test_a_child_that_does_not_listen_is_killed(child: Child, tmp_path: Path) ->
     assert not child.wait(0.2)
     child.stop(0.1)
     assert child.pid is None
-
-
-def test_a_command_that_is_not_there(child: Child, tmp_path: Path) -> None:
-    """An error that says so."""
-    with pytest.raises(StackError, match="the host cannot be started"):
-        child.start([str(tmp_path / "nothing")], tmp_path / "out", {})

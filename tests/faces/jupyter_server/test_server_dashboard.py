@@ -69,7 +69,7 @@ def ask(live: LiveServer, path: str = "tabletopic/dashboard/", **headers: str) -
 
 
 def test_it_is_asked_with_its_prefix(live: LiveServer) -> None:
-    """Paths and queries go on whole; it knows its socket, its prefix and its parent."""
+    """Paths go on whole; token and cookies stay here; others must not frame it, and it is no activity."""
     told = ask(live, "tabletopic/dashboard/static/a.js?topic=a%26b&theme=dark")
     assert told["path"] == f"{BASE_URL}tabletopic/dashboard/static/a.js?topic=a%26b&theme=dark"
     socket = live.backend.dashboard.socket
@@ -79,20 +79,16 @@ def test_it_is_asked_with_its_prefix(live: LiveServer) -> None:
         *("--parent-pid", str(os.getpid())),
     ]
     assert Path(str(socket)).parent.stat().st_mode & 0o077 == 0  # nobody else's
-
-
-def test_pages_of_others_must_not_frame_it(live: LiveServer) -> None:
-    """Its pages come with the policy of Jupyter's own, also where it cannot be reached."""
     headers = live.ask("GET", "tabletopic/dashboard/").headers
     assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
-
-
-def test_the_keys_of_the_server_stay_here(live: LiveServer) -> None:
-    """Token and cookies are not handed on."""
     headers = ask(live, Cookie="a=b", **{"X-XSRFToken": "x", "Accept-Language": "nl"})["headers"]
     assert headers["Accept-Language"] == "nl"
     assert not {"Authorization", "Cookie", "X-Xsrftoken"} & headers.keys()
+    times = live.app.web_app.settings["last_activity_times"]
+    times.clear()
+    ask(live)
+    assert times == {}
 
 
 def test_it_starts_again(live: LiveServer) -> None:
@@ -119,9 +115,7 @@ def test_one_that_does_not_start(live: LiveServer, monkeypatch: pytest.MonkeyPat
         assert b"refresh" not in body
 
 
-def test_a_page_begins_before_its_process_responds(
-    live: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_pages_begin_early(live: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The heading is there while a busy machine starts the process; then the browser asks again."""
     dashboard, may_start = live.backend.dashboard, tmp_path / "may-start"
     dashboard.stop()
@@ -142,17 +136,7 @@ def test_a_page_begins_before_its_process_responds(
     assert ask(live)["path"]
 
 
-def test_watching_is_no_activity(live: LiveServer) -> None:
-    """A dashboard that is left open does not keep an idle server alive."""
-    times = live.app.web_app.settings["last_activity_times"]
-    times.clear()
-    ask(live)
-    assert times == {}
-
-
-def test_who_may_only_read_gets_the_page_and_no_connection(
-    live: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_only_read_gets_no_connection(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the websocket dead letters are replayed, so it needs what Jupyter asks for websockets."""
     asked: list[str] = []
 

@@ -177,9 +177,7 @@ def test_a_stack_that_does_not_start(in_force: SettingsInForce, fake_stack: type
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_host_starts_with_the_stack(
-    in_force: SettingsInForce, fake_stack: type[FakeStack], wanted: bool
-) -> None:
+def test_hosts_start_with_it(in_force: SettingsInForce, fake_stack: type[FakeStack], wanted: bool) -> None:
     """As soon as the stack is up, if that is wanted; not with one that did not start."""
     started = threading.Event()
     host = HeadlessHost(in_force)
@@ -263,16 +261,6 @@ def test_kernels_are_told_what_is_in_force(tmp_path: Path) -> None:
     assert named["TABLETOPIC_CONFIG"] == str(tmp_path / "tabletopic.toml")
     (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
     assert in_force.kernel_environment() == in_force.environment()
-
-
-def test_wrong_settings_are_shown(in_force: SettingsInForce, tmp_path: Path) -> None:
-    """And the right ones are taken without a restart."""
-    (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
-    found = overview(in_force).look()
-    assert found["servers"]["state"] == "unreachable"
-    assert "state_dirr" in found["servers"]["detail"]
-    (tmp_path / "tabletopic.toml").unlink()
-    assert overview(in_force).look()["servers"]["state"] == "none"
 
 
 @pytest.mark.usefixtures("fake_stack")
@@ -370,8 +358,8 @@ def test_a_topic_that_is_late_says_why() -> None:
     assert row_of_other("views", 1)["delay"] is None
 
 
-def test_one_workbench_until_the_settings_change(in_force: SettingsInForce, tmp_path: Path) -> None:
-    """The same object for all; another when the file names another broker."""
+def test_settings_are_taken_without_a_restart(in_force: SettingsInForce, tmp_path: Path) -> None:
+    """One workbench until the file names another broker; wrong settings are shown."""
     file = tmp_path / "tabletopic.toml"
     servers = (
         '[kafka]\n"bootstrap.servers" = "{}"\n[registry]\nurl = "http://r"\n[catalog]\nuri = "sqlite://"\n'
@@ -381,6 +369,12 @@ def test_one_workbench_until_the_settings_change(in_force: SettingsInForce, tmp_
     assert in_force.workbench() is first
     file.write_text(servers.format("127.0.0.1:2"))
     assert in_force.workbench().servers.kafka["bootstrap.servers"] == "127.0.0.1:2"
+    (tmp_path / "tabletopic.toml").write_text("state_dirr = 'x'\n")
+    found = overview(in_force).look()
+    assert found["servers"]["state"] == "unreachable"
+    assert "state_dirr" in found["servers"]["detail"]
+    (tmp_path / "tabletopic.toml").unlink()
+    assert overview(in_force).look()["servers"]["state"] == "none"
 
 
 def test_a_state_folder_that_cannot_be_used_is_told(in_force: SettingsInForce, tmp_path: Path) -> None:

@@ -257,11 +257,8 @@ def test_a_row_of_the_overview(live: LiveServer, bench: FakeWorkbench) -> None:
     assert (on["topic"], on["enabled"], on["run"], on["schema_version"]) == ("clicks", True, "on", "v3")
     assert (on["lag_records"], on["snapshot_id"], on["partitions"]) == (1234, str(SNAPSHOT), 4)
     assert (off["topic"], off["enabled"], off["state"], off["lag_records"]) == (
-        "web.orders/ü",
-        False,
-        None,
-        None,
-    )
+        "web.orders/ü", False, None, None,
+    )  # fmt: skip
     assert (found["lag_records"], found["lag_seconds"]) == (1234, 2.5)
     assert found["servers"]["registry_url"] == "http://***@127.0.0.1:8081"
     assert found["host"] == {

@@ -42,17 +42,13 @@ def test_commit_lag_in_seconds_is_measured_or_follows_from_the_arrivals() -> Non
     assert found["seconds"] == [0.0, 10.0, 17.5]
 
 
-def test_before_there_is_a_ledger_there_is_no_lag() -> None:
-    """A topic's records of before it was switched on do not wait for anything."""
+def test_commit_lag_begins_with_the_ledger() -> None:
+    """What was there before does not wait; a ledger from before the window counts."""
     history = History()
     history.ends(T0, pack({0: 500}))
     history.ledger(T0 + 10_000, pack({0: 500}))
     history.ends(T0 + 10_000, pack({0: 501}))
     assert charts.commit_lag(history, MINUTES_10, T0 + 10_000, [0])["p0"] == [1]
-
-
-def test_the_ledger_from_before_the_window_counts() -> None:
-    """A topic that has been quiet for an hour is not behind by all its records."""
     history = History()
     history.ledger(T0, pack({0: 500}))
     history.ends(T0 + 3_600_000, pack({0: 501}))
@@ -72,16 +68,12 @@ def test_throughput_is_averaged_and_loses_no_row(interval_ms: int) -> None:
 
 
 def test_throughput_is_steady_where_commits_come_a_little_late() -> None:
-    """The last stretches too: a stretch has one commit or two, and the time that each stands for."""
+    """The last stretches too; it falls to nothing when commits stop."""
     history = History()
     for turn in range(50):
         history.commit(T0 + turn * 5_070, rows=5_070, files=1, size_bytes=5_070)
     found = charts.throughput(history, MINUTES_10, T0 + 49 * 5_070 + 4_000, 5_000)
     assert found["rows"][6:] == pytest.approx([1_000] * len(found["rows"][6:]), rel=0.02)
-
-
-def test_throughput_falls_to_nothing_when_commits_stop() -> None:
-    """A bucket that leaves the average takes its rows along."""
     history = History()
     history.commit(T0, 1_000, 1, 1_000)
     found = charts.throughput(history, MINUTES_10, T0 + 30_000, 1_000)
@@ -89,27 +81,19 @@ def test_throughput_falls_to_nothing_when_commits_stop() -> None:
     assert found["rows"][-1] == 0
 
 
-def test_files_per_commit_and_their_size() -> None:
-    """Means over the commits of a bucket."""
+def test_seconds_since_the_last_commit_grow_and_fall() -> None:
+    """A saw: two points at each commit; one before the window counts, and files are means."""
     history = History()
     history.commit(T0, 10, 1, 1_000)
     history.commit(T0 + 1, 30, 3, 5_000)
     found = charts.commits(history, MINUTES_10, T0 + 2_000)
     assert (found["files"], found["file_bytes"]) == ([2], [1_500])
-
-
-def test_seconds_since_the_last_commit_grow_and_fall() -> None:
-    """A saw: two points at each commit, one at each end."""
     history = History()
     history.commit(T0, 1, 1, 1)
     history.commit(T0 + 8_000, 1, 1, 1)
     found = charts.since_commit(history, MINUTES_10, T0 + 10_000)
     assert found["at"] == [T0, T0 + 8_000, T0 + 8_000, T0 + 10_000]
     assert found["seconds"] == [0, 8, 0, 2]
-
-
-def test_a_commit_before_the_window_still_counts() -> None:
-    """A topic without a commit for an hour says so."""
     history = History()
     history.commit(T0, 1, 1, 1)
     found = charts.since_commit(history, MINUTES_10, T0 + 3_600_000)
@@ -117,7 +101,7 @@ def test_a_commit_before_the_window_still_counts() -> None:
 
 
 def test_nothing_known_is_no_points() -> None:
-    """An empty history is empty columns of equal length."""
+    """Empty columns of equal length; moments whose end offsets are known are not asked for again."""
     history = History()
     for found in (
         charts.commit_lag(history, MINUTES_10, T0, [0]),
@@ -126,11 +110,6 @@ def test_nothing_known_is_no_points() -> None:
         charts.since_commit(history, MINUTES_10, T0),
     ):
         assert not any(found.values())
-
-
-def test_only_gaps_are_asked_for() -> None:
-    """Moments whose end offsets are known are not asked for again."""
-    history = History()
     wanted = charts.moments_without_ends(history, [MINUTES_10], T0, each=10)
     assert len(wanted) == 9
     for at_ms in wanted:

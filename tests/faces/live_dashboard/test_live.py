@@ -127,7 +127,6 @@ def started(stack: StackInfo, *arguments: str) -> tuple[subprocess.Popen[str], s
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
 
@@ -183,7 +182,6 @@ def test_a_page_begins_before_any_server_answers(tmp_path: Path) -> None:
             text=True,
             cwd=tmp_path,
         )
-        assert process.stdout is not None
         silent.settimeout(240)
         connection, _ = silent.accept()  # the first poll has begun, and never ends
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -326,9 +324,7 @@ def test_what_waits_is_lag_on_both_pages(topic: Told, url: str, browser: Browser
 
 
 @pytest.mark.parametrize(("theme", "colours"), [("default", LIGHT), ("dark", DARK)])
-def test_each_theme_colours_page_plots_and_table(
-    topic: Told, url: str, browser: Browser, theme: str, colours: Any
-) -> None:
+def test_themes_colour_everything(topic: Told, url: str, browser: Browser, theme: str, colours: Any) -> None:
     """What the browser really paints: background of the page, a corner of every plot, cells of the table."""
     page = browser.open(f"{url}?topic={topic.topic}&theme={theme}", width=420)
     body = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -375,7 +371,6 @@ def test_the_table_is_sorted_by_its_headings(topic: Told, url: str, browser: Bro
 def test_nothing_is_asked_of_the_outside(url: str, browser: Browser) -> None:
     """Every request of every page so far went to the dashboard's own server, and no script failed."""
     own = re.match(r"\w+://[^/]+/", url)
-    assert own is not None
     assert browser.asked
     assert [one for one in browser.asked if not one.startswith((own[0], "data:", "blob:"))] == []
     assert browser.errors == []

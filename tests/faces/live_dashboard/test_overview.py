@@ -25,21 +25,20 @@ def texts(panel: Any) -> str:
 
 
 def test_a_row_has_the_record_s_numbers(view: View) -> None:
-    """Lag, rate, schema, commits, rows, dead letters and host are those of the record."""
+    """Lag, rate, schema, commits, rows, letters and host are the record's; each topic has a line."""
     assert row(view, "clicks") == {
-        "topic": "clicks",
-        "state": "running",
-        "lag": 40,
-        "behind": 4.0,
-        "rate": 100,
-        "schema": "v1, v2",
-        "committed": NOW - 1_000,
-        "commits": 120,
-        "rows": 60_000,
-        "letters": 15,
-        "host": "vm-1",
-        "error": "",
-    }
+        "topic": "clicks", "state": "running", "lag": 40, "behind": 4.0, "rate": 100, "schema": "v1, v2",
+        "committed": NOW - 1_000, "commits": 120, "rows": 60_000, "letters": 15, "host": "vm-1", "error": "",
+    }  # fmt: skip
+    made = page(view)
+    (table,) = made.select(TopicTable)
+    assert [one["topic"] for one in table.all["rows"]] == ["clicks", "orders", "views"]
+    sources = list(made.get_root().select({"type": ColumnDataSource}))
+    lines = next(one.data for one in sources if "line0" in one.data)
+    assert (lines["line0"][-1], lines["line1"][-1], lines["line2"][-1]) == (40, 40, 7)
+    assert summary(view) == (
+        "3 table topics: 1 running, 1 failed, 1 no host. Lag 87 records. Hosts: vm-1 runs 2."
+    )
 
 
 def test_trouble_and_silence_are_told(view: View) -> None:
@@ -89,23 +88,6 @@ def test_a_broker_that_is_away_says_nothing_of_hosts(view: View) -> None:
     view.troubles = {"broker": "the broker does not respond"}
     told = row(view, "clicks")
     assert (told["state"], told["error"]) == ("unknown", "")
-
-
-def test_the_summary_counts(view: View) -> None:
-    """States, lag and hosts in a sentence."""
-    assert summary(view) == (
-        "3 table topics: 1 running, 1 failed, 1 no host. Lag 87 records. Hosts: vm-1 runs 2."
-    )
-
-
-def test_the_page_shows_every_topic(view: View) -> None:
-    """The table has a row for each topic, the plot a line."""
-    made = page(view)
-    (table,) = made.select(TopicTable)
-    assert [one["topic"] for one in table.all["rows"]] == ["clicks", "orders", "views"]
-    sources = list(made.get_root().select({"type": ColumnDataSource}))
-    lines = next(one.data for one in sources if "line0" in one.data)
-    assert (lines["line0"][-1], lines["line1"][-1], lines["line2"][-1]) == (40, 40, 7)
 
 
 def test_only_cells_that_changed_are_sent(view: View, record: Record) -> None:

@@ -32,17 +32,13 @@ def test_a_source_becomes_its_columns(old: dict[str, list], new: dict[str, list]
 
 
 def test_a_window_that_moves_on_sends_its_end() -> None:
-    """Of 300 points one is patched and one appended."""
+    """Of 300 points one is patched and one appended; unknown values are equal to themselves."""
     old = {"at": [float(n) for n in range(300)], "y": [0.0] * 299 + [nan]}
     new = {"at": [float(n) for n in range(1, 301)], "y": [0.0] * 298 + [5.0, 7.0]}
     found = change(old, new)
     assert found.patches == {"y": [(299, 5.0)]}
     assert found.appended == {"at": [300.0], "y": [7.0]}
     assert (found.rows, found.replace) == (300, False)
-
-
-def test_nothing_new_sends_nothing() -> None:
-    """Unknown values are equal to themselves."""
     same = {"at": [1.0, 2.0], "y": [nan, 3.0]}
     found = change(same, {name: list(values) for name, values in same.items()})
     assert (found.patches, found.appended, found.replace) == ({}, {}, False)

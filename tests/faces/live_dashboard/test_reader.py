@@ -26,10 +26,7 @@ from tabletopic_kernel.model.settings.sections import Settings
 
 
 def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:
-    """A dashboard that was started before the stack says what to do, and ends at once when it is asked to.
-
-    Nor does an error that nobody expects end it.
-    """
+    """A dashboard that was started before the stack says what to do, and ends at once when it is asked to."""
     errors = [OSError("too many open files")]
 
     def load() -> Settings:
@@ -51,7 +48,7 @@ def test_no_servers_is_told_and_looked_for_again(tmp_path: Path) -> None:
 
 
 def test_pages_are_counted() -> None:
-    """A topic is asked about in detail as long as a page of it is open."""
+    """A topic is asked in detail while a page of it is open; other servers are another record."""
     known = Known()
     known.watched["clicks"] += 2
     known.watched[""] += 1
@@ -60,10 +57,6 @@ def test_pages_are_counted() -> None:
     known.watched["clicks"] -= 1
     assert known.watched_topics() == []
     assert known.is_watched()
-
-
-def test_other_servers_are_another_record() -> None:
-    """Nothing of the servers before is shown beside what the new ones tell."""
     known = Known()
     known.record.observe_ends(1, {"clicks": {0: 1}})
     known.trouble("broker", RuntimeError("away"))
@@ -122,9 +115,7 @@ def test_a_replay_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert Live(Settings).replay("clicks").startswith(told)
 
 
-def test_a_damaged_table_ends_no_thread_and_hides_no_other_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_table_ends_no_thread_nor_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages would show the last figures of every table for ever, without a word."""
     for name in ("_HEALTH_S", "_METADATA_S"):  # each look meets it
         monkeypatch.setattr(polls, name, 0.0)
@@ -134,7 +125,6 @@ def test_a_damaged_table_ends_no_thread_and_hides_no_other_table(
     for topic in ("damaged", "sound"):
         catalog.create_table(f"default.{topic}", rows.schema).append(rows)
     head = catalog.load_table("default.damaged").current_snapshot()
-    assert head is not None
     Path(head.manifest_list.removeprefix("file://")).write_bytes(b"no manifest list")
     live = Live(Settings)
     live.known.desired_topics = {topic: DesiredTopic(topic=topic) for topic in ("damaged", "sound")}

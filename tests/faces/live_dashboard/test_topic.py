@@ -38,7 +38,7 @@ def sources(panel: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_plots_have_the_record_s_numbers(view: View) -> None:
-    """Lag by partition, seconds, rates, files and sizes are those of the events."""
+    """Lag, seconds, rates, files and sizes are the events'; each plot is a figure with a name."""
     drawn = sources(page(view, "clicks"))
     assert (drawn["line0"]["line0"][-1], drawn["line0"]["line1"][-1]) == (40, 0)
     assert drawn["rows"]["rows"][-1] == pytest.approx(100)
@@ -47,6 +47,14 @@ def test_plots_have_the_record_s_numbers(view: View) -> None:
     assert set(drawn["file_bytes"]["file_bytes"]) == {20_000}
     assert drawn["changed"]["at"] == [NOW - 300_000, NOW - 200_000]
     assert (drawn["changed"]["changed"][0], drawn["changed"]["refused"][1]) == (2, 2)
+    made = page(view, "clicks")
+    headings = re.findall("<h2>(.*?)</h2>", texts(made))
+    plots = list(made.get_root().select({"type": Plot}))
+    assert len(plots) == 8
+    for one in plots:
+        assert one.html_attributes["role"] == "figure"
+        (name,) = re.findall(r"^Plot: (.*)\. The text before it", one.html_attributes["aria-label"])
+        assert name in headings
 
 
 def test_text_says_what_the_plots_show(view: View) -> None:
@@ -89,14 +97,9 @@ def test_before_the_first_commit_no_plot_is_empty(view: View) -> None:
     view.record.observe_ends(NOW - 4_000, {"new": {0: 300, 1: 50}})
     made = page(view, "new")
     assert shown_titles(made) == [
-        "Commit lag by partition",
-        "Commit lag in seconds",
-        "Schema versions",
-        "Table health",
-        "Snapshots",
-        "Dead letters",
-        "Hosts and events",
-    ]
+        "Commit lag by partition", "Commit lag in seconds", "Schema versions", "Table health", "Snapshots",
+        "Dead letters", "Hosts and events",
+    ]  # fmt: skip
     html = texts(made)
     assert "Rates, files and file sizes appear after the first commit." in html
     assert "every record became a row" not in html.lower()
@@ -129,18 +132,6 @@ def test_a_page_begins_with_its_figures(view: View) -> None:
         assert told in begun, told
         assert told in html, told
     assert "<b>no answer</b>" not in begun
-
-
-def test_plots_have_names_for_screen_readers(view: View) -> None:
-    """Each plot is a figure whose name is the heading above it."""
-    made = page(view, "clicks")
-    headings = re.findall("<h2>(.*?)</h2>", texts(made))
-    plots = list(made.get_root().select({"type": Plot}))
-    assert len(plots) == 8
-    for one in plots:
-        assert one.html_attributes["role"] == "figure"
-        (name,) = re.findall(r"^Plot: (.*)\. The text before it", one.html_attributes["aria-label"])
-        assert name in headings
 
 
 def test_a_commit_is_a_patch(view: View, record: Record) -> None:
@@ -211,13 +202,16 @@ def test_what_to_do_next(view: View) -> None:
     assert "not in the table in 1 m 0 s" in texts(page(view, "views"))
 
 
-def test_a_topic_that_is_not_there_has_no_cards(view: View) -> None:
-    """Only that it is not enabled is shown, not a page of empty cards."""
+def test_where_there_is_nothing_there_is_no_card(view: View) -> None:
+    """A topic that is not there, none to try again, none that rests, no limit without retention."""
     head, *others = page(view, "nothing").objects
     assert head.visible
     assert others
     assert not any(part.visible for part in others)
     assert any(part.visible for part in page(view, "clicks").objects[1:])
+    for made, topic in ((TopicPage("quiet", replay=lambda _: ""), "quiet"), (TopicPage("clicks"), "clicks")):
+        made.show(view)
+        assert not any(button.visible for button in made.panel.select(pn.widgets.Button)), topic
 
 
 def test_retention_that_takes_nothing(view: View) -> None:
@@ -254,13 +248,6 @@ def test_letters_can_be_tried_again(view: View) -> None:
         made.show(view)
     assert asked == ["clicks"]
     assert not button.disabled
-
-
-def test_without_letters_there_is_nothing_to_try_again(view: View) -> None:
-    """No button where none wait, nor where nobody could be asked."""
-    for made, topic in ((TopicPage("quiet", replay=lambda _: ""), "quiet"), (TopicPage("clicks"), "clicks")):
-        made.show(view)
-        assert not any(button.visible for button in made.panel.select(pn.widgets.Button)), topic
 
 
 def test_health_shows_sizes_deletes_and_what_comes_next(view: View) -> None:

@@ -99,22 +99,14 @@ def seen(printed: CapturedIO) -> str:
 def test_the_list_has_state_lag_and_schema(run: Callable[[str], Any]) -> None:
     """%topic shows each table topic, and the Kafka topics that are not enabled."""
     text = repr(run("%topic"))
-    for part in (
-        "clicks",
-        "running",
-        "1,234",
-        "2.5 s",
-        "v3",
-        "not enabled: web.orders",
-        "here-1",
-    ):
+    for part in ("clicks", "running", "1,234", "2.5 s", "v3", "not enabled: web.orders", "here-1"):
         assert part in text
 
 
-def test_enable_passes_settings_and_leaves_the_work_to_a_host_that_lives(
+def test_enable_passes_settings(
     run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any]
 ) -> None:
-    """Options are the settings of TopicSettings; with a host elsewhere the kernel does not become one."""
+    """A host that lives has the work; where none does, the kernel becomes one."""
     text = repr(
         run("%topic start clicks --commit-interval 500ms --partition-by 'hour(at)' --partition-by user")
     )
@@ -124,12 +116,6 @@ def test_enable_passes_settings_and_leaves_the_work_to_a_host_that_lives(
     )
     assert "every 0.5 s" in text
     assert hosts_started == []
-
-
-def test_without_a_host_the_kernel_becomes_one(
-    run: Callable[[str], Any], bench: FakeWorkbench, hosts_started: list[Any]
-) -> None:
-    """Where nobody lives, enable and resume start a host in this kernel."""
     bench.live = []
     run("%topic enable clicks")
     run("%topic resume clicks")
@@ -201,7 +187,7 @@ def test_an_interrupt_is_one_word(shell: InteractiveShell, bench: FakeWorkbench,
     assert seen(printed) == "interrupted"
 
 
-def test_a_bar_in_a_kernel_is_one_place(
+def test_bars_are_one_place(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, bench: FakeWorkbench
 ) -> None:
     """Without widgets the bar is text that is updated, and nothing is written to the error stream."""
@@ -216,7 +202,7 @@ def test_a_bar_in_a_kernel_is_one_place(
     assert any("600/1234" in text for text in texts)
 
 
-def test_watch_updates_in_place(
+def test_watch_updates(
     shell: InteractiveShell, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--watch shows one display and updates that one, until it is interrupted."""
@@ -349,7 +335,7 @@ def test_a_cell_refreshes_itself(
     assert "omit --as and the variable" in fail("%lake --every 1s x << SELECT 1")
 
 
-def test_a_result_is_kept_in_a_variable(
+def test_results_in_variables(
     run: Callable[[str], Any], shell: InteractiveShell, bench: FakeWorkbench
 ) -> None:
     """``name << SELECT`` fetches everything and assigns a DataFrame, or what --as says."""
@@ -361,13 +347,9 @@ def test_a_result_is_kept_in_a_variable(
     assert isinstance(shell.user_ns["found"], pa.Table)
 
 
-def test_as_gives_the_rows_themselves(run: Callable[[str], Any]) -> None:
-    """--as without a variable gives the rows as the cell's value."""
+def test_as_gives_the_rows_themselves(run: Callable[[str], Any], shell: InteractiveShell) -> None:
+    """As the cell's value; as a frame of Polars in a variable, too."""
     assert run("%lake --as df SELECT 1").n.tolist() == [1, 2]
-
-
-def test_as_polars_gives_a_frame_of_polars(run: Callable[[str], Any], shell: InteractiveShell) -> None:
-    """As the cell's value, and in a variable."""
     polars = pytest.importorskip("polars")
     assert run("%lake --as polars SELECT 1").to_dict(as_series=False) == {"n": [1, 2]}
     run("%lake --as polars found << SELECT n FROM clicks")
@@ -381,7 +363,7 @@ def test_polars_that_is_missing_is_told(fail: Callable[[str], str], monkeypatch:
 
 
 def test_variables_are_bound(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """``$name`` reaches the engine as a value; text in quotes stays text; braces mean themselves."""
+    """``$name`` is a value, local ones first; text in quotes stays text; braces mean themselves."""
     run("country = 'NL'; import numpy; least = numpy.int64(3)")
     sql = "SELECT '$country', {'a': 1} FROM clicks WHERE c = $country AND n > $least"
     run(f"%%lake\n{sql}")
@@ -389,31 +371,24 @@ def test_variables_are_bound(run: Callable[[str], Any], bench: FakeWorkbench) ->
     assert text == sql
     assert more["params"] == {"country": "NL", "least": 3}
     assert type(more["params"]["least"]) is int
+    run("least = 1\ndef ask(least):\n    return get_ipython().run_line_magic('lake', 'SELECT $least')\n")
+    run("ask(5)")
+    assert bench.asked[-1][1][2]["params"] == {"least": 5}
 
 
-def test_the_moment_may_be_a_variable(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """--at takes a snapshot, a time, or the variable that holds one."""
+def test_moments_in_variables(
+    run: Callable[[str], Any], bench: FakeWorkbench, fail: Callable[[str], str]
+) -> None:
+    """--at takes a snapshot, a time or a variable; an empty one would read the newest without a word."""
     run("before = 42")
     run("%lake --at $before SELECT 1")
     assert bench.asked[-1][1][2]["at"] == 42
     run("%lake --at 2026-01-31T12:00:00Z SELECT 1")
     assert bench.asked[-1][1][2]["at"] == "2026-01-31T12:00:00Z"
-
-
-def test_a_moment_without_a_value_is_refused(
-    run: Callable[[str], Any], fail: Callable[[str], str], bench: FakeWorkbench
-) -> None:
-    """An empty variable would otherwise read the newest snapshot, without a word."""
     run("before = None")
+    bench.asked.clear()
     assert fail("%lake --at $before SELECT 1").startswith("UsageError: --at $before: its value is None; ")
     assert not bench.asked
-
-
-def test_variables_of_a_function_count_too(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
-    """Inside a function the local variables are seen first."""
-    run("least = 1\ndef ask(least):\n    return get_ipython().run_line_magic('lake', 'SELECT $least')\n")
-    run("ask(5)")
-    assert bench.asked[-1][1][2]["params"] == {"least": 5}
 
 
 def test_rows_shown_are_a_setting(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
@@ -551,9 +526,7 @@ PLAIN_CELL = 'raise ValueError("no entry for hunter2-secret")'
 
 
 @pytest.mark.parametrize("cell", [GROUP_CELL, PLAIN_CELL])
-def test_groups_of_errors_hold_no_secrets(
-    shell: InteractiveShell, fail: Callable[[str], str], cell: str
-) -> None:
+def test_groups_hold_no_secrets(shell: InteractiveShell, fail: Callable[[str], str], cell: str) -> None:
     """IPython prints groups past its renderer; and notebooks keep the text of each error."""
     learn({"sasl.password": "hunter2-secret"})
     kept: list[str] = []
@@ -568,15 +541,13 @@ def test_groups_of_errors_hold_no_secrets(
     assert "entry for hunter2" not in "".join([*again, *kept])
 
 
-def test_any_kernel_has_the_objects(shell: InteractiveShell, bench: FakeWorkbench) -> None:
-    """%load_ext adds what the product's own kernel has, and leaves a variable of the user alone."""
+def test_any_kernel_has_the_objects(
+    shell: InteractiveShell, bench: FakeWorkbench, fail: Callable[[str], str]
+) -> None:
+    """%load_ext leaves a user's variable alone; after %unload_ext nothing of ours is left."""
     assert shell.user_ns["workbench"] is bench
     assert "started when first used" in repr(shell.user_ns["spark"])
     assert "opened when first used" in repr(shell.user_ns["lake"])
-
-
-def test_unloading_takes_the_magics_away(shell: InteractiveShell, fail: Callable[[str], str]) -> None:
-    """After %unload_ext nothing of ours is left; loading twice changes nothing."""
     matchers = len(shell.Completer.custom_matchers)
     kernel.load(shell)
     assert len(shell.Completer.custom_matchers) == matchers
