@@ -69,11 +69,7 @@ def warehouse_location(properties: Mapping[str, str]) -> str | None:
 
 
 def check_inside(catalog: Catalog, table_properties: Mapping[str, str], now: Mapping[str, str] = {}) -> None:
-    """Check that settings lead no files out of the warehouse, unless a table's properties already do.
-
-    Raises:
-        ActionNeededError: they do.
-    """
+    """Raise ActionNeededError if settings lead files out of the warehouse, unless the table's do ``now``."""
     new = {name: value for name, value in table_properties.items() if now.get(name) != value}
     if name := outside(new, place := warehouse_location(catalog.properties)):
         raise ActionNeededError(
@@ -82,11 +78,7 @@ def check_inside(catalog: Catalog, table_properties: Mapping[str, str], now: Map
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
-    """Open the catalog.
-
-    Raises:
-        SettingsError: PyIceberg does not accept the properties.
-    """
+    """Open the catalog; raises SettingsError if PyIceberg does not accept the properties."""
     options: dict[str, Any] = {key: value for key, value in properties.items() if key != NAME}
     options.setdefault("py-io-impl", _TABLE_FILES)
     with reachable("the catalog"):
@@ -129,16 +121,10 @@ def _ask_directly(client: Any) -> None:
 
 @contextmanager
 def reachable(what: str, *, lent: bool = False) -> Iterator[None]:
-    """Translate errors of ``the catalog`` or ``the storage`` to ours; Iceberg's own outcomes pass through.
+    """Translate errors of ``the catalog`` or ``the storage``; Iceberg's own outcomes pass through.
 
-    Args:
-        what: the called system; the error may show that the other one failed.
-        lent: the catalog lends the storage's keys, so the next load of the table brings new ones.
-
-    Raises:
-        RetryableError: no answer, busy, locked.
-        ActionNeededError: refused, and the next try would be, too.
-        SettingsError: [catalog] is wrong.
+    ``lent``: the catalog lends the storage's keys, so the next load of the table brings new ones.
+    Raises RetryableError (no answer, busy), ActionNeededError (refused), or SettingsError.
     """
     try:
         yield
@@ -168,11 +154,7 @@ def create_table(
     properties: dict[str, str],
     order: SortOrder = UNSORTED_SORT_ORDER,
 ) -> Table:
-    """Create a table, and its namespace if that is missing.
-
-    Raises:
-        RetryableError: another program has just created the table.
-    """
+    """Create a table, and its namespace; raises RetryableError if another program just did."""
     with reachable("the catalog"):
         _ensure_namespace(catalog, identifier[:-1])
         try:

@@ -130,34 +130,24 @@ def _is_in(properties: Mapping[str, str], schemes: tuple[str, ...], prefix: str)
 
 
 def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
-    """PyIceberg's catalog properties as Spark's, under the same name; empty without a catalog.
-
-    ``beside``: the catalogs that the same session already has.
-
-    Raises:
-        SettingsError: Spark cannot reach this catalog; the message names it.
-    """
+    """Spark's properties of a catalog, ``beside`` others of the session; raises SettingsError."""
     if not properties:
         return {}
     keys = java_properties_of_aws(properties)
     if catalog_type(properties) == "glue" and any(
         catalog_type(other) == "glue" and java_properties_of_aws(other) != keys for other in beside
     ):
-        raise SettingsError(
-            Trouble(
-                "cannot be passed to Spark: its Glue client takes the keys of one catalog only, and "
-                "another catalog comes first; query with --engine duckdb"
-            )
+        raise _not_for_spark(
+            "cannot be passed to Spark: its Glue client takes the keys of one catalog only, and another "
+            "catalog comes first"
         )
-    for name in properties:
-        if name.startswith(_NO_SPARK):
-            raise SettingsError(Trouble(f"{name} cannot be passed to Spark; query with --engine duckdb"))
-    if _is_in(properties, _AZURE, "adls."):
-        raise SettingsError(Trouble("Spark has no client for Azure storage here; query with --engine duckdb"))
     names = {row.pyiceberg for row in TABLE}
-    unknown = [name for name in properties if name.startswith("gcs.") and name not in names]
-    if unknown and is_on_gcs(properties):
-        raise SettingsError(Trouble(f"{unknown[0]} cannot be passed to Spark; query with --engine duckdb"))
+    for name in properties:
+        is_unknown = name.startswith("gcs.") and name not in names and is_on_gcs(properties)
+        if name.startswith(_NO_SPARK) or is_unknown:
+            raise _not_for_spark(f"{name} cannot be passed to Spark")
+    if _is_in(properties, _AZURE, "adls."):
+        raise _not_for_spark("Spark has no client for Azure storage here")
     catalog = {
         "cache-enabled": "false",  # else Spark does not see PyIceberg's commits
         **_kind(properties),
@@ -171,6 +161,10 @@ def spark_catalog(properties: Mapping[str, str], beside: Iterable[Mapping[str, s
     prefix = f"spark.sql.catalog.{properties.get('name', DEFAULT_CATALOG_NAME)}"
     conf = {f"{prefix}.{key}": value for key, value in catalog.items()}
     return {"spark.sql.extensions": _EXTENSIONS, prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
+
+
+def _not_for_spark(cause: str) -> SettingsError:
+    return SettingsError(Trouble(f"{cause}; query with --engine duckdb"))
 
 
 def spark_extras(properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -49,11 +49,7 @@ def _is_own(name: str, value: Any) -> bool:
 
 
 def with_lent(own: Mapping[str, Any], lent: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a table's storage: a REST catalog lends keys with the table, and says where they fit.
-
-    Raises:
-        SettingsError: the catalog names another place and lends no keys for it: this person's would go there.
-    """
+    """A table's storage properties with what the catalog lends; SettingsError: own keys would go there."""
     files, loan = dict(own), {name: value for name, value in lent.items() if not names_class(name)}
     if (choice := lent.get(PY_IO_IMPL)) in (ARROW_FILE_IO, FSSPEC_FILE_IO):
         loan[PY_IO_IMPL] = choice

@@ -39,7 +39,6 @@ def lock_trouble(
 
 
 def _locks(catalog: Catalog, identifier: tuple[str, ...]) -> list[Any]:
-    """The locks held on the table; empty if the metastore does not say."""
     try:
         from hive_metastore.ttypes import ShowLocksRequest  # noqa: PLC0415 - large, and only of this catalog
 

@@ -6,8 +6,7 @@ Brokers report a user's permissions on what the user describes; without an autho
 from __future__ import annotations
 
 import difflib
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -85,6 +84,8 @@ def _without_secrets(text: str, kafka: Mapping[str, str]) -> str:
 
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+_ASKED: dict[str, Any] = {"include_authorized_operations": True, "request_timeout": TIMEOUT_S}
+# A broker that has just started does not know a group's coordinator yet.
 _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -99,10 +100,7 @@ _REFUSED = {
 def missing_rights(
     broker: Broker, topics: Mapping[str, Iterable[AclOperation]], groups: Mapping[str, Iterable[AclOperation]]
 ) -> list[str]:
-    """Arguments of `kafka-acls --add` for each missing permission; empty if none is missing.
-
-    Skips a topic that does not exist.
-    """
+    """Arguments of `kafka-acls --add` for missing permissions, without those on topics that do not exist."""
     user = broker.properties.get("sasl.username") or "<name>"
     lines = []
     for topic, operations in topics.items():
@@ -125,38 +123,18 @@ def _lines(
 
 
 def _of_topic(broker: Broker, topic: str) -> set[AclOperation] | None:
-    described = broker.admin.describe_topics(
-        TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
-    )
-    try:
-        return _operations(described[topic].result())
-    except KafkaException as error:
-        if error.args[0].code() in UNKNOWN_TOPIC:
-            return None  # only creating it shows whether that is allowed
-        return _refused(broker, error)
+    return _allowed(broker, lambda: broker.admin.describe_topics(TopicCollection([topic]), **_ASKED)[topic])
 
 
 def _of_group(broker: Broker, group: str) -> set[AclOperation] | None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        described = broker.admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
-        )
-        try:
-            return _operations(described[group].result())
-        except KafkaException as error:
-            # A broker that has just started does not know the group's coordinator yet.
-            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
-                return _refused(broker, error)
-        time.sleep(0.2)
+    return _allowed(broker, lambda: broker.admin.describe_consumer_groups([group], **_ASKED)[group])
 
 
-def _operations(described: Any) -> set[AclOperation] | None:
+def _allowed(broker: Broker, request: Callable[[], Any]) -> set[AclOperation] | None:
+    try:
+        described = broker.ask(request, passing=_NOT_YET, expected=_REFUSED | UNKNOWN_TOPIC)
+    except KafkaException as error:
+        # Only creating a topic shows whether that is allowed.
+        return set() if error.args[0].code() in _REFUSED else None
     operations = described.authorized_operations
     return None if operations is None else set(operations)
-
-
-def _refused(broker: Broker, error: KafkaException) -> set[AclOperation]:
-    if error.args[0].code() in _REFUSED:
-        return set()
-    raise broker.explain(error) from error

@@ -65,14 +65,8 @@ class Connection:
     ) -> Any:
         """The response to a request, which is repeated once if only the connection or the client failed.
 
-        Args:
-            request: sends it, by ``admin``; returns the answer, or its future.
-            passing: codes of errors that pass: the request is repeated for ``within_s``, 10 s by default.
-            expected: codes of errors that the caller explains.
-
-        Raises:
-            KafkaException: an expected error.
-            RetryableError, ActionNeededError: others, with their remedy.
+        ``passing`` codes are repeated for ``within_s``; an ``expected`` one is raised as KafkaException,
+        others as RetryableError or ActionNeededError.
         """
         deadline = time.monotonic() + (TIMEOUT_S if within_s is None else within_s)
         is_repeated = False

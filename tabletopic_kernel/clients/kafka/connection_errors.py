@@ -58,11 +58,8 @@ class ConnectionErrors:
         if self.refused(within_s) is None:
             return False
         lost_at, _ = self._newest.get("no broker", (None, ""))
-        return self._has_no_token or (lost_at is not None and lost_at >= time.monotonic() - within_s)
-
-    @property
-    def _has_no_token(self) -> bool:
-        return "token" in self._newest.get("login", (0.0, ""))[1].lower()
+        has_no_token = "token" in self._newest.get("login", (0.0, ""))[1].lower()
+        return has_no_token or (lost_at is not None and lost_at >= time.monotonic() - within_s)
 
     def forget(self) -> None:
         """A response arrived: forget earlier errors."""
@@ -147,7 +144,6 @@ def _remedy(kind: str, reason: str, properties: Mapping[str, str]) -> str:
 
 
 def _addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
-    """Host and port of each bootstrap address."""
     addresses = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     parsed = []
     for address in addresses.split(","):

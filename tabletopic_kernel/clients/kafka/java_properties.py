@@ -75,14 +75,9 @@ _PEM = "-----BEGIN "
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's connection properties as those of Kafka's Java clients.
+    """The connection properties of Kafka's Java clients, with the text of PEM files, which executors lack.
 
-    Certificates and keys in PEM files are read here and passed as text, so executors on other machines need
-    no copy; a PKCS#12 keystore is passed by its path, which executors must have.
-
-    Raises:
-        SettingsError: a property has no counterpart in Java, lacks its companions, or names a file that
-            cannot be read; the message says what to set instead, and contains no secret.
+    Raises SettingsError, without a secret, for a property without a counterpart, companion, or file.
     """
     java = {name: properties[name] for name in _SAME if name in properties}
     if "metadata.broker.list" in properties:
@@ -156,11 +151,7 @@ def _pem(properties: Mapping[str, str], prefix: str) -> str | None:
 
 
 def read_pem(path: Path, setting: str) -> str:
-    """The PEM text of a file, or of all files of a folder.
-
-    Raises:
-        SettingsError: it cannot be read, or contains no PEM; ``setting`` is where its path was set.
-    """
+    """The PEM text of a file, or of a folder's files; raises SettingsError, which names the ``setting``."""
     try:
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         texts = [file.read_text("utf-8", errors="replace") for file in files]

@@ -18,10 +18,7 @@ _LOG = logging.getLogger("tabletopic.librdkafka")
 
 
 def make_admin(properties: Mapping[str, str], errors: ConnectionErrors | None = None) -> AdminClient:
-    """An admin client whose connections report to ``errors``.
-
-    Raises SettingsError if librdkafka refuses the properties.
-    """
+    """An admin client that reports to ``errors``; raises SettingsError if the properties are refused."""
     return _make(AdminClient, properties, {"error_cb": errors} if errors else {})
 
 

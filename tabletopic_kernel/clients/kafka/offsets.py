@@ -100,7 +100,6 @@ def _refresh(
 
 
 def _has_leader(metadata: Any, partitions: Iterable[TopicPartition]) -> bool:
-    """Whether any of the partitions has a leader that is online."""
     topics = metadata.topics
     listed = (topics[p.topic].partitions.get(p.partition) for p in partitions if p.topic in topics)
     return any(partition is not None and partition.leader in metadata.brokers for partition in listed)

@@ -14,7 +14,7 @@ from tabletopic_kernel.model.progress.open_transaction import MOMENT_MS, OpenTra
 def open_transactions(
     broker: Broker, ends: Mapping[str, TopicEnds], now_ms: int
 ) -> dict[str, list[OpenTransaction]]:
-    """The transactions that have been open for longer than a moment, by topic; ``ends``: just asked for.
+    """Transactions open for longer than a moment, by topic; ``ends``: just asked for.
 
     The time is by the producer's clock. So the broker is asked again: a transaction with records of last year
     has usually ended by then.

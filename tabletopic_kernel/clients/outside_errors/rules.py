@@ -25,10 +25,9 @@ STORAGE: Final = "the storage"
 
 @dataclass(frozen=True)
 class Rule:
-    """What an error means, and what to do about it.
+    """What an error means; ``who`` is empty for the called system, ``setting``: no server has judged.
 
-    ``who`` is empty if it is the called system. ``setting``: a setting is wrong, without a server's verdict. ``keys``:
-    keys or tokens were refused, and a catalog may lend new ones.
+    ``keys``: keys or tokens were refused, and a catalog may lend new ones.
     """
 
     verdict: Verdict

@@ -48,13 +48,9 @@ _POOL: Final = re.compile(r"^<[^>]*>: |^\w*Connection\(host=[^)]*\): ")
 
 
 def sort_error(error: BaseException, system: str, *, lent: bool = False, doing: str = "") -> Trouble | None:
-    """Classify an error of another library; None for a bug in this program.
+    """Classify an error of another library, with its causes; None for a bug in this program.
 
-    Args:
-        error: as it was raised; its causes count, too.
-        system: the called one, the catalog or the storage.
-        lent: the catalog lends the storage's keys, and lends new ones next time.
-        doing: what could not be done, as the beginning of the sentence.
+    ``lent``: the catalog lends the storage's keys, new ones next time; ``doing`` begins the sentence.
     """
     rule = _rule(error)
     if rule is None or rule.verdict is Verdict.BUG:
@@ -93,7 +89,6 @@ def plain(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The original message of a wrapped error."""
     if (original := getattr(error, "orig", None)) is not None:  # SQLAlchemy's would have the statement
         return str(original)
     if isinstance(error, UnicodeDecodeError):  # the text that could not be read as a whole
@@ -117,7 +112,6 @@ def _rule(error: BaseException) -> Rule | None:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error and its causes."""
     chain = [error]
     for link in chain:  # which grows meanwhile
         causes = (getattr(link, "orig", None), link.__cause__)
@@ -149,12 +143,10 @@ def _by_class(error: BaseException) -> Rule | None:
 
 
 def _text(error: BaseException) -> str:
-    """An error's text in one line, without names."""
     return without_names(" ".join(_message(error).split()))
 
 
 def _url(error: BaseException) -> str:
-    """The address that a request of requests or boto3 was for."""
     url = getattr(getattr(error, "request", None), "url", None)
     return str(url or getattr(error, "kwargs", {}).get("endpoint_url", ""))
 
@@ -172,7 +164,6 @@ def _rest(error: Any) -> Codes:
 
 
 def _response(error: Any) -> Codes:
-    """The model that a response did not fit."""
     if error.title.endswith("Response"):
         yield from (("response", error.title), ("response", "other"))
 
@@ -196,7 +187,6 @@ def _aws(error: Any) -> Codes:
 
 
 def _meaning(code: str) -> str | None:
-    """What a code of AWS means."""
     return AWS_CODES.get(code.replace("_", "").lower().removesuffix("exception"))
 
 

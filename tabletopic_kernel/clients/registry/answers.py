@@ -69,11 +69,7 @@ def kind_of(declared: str, text: str) -> str:
 
 
 def worth_of(declared: str, text: str, references: Mapping[str, str]) -> Worth:
-    """The validity of a schema's text.
-
-    Raises:
-        RetryableError: the Protobuf compiler could not run.
-    """
+    """The validity of a schema's text; raises RetryableError if the Protobuf compiler cannot run."""
     kind = kind_of(declared, text)
     if kind == "PROTOBUF" and not (_PROTO.search(text) or _is_base64(text)):
         return Worth.NO_SCHEMA
@@ -141,7 +137,6 @@ def checked_list(items: Any, kind: type) -> Any:
 
 
 def _tree(text: str) -> Any:
-    """The text parsed as JSON; None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

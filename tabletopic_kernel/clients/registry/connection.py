@@ -10,16 +10,9 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tabletopic_kernel.clients.login_gate import LoginGate
 from tabletopic_kernel.clients.proxies import proxy_hint
+from tabletopic_kernel.clients.registry import errors
 from tabletopic_kernel.clients.registry.answers import OddAnswerError, checked_place
 from tabletopic_kernel.clients.registry.client import registry_client
-from tabletopic_kernel.clients.registry.errors import (
-    UnknownSchemaError,
-    client_properties,
-    explain_failure,
-    explain_refusal,
-    explain_unusable,
-    invalid,
-)
 from tabletopic_kernel.clients.registry.glue_schemas import GlueSchemas
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.redact import mask
@@ -48,17 +41,12 @@ class Connection:
             self.url = f"glue:{glue.name}"
             return
         try:
-            self.client = registry_client({**_CLIENT_DEFAULTS, **client_properties(properties)})
+            self.client = registry_client({**_CLIENT_DEFAULTS, **errors.client_properties(properties)})
         except (ValueError, TypeError, OSError) as error:
-            raise explain_unusable(properties, error) from error
+            raise errors.explain_unusable(properties, error) from error
 
     def ask(self, what: str, call: Callable[[], T]) -> T:
-        """The response to a request for ``what``, which ``call`` sends by ``client`` and checks.
-
-        Raises:
-            UnknownSchemaError: there is no such thing.
-            RetryableError, SettingsError: other failures, with their remedy.
-        """
+        """The response to a request; raises UnknownSchemaError, or another error with its remedy."""
         self._gate.check()
         try:
             return self._call(what, call)
@@ -72,24 +60,20 @@ class Connection:
         try:
             return call()
         except OddAnswerError as error:
-            raise invalid(self.url, what, str(error)) from error
+            raise errors.invalid(self.url, what, str(error)) from error
         except SchemaRegistryError as error:
             if error.error_code in _NOT_FOUND:
-                raise UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
-            refusal = explain_refusal(self.url, what, self._properties, error)
+                raise errors.UnknownSchemaError(f"the registry at {self.url} has no {what}") from error
+            refusal = errors.explain_refusal(self.url, what, self._properties, error)
             self._gate.met(refusal)
             raise refusal from error
         except Exception as error:  # the HTTP library's errors have no public base class
             self._check()
-            raise explain_failure(self.url, what, error) from error
+            raise errors.explain_failure(self.url, what, error) from error
 
 
 def references_of(schema: Schema, connection: Connection) -> dict[str, str]:
-    """The texts of all schemas that ``schema`` needs, by the name in its reference, those they need first.
-
-    Raises:
-        UnknownSchemaError: one is missing. Also as ``Connection.ask``.
-    """
+    """The texts that ``schema`` needs, by name, those that they need first; raises UnknownSchemaError."""
     texts: dict[str, str] = {}
 
     def collect(schema: Schema, above: tuple[tuple[str, int], ...]) -> None:
@@ -98,7 +82,7 @@ def references_of(schema: Schema, connection: Connection) -> dict[str, str]:
             if name in texts or place in above:  # circular: the format decides about that
                 continue
             if len(above) >= _MOST_LEVELS:
-                raise UnknownSchemaError(
+                raise errors.UnknownSchemaError(
                     f"the registry at {connection.url} has a chain of more than {_MOST_LEVELS} references"
                 )
             referred = _referred(connection, *place)

@@ -15,10 +15,7 @@ _TAGS: Final = "confluent:tags"
 
 
 def encryption_of(schema: Schema) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The rule that encrypts whole values, or empty text; and fields by name with the rule of each.
-
-    Fields have tags in the text of Avro and JSON, or in the metadata of any schema.
-    """
+    """The rule that encrypts whole values, or none; and encrypted fields (by tags) with their rules."""
     metadata, sets = schema.metadata, schema.rule_set
     rules = [*(sets.domain_rules or ()), *(sets.encoding_rules or ())] if sets else []
     active = [

@@ -37,11 +37,7 @@ class UnknownSchemaError(TableTopicError):
 
 
 def client_properties(properties: Mapping[str, str]) -> dict[str, object]:
-    """The properties in the form that Confluent's client takes.
-
-    Raises:
-        SettingsError: a login that the client does not support, or an invalid number.
-    """
+    """The properties as the client takes them; raises SettingsError for a login or number that it refuses."""
     conf: dict[str, object] = dict(properties)
     if "bearer.auth.credentials.source" in conf:
         conf.setdefault(_LOGICAL_CLUSTER, "none")

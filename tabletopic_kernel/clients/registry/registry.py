@@ -68,13 +68,7 @@ class RegisteredSchema:
 
 
 class Registry:
-    """Schemas by id and by subject.
-
-    Args:
-        properties: of confluent_kafka's SchemaRegistryClient, at least ``url``; or those of ``GlueSchemas``.
-        check: raises why the registry cannot respond, if the caller knows more than the network does;
-            called when the registry does not respond.
-    """
+    """Schemas by id and by subject; ``check`` may know why the registry does not respond, and raise it."""
 
     def __init__(self, properties: Mapping[str, str], check: Callable[[], None] = lambda: None) -> None:
         self._connection = Connection(properties, check)
@@ -83,13 +77,9 @@ class Registry:
         self._odd: dict[SchemaKey, tuple[float, str]] = {}  # malformed schemas: since when
 
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
-        """The schema with this id, its references resolved; its version is the highest in any subject.
+        """The schema with this id in the context of ``subject``; its version is the highest in any subject.
 
-        Ids count in the context of ``subject``, if that names one.
-
-        Raises:
-            UnknownSchemaError: no such id.
-            RetryableError: the response is not a schema.
+        Raises UnknownSchemaError, or RetryableError if the response is not a schema.
         """
         what, within = f"schema id {schema_id}", _within(subject)
         schema = self._ask(what, lambda: checked(self._client.get_schema(schema_id, **within)))
@@ -131,11 +121,7 @@ class Registry:
             raise invalid(self.url, f"schema id {schema.id}", repr(schema.text[:80]))
 
     def by_guid(self, guid: str, subject: str) -> RegisteredSchema:
-        """The schema with this GUID, its references resolved; its version is the one in ``subject``, or 0.
-
-        Raises:
-            UnknownSchemaError: no such GUID, or the registry has none.
-        """
+        """The schema with this GUID, its version that in ``subject``, or 0; raises UnknownSchemaError."""
         try:
             schema = self._ask(f"schema GUID {guid}", lambda: checked(self._client.get_schema_by_guid(guid)))
         except RetryableError as error:
@@ -173,11 +159,7 @@ class Registry:
         return names
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of a subject; None if the subject does not exist.
-
-        Raises:
-            RetryableError: the registry lacks a schema that this one refers to.
-        """
+        """The newest schema of a subject; None if the subject does not exist."""
         try:
             registered = self._ask(
                 f"subject {subject}", lambda: checked_place(self._client.get_latest_version(subject), subject)
@@ -201,11 +183,7 @@ class Registry:
         return newest
 
     def by_version(self, subject: str, version: int) -> RegisteredSchema:
-        """One version of a subject.
-
-        Raises:
-            UnknownSchemaError: no such subject or version.
-        """
+        """One version of a subject; raises UnknownSchemaError."""
         what = f"version {version} of {subject}"
         ask = self._client.get_version
         registered = self._ask(what, lambda: checked_place(ask(subject, version), subject, version))
@@ -243,7 +221,6 @@ class Registry:
         return f"the registry would refuse it: it violates the compatibility rule of {subject} ({rule})"
 
     def _rule(self, subject: str) -> str:
-        """The compatibility level of a subject, or the global one."""
         for scope in (subject, None):
             ask = partial(self._client.get_compatibility, scope)
             try:

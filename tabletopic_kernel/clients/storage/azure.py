@@ -6,20 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pyiceberg.io import (
-    ADLS_ACCOUNT_KEY,
-    ADLS_ACCOUNT_NAME,
-    ADLS_BLOB_STORAGE_AUTHORITY,
-    ADLS_CLIENT_ID,
-    ADLS_CLIENT_SECRET,
-    ADLS_DFS_STORAGE_AUTHORITY,
-    ADLS_SAS_TOKEN,
-    ADLS_TENANT_ID,
-)
+from pyiceberg import io
 
 from tabletopic_kernel.model.errors import SettingsError, Trouble
 
-_LOGINS: Final = (ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID)
+_LOGINS: Final = (io.ADLS_CLIENT_ID, io.ADLS_CLIENT_SECRET, io.ADLS_TENANT_ID)
 AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
 _DOMAIN: Final = "core.windows.net"
 
@@ -33,14 +24,15 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
     >>> azure_properties(lent, "lake@acme.dfs.core.windows.net")
     {'adls.account-name': 'acme', 'adls.sas-token': '?sig=1'}
     """
-    options = {name: value for name, value in properties.items() if not name.startswith(f"{ADLS_SAS_TOKEN}.")}
+    lent = f"{io.ADLS_SAS_TOKEN}."
+    options = {name: value for name, value in properties.items() if not name.startswith(lent)}
     account, domain = _account(netloc)
     if account:
-        options[ADLS_ACCOUNT_NAME] = account
+        options[io.ADLS_ACCOUNT_NAME] = account
         if domain != _DOMAIN:  # one of Azure's other clouds
-            options.setdefault(ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
-            options.setdefault(ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
-    account = options.get(ADLS_ACCOUNT_NAME, "")
+            options.setdefault(io.ADLS_BLOB_STORAGE_AUTHORITY, f".blob.{domain}")
+            options.setdefault(io.ADLS_DFS_STORAGE_AUTHORITY, f".dfs.{domain}")
+    account = options.get(io.ADLS_ACCOUNT_NAME, "")
     if not account:
         raise SettingsError(
             Trouble(
@@ -49,31 +41,27 @@ def azure_properties(properties: Mapping[str, Any], netloc: str) -> dict[str, An
             )
         )
     for name, value in properties.items():
-        lent = name.removeprefix(f"{ADLS_SAS_TOKEN}.")
-        if lent != name and lent.partition(".")[0] == account:
-            options[ADLS_SAS_TOKEN] = value
-    if not options.get(ADLS_ACCOUNT_KEY) and not options.get(ADLS_SAS_TOKEN):
+        if name.startswith(lent) and name.removeprefix(lent).partition(".")[0] == account:
+            options[io.ADLS_SAS_TOKEN] = value
+    if not options.get(io.ADLS_ACCOUNT_KEY) and not options.get(io.ADLS_SAS_TOKEN):
         # All other ways request a token from Azure's login service, and PyArrow's client aborts the whole
         # process if that does not respond while a file is read.
         raise SettingsError(Trouble("adls.account-key or adls.sas-token is needed for Azure's storage"))
     if "@" in netloc:
         _check_key(account, domain, properties)
     options = {name: value for name, value in options.items() if name not in _LOGINS}
-    if token := options.get(ADLS_SAS_TOKEN):
-        options[ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
+    if token := options.get(io.ADLS_SAS_TOKEN):
+        options[io.ADLS_SAS_TOKEN] = f"?{token.lstrip('?')}"  # PyArrow appends it to the address unchanged
     return {name: value for name, value in options.items() if name.startswith("adls.")}
 
 
 def _check_key(account: str, domain: str, properties: Mapping[str, Any]) -> None:
-    """Check that the keys are for this account: a table's creator chooses its location.
-
-    Keys are for ``adls.account-name``, the warehouse's account, and the account in a lent signature's name.
-    """
-    is_set = ADLS_DFS_STORAGE_AUTHORITY in properties or ADLS_BLOB_STORAGE_AUTHORITY in properties
-    prefix = f"{ADLS_SAS_TOKEN}."
+    """Check that a key is for the account, which a table's creator chooses."""
+    is_set = io.ADLS_DFS_STORAGE_AUTHORITY in properties or io.ADLS_BLOB_STORAGE_AUTHORITY in properties
+    prefix = f"{io.ADLS_SAS_TOKEN}."
     lent = [name.removeprefix(prefix) for name in properties if name.startswith(prefix)]
     accounts = [
-        (properties.get(ADLS_ACCOUNT_NAME), _DOMAIN),
+        (properties.get(io.ADLS_ACCOUNT_NAME), _DOMAIN),
         _account(urlsplit(properties.get("warehouse", "")).netloc),
         *(_account(f"@{host}") for host in lent),
     ]

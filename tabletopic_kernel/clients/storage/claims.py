@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import read_metadata
+from tabletopic_kernel.clients.storage.locations import file_name
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.model.errors import StartOverError
 
@@ -33,19 +34,13 @@ def claim_folder(
 ) -> Table:
     """Claim a table's metadata ``folder`` for its catalog, or check the claim; returns the table as loaded.
 
-    One request to list, one to read, and one to write if the claim changes.
-
-    Args:
-        load: loads the table's current state, after the folder was listed: so what the catalog's own writers
-            had written by then is in that state, or an attempt to follow it.
-        epoch_of: the newest epoch in a table's metadata, noted for people.
-
-    Raises:
-        StartOverError: another catalog has claimed it; or metadata beside that in use is newer, so this is
-            an older state of the catalog. That is recorded: later commits have newer versions.
-        RetryableError, ActionNeededError: as ``reachable``, and what ``load`` raises.
+    One request to list, one to read, and one to write if the claim changes. ``load`` comes after the list:
+    what the catalog's own writers had written by then is in that state, or an attempt to follow it.
+    ``epoch_of``: the newest epoch in a table's metadata, noted for people.
+    Raises StartOverError if another catalog has claimed it, or if metadata beside that in use is newer, so
+    this is an older state of the catalog. That is recorded: later commits have newer versions.
     """
-    files = {_name(path): path for path in list_files(table, folder, recursive=True)}
+    files = {file_name(path): path for path in list_files(table, folder, recursive=True)}
     fresh = load()
     place, name = f"{folder}/_tabletopic-{fresh.metadata.table_uuid}.json", ".".join(fresh.name())
     with reachable("the storage", lent=lends_keys(fresh)):
@@ -82,10 +77,6 @@ def _address(catalog: Catalog) -> str:
     return address or catalog_type(catalog.properties)
 
 
-def _name(location: str) -> str:
-    return location.rpartition("/")[2]
-
-
 def _read(table: Table, place: str) -> Mapping[str, Any]:
     try:
         with table.io.new_input(place).open() as stream:
@@ -96,12 +87,9 @@ def _read(table: Table, place: str) -> Mapping[str, Any]:
 
 
 def _newer(table: Table, files: Mapping[str, str], recorded: str | None) -> str | None:
-    """The name of the newest metadata of this table that follows none of its catalog's, if any.
-
-    What follows the current metadata is an attempt to commit, which failed or is under way.
-    """
-    metadata, current = table.metadata, _name(table.metadata_location)
-    own = {current, *(_name(entry.metadata_file) for entry in metadata.metadata_log)}
+    """The newest of the table's metadata that follows none of its catalog's, nor is an attempt to, if any."""
+    metadata, current = table.metadata, file_name(table.metadata_location)
+    own = {current, *(file_name(entry.metadata_file) for entry in metadata.metadata_log)}
     if recorded in files and recorded not in own:
         return recorded
     for name in sorted(files, key=_version, reverse=True):
@@ -111,7 +99,7 @@ def _newer(table: Table, files: Mapping[str, str], recorded: str | None) -> str 
             other = read_metadata(table.io.new_input(files[name]))
         except (FileNotFoundError, ValueError, ValidationError):  # removed meanwhile, or cut off
             continue
-        previous = [_name(entry.metadata_file) for entry in other.metadata_log[-1:]]
+        previous = [file_name(entry.metadata_file) for entry in other.metadata_log[-1:]]
         if other.table_uuid == metadata.table_uuid and previous != [current]:
             return name
     return None

@@ -32,7 +32,7 @@ def normal_location(text: str) -> str:
 
 
 def file_name(location: str) -> str:
-    """The last part of a location.
+    """The last part of a location, which is the same in every spelling.
 
     >>> file_name("s3://b/x/epoch-00000001/4f.parquet")
     '4f.parquet'

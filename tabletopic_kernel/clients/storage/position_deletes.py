@@ -31,12 +31,7 @@ _AT_ONCE = 1024**2  # positions read at a time
 
 
 def read_positions(io: FileIO, location: str) -> Iterator[tuple[str, Positions]]:
-    """Locations of data files, spelled as in the file, with positions in them; a location may recur.
-
-    Raises:
-        ActionNeededError: it is not a position delete file in Parquet.
-        OSError: the storage does not respond, or has no such file.
-    """
+    """Positions by data file, as spelled, in pieces; raises ActionNeededError for another file."""
     with io.new_input(location).open() as stream:
         try:
             parquet = pq.ParquetFile(stream, read_dictionary=[_PATH])
@@ -65,15 +60,7 @@ def _by_path(batch: pa.RecordBatch, location: str) -> Iterator[tuple[str, Positi
 
 
 def mark_deleted(io: FileIO, applies: Mapping[str, Collection[str]], masks: Mapping[str, Mask]) -> None:
-    """Mark the deleted rows in ``masks``, one mask per data file.
-
-    As in readers, a position in two delete files counts once, and a position beyond the rows not at all.
-
-    Args:
-        applies: the data files that each delete file applies to, by its location; the file may name others.
-
-    Raises: as ``read_positions``.
-    """
+    """Mark the deleted rows in ``masks``, one per data file; positions beyond the rows do not count."""
     for location, paths in applies.items():
         for path, positions in read_positions(io, location):
             if path in paths:
@@ -86,11 +73,7 @@ def _wrong(location: str) -> ActionNeededError:
 
 
 def write_positions(io: FileIO, location: str, data: DataFile, positions: Positions) -> DataFile:
-    """Write a file that deletes the rows at ``positions`` (ascending, unique) of the data file ``data``.
-
-    Raises:
-        OSError: the storage did not accept it.
-    """
+    """Write a file that deletes the rows at ``positions`` (ascending, unique) of ``data``; raises OSError."""
     path = data.file_path
     columns = [pa.repeat(pa.scalar(path), len(positions)), pa.array(positions, pa.int64())]
     output = io.new_output(location)
@@ -111,10 +94,6 @@ def write_positions(io: FileIO, location: str, data: DataFile, positions: Positi
         nan_value_counts={},
         lower_bounds=bounds,
         upper_bounds=dict(bounds),
-        key_metadata=None,
-        split_offsets=None,
-        equality_ids=None,
-        sort_order_id=None,
         spec_id=data.spec_id,
     )
     file.spec_id = data.spec_id  # from_args leaves it out

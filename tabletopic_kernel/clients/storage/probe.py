@@ -89,13 +89,7 @@ def within_limit(trial: Callable[[], T], *, what: str = CATALOG, at: str = "") -
 def try_table(
     properties: Mapping[str, str], identifier: tuple[str, ...], table_properties: Mapping[str, str]
 ) -> None:
-    """Check that ``identifier`` can be a topic's table: the catalog accepts changes, the storage files.
-
-    Raises:
-        SettingsError: [catalog] is wrong.
-        ActionNeededError: something is refused.
-        RetryableError: no answer, or not in time.
-    """
+    """Check that catalog and storage take a table ``identifier``; raises errors with their remedy."""
 
     def find_place() -> Place | None:
         catalog = open_impatient(properties)
@@ -114,10 +108,7 @@ def try_table(
 
 
 def try_changes(catalog: Catalog) -> None:
-    """Make a change in a database and roll it back; other catalogs offer no way to try.
-
-    Raises: as ``reachable``.
-    """
+    """Make a change in a database and roll it back; other catalogs offer no way to try."""
     if not isinstance(catalog, SqlCatalog):
         return
     name, probe = catalog.name, f"{_FILE}{uuid.uuid4().hex}"
@@ -136,12 +127,7 @@ def try_changes(catalog: Catalog) -> None:
 
 
 def table_place(catalog: Catalog, identifier: tuple[str, ...]) -> Place | None:
-    """The place of the table, or where it would be created; None if only the catalog knows.
-
-    Raises:
-        SettingsError: no setting says where.
-        RetryableError, ActionNeededError: as ``reachable``.
-    """
+    """The place of the table, or where it would be created; None if only the catalog knows."""
     with reachable(CATALOG):
         with suppress(NoSuchTableError):
             table = catalog.load_table(identifier)
@@ -164,9 +150,6 @@ def try_folder(place: Place, *, must_delete: bool = True) -> None:
 
     Table buckets of S3 Tables refuse deletes, and themselves remove what no table refers to: without
     ``must_delete``, a file that stays is not an error.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``; or different bytes come back.
     """
     path = f"{_existing(place.location).rstrip('/')}/{_FILE}{uuid.uuid4().hex}"
     text = uuid.uuid4().bytes

@@ -24,12 +24,7 @@ _AT_ONCE = 16  # requests to an object store; each takes some tens of millisecon
 
 
 def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile]:
-    """Data and delete manifests of any of ``snapshots``, by path; snapshots share most of theirs.
-
-    Raises:
-        FileNotFoundError: the manifest list of a snapshot is gone.
-        RetryableError: a manifest list has fewer files than its snapshot.
-    """
+    """Manifests of ``snapshots`` by path; raises FileNotFoundError, or RetryableError if one is cut."""
     with ThreadPoolExecutor(_READERS, "manifest lists") as pool:
         lists = pool.map(lambda snapshot: _manifests(io, snapshot), snapshots)
         return {manifest.manifest_path: manifest for manifests in lists for manifest in manifests}
@@ -51,13 +46,9 @@ def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def live_files(
     io: FileIO, manifests: Iterable[ManifestFile]
 ) -> Iterable[tuple[ManifestFile, dict[str, int]]]:
-    """The data and delete files that each manifest lists as part of the table: location → bytes.
+    """The data and delete files that each manifest lists as part of the table, not removed: location → bytes.
 
-    Entries of removed files do not count: a snapshot that still has such a file lists it itself.
-
-    Raises:
-        FileNotFoundError: a manifest is gone.
-        RetryableError: a manifest has fewer entries than the manifest list says.
+    Raises FileNotFoundError if a manifest is gone, RetryableError if it is cut.
     """
 
     def read(manifest: ManifestFile) -> tuple[ManifestFile, dict[str, int]]:
@@ -84,13 +75,7 @@ def _live(io: FileIO, manifest: ManifestFile) -> dict[str, int]:
 
 
 def unreadable(io: FileIO, files: Mapping[str, int], *, lent: bool = False) -> dict[str, str]:
-    """A message for each file that is missing, or shorter than the bytes that it should have.
-
-    Asks the storage for each file's length, in parallel. ``lent``: see ``reachable``.
-
-    Raises:
-        RetryableError, ActionNeededError: as ``reachable``.
-    """
+    """What is wrong with files that are missing, or shorter than they should be; asks in parallel."""
 
     def fault_of(path: str) -> str | None:
         try:
@@ -109,13 +94,10 @@ def unreadable(io: FileIO, files: Mapping[str, int], *, lent: bool = False) -> d
 
 
 def delete_files(table: Table, paths: list[str]) -> list[str]:
-    """Delete files; returns the deleted ones. Missing files are fine.
+    """Delete files, missing ones too; returns the deleted ones. Raises RetryableError.
 
     Only for ``table/sweep.py``, which knows that nobody needs them. After several files that cannot be
     deleted, the storage is at fault, and the rest stays, too.
-
-    Raises:
-        RetryableError: some could not be deleted.
     """
     deleted: list[str] = []
     failed, first_error = [], None
@@ -154,13 +136,7 @@ def _folders(files: list[pafs.FileInfo], inside: str) -> list[pafs.FileInfo]:
 
 
 def list_infos(table: Table, folder: str, *, recursive: bool) -> dict[str, pafs.FileInfo]:
-    """The entries of ``folder`` (files, or folders when not recursive), by location; empty if it is missing.
-
-    Only storage that PyArrow opens can be listed; for others, the result is empty.
-
-    Raises:
-        RetryableError: the storage does not respond, or lists entries that are outside the folder.
-    """
+    """The entries of ``folder`` (files, or folders); none if it is missing, or PyArrow cannot list."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         return {}

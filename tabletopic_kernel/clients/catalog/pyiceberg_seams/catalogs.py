@@ -66,17 +66,13 @@ def hive_client(catalog: Catalog) -> Any:
 
 @functools.cache
 def own_class(kind: type[Catalog], **replacements: Any) -> type[Any]:
-    """Our subclass of a catalog's class; ``replacements``: of further names that its methods look up.
-
-    Methods that another package's class defines stay as they are.
-    """
+    """Our subclass of a catalog's class, with ``replacements`` of names that PyIceberg's methods look up."""
     bases = (_DeletesItsOwn, kind) if issubclass(kind, RestCatalog) else (_Guarded, _DeletesItsOwn, kind)
     names = {**_NAMES, **replacements}
     return type(kind.__name__, bases, {"__module__": __name__, **_methods(kind, names)})
 
 
 def _methods(kind: type, names: Mapping[str, Any]) -> dict[str, Any]:
-    """PyIceberg's methods that use one of the names, with ours instead."""
     methods = {}
     for name in dir(kind):
         defined = next(vars(base)[name] for base in kind.__mro__ if name in vars(base))

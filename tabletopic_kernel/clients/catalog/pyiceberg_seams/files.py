@@ -49,33 +49,20 @@ class _Counted:
 
     def __init__(self, stream: NativeFile) -> None:
         self._stream = stream
-        self._bytes = 0
         self.written: int | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
     def write(self, data: bytes) -> int:
-        """As the stream's."""
-        count: int = self._stream.write(data)
-        self._bytes += count
-        return count
-
-    def tell(self) -> int:
-        """Bytes so far."""
-        return self._bytes
-
-    def flush(self) -> None:
-        """As the stream's."""
-        self._stream.flush()
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be written."""
-        return bool(self._stream.closed)
+        return self._stream.write(data)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Wait until the storage has it; raises the storage's errors."""
-        if not self.closed:
+        if not self._stream.closed:
+            length = self._stream.tell()
             self._stream.close()
-            self.written = self._bytes
+            self.written = length
 
     def __enter__(self) -> Self:
         return self
@@ -137,11 +124,7 @@ class _GoogleFile(PyArrowFile):
 
 
 class TableFileIO(SmallFileIO):
-    """Files on every store. A location on Azure names its account, or else ``adls.account-name`` does.
-
-    Raises:
-        SettingsError: PyArrow cannot use the properties, when a file of that store is opened.
-    """
+    """Files on every store; on Azure, a location names its account. Opening one may raise SettingsError."""
 
     @staticmethod
     def parse_location(location: str, properties: Mapping[str, Any] = {}) -> tuple[str, str, str]:

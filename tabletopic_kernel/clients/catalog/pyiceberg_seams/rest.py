@@ -30,10 +30,7 @@ _FIELD_IDS = re.compile(r'"(?:id|element-id|key-id|value-id)": ?(\d+)')
 
 
 def with_last_column_id(body: bytes) -> bytes:
-    """Add to a commit's new schemas the highest column id of the resulting table.
-
-    The REST specification once required it, and Nessie still does; PyIceberg leaves it out.
-    """
+    """Add the highest column id to a commit's new schemas: Nessie requires it, PyIceberg leaves it out."""
     request = json.loads(body)
     last_ids = [
         requirement["last-assigned-field-id"]
@@ -66,7 +63,6 @@ class _WithTimeout(BaseAdapter):
         return self._inner.send(request, timeout=timeout or (CONNECT_S, READ_S), **options)
 
     def close(self) -> None:
-        """Close its connections."""
         self._inner.close()
 
 

@@ -48,7 +48,14 @@ class CommitAnswer(CommitTableResponse):
     @classmethod
     def model_validate_json(cls, text: Any, **options: Any) -> Any:  # type: ignore[override]
         """Like pydantic's."""
-        return _commit_answer(text, **options)
+        answer = _own(CommitTableResponse.model_validate_json(text, **options))
+        location = _location(text)
+        lends = isinstance(text, str) and any(name in text for name in _LENT)
+        if isinstance(text, str) and not lends and location and location == answer.metadata_location:
+            members = text.rstrip().removesuffix("}")
+            metadata = ref(answer.metadata, lambda gone: _forget(location, gone))
+            _known[location] = _Known(metadata, len(members), _digest(members))
+        return answer
 
 
 class LoadAnswer(TableResponse):
@@ -57,36 +64,27 @@ class LoadAnswer(TableResponse):
     @classmethod
     def model_validate_json(cls, text: Any, **options: Any) -> Any:  # type: ignore[override]
         """Like pydantic's."""
-        return _load_answer(text, **options)
+        commit = _known.get(place := _location(text) or "")
+        if commit is not None and (others := _others(commit, text)) is not None:
+            return TableResponse.model_validate({**others, "metadata-location": place})
+        return TableResponse.model_validate_json(text, **options)
 
 
-def _commit_answer(text: str | bytes | bytearray, **options: Any) -> CommitTableResponse:
-    answer = _own(CommitTableResponse.model_validate_json(text, **options))
-    location = _location(text)
-    lends = isinstance(text, str) and any(name in text for name in _LENT)
-    if isinstance(text, str) and not lends and location and location == answer.metadata_location:
-        members = text.rstrip().removesuffix("}")
-        metadata = ref(answer.metadata, lambda gone: _forget(location, gone))
-        _known[location] = _Known(metadata, len(members), _digest(members))
-    return answer
-
-
-def _load_answer(text: str | bytes | bytearray, **options: Any) -> TableResponse:
-    commit = _known.get(_location(text) or "")
-    metadata = commit.metadata() if commit else None
-    if commit and metadata is not None and isinstance(text, str):
-        members, ending = text[: commit.characters], text[commit.characters :].lstrip()
-        if ending[:1] in (",", "}") and _digest(members) == commit.digest:
-            try:
-                others = json.loads("{" + ending.removeprefix(","))
-            except ValueError:  # PyIceberg raises its own error for it
-                return TableResponse.model_validate_json(text, **options)
-            if not any(name in others for name in _METADATA):  # in JSON, the last of duplicates counts
-                place = _location(text)
-                return TableResponse.model_validate(
-                    {**others, "metadata-location": place, "metadata": metadata}
-                )
-    return TableResponse.model_validate_json(text, **options)
+def _others(commit: _Known, text: str) -> dict[str, Any] | None:
+    """A load's members with the commit's metadata, if it begins with that response; None: parse all."""
+    metadata, ending = commit.metadata(), text[commit.characters :].lstrip()
+    if (
+        metadata is None
+        or ending[:1] not in (",", "}")
+        or _digest(text[: commit.characters]) != commit.digest
+    ):
+        return None
+    try:
+        others: dict[str, Any] = json.loads("{" + ending.removeprefix(","))
+    except ValueError:  # PyIceberg raises its own error for it
+        return None
+    # In JSON, the last of duplicates counts.
+    return None if any(name in others for name in _METADATA) else {**others, "metadata": metadata}
 
 
 def _own(answer: CommitTableResponse) -> CommitTableResponse:

@@ -42,15 +42,9 @@ SnapshotProducer = _SnapshotProducer[Any]
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """What one snapshot changes.
+    """What one snapshot changes: files to add, rows of these to delete (by location), files to remove.
 
-    Args:
-        ledger: the table's ledger after it.
-        add: data files to add.
-        delete_rows: rows of files in ``add`` to delete: ascending positions by location.
-        remove: data files and delete files to remove.
-        keeps_rows: the rows of ``add`` are those of the data files in ``remove``: Iceberg's operation
-            "replace", which readers that follow the table skip.
+    ``keeps_rows``: rows of ``add`` are those of ``remove``: Iceberg's "replace", which followers skip.
     """
 
     ledger: Ledger
@@ -61,12 +55,7 @@ class SnapshotChange:
 
 
 def snapshot_of(transaction: Transaction, change: SnapshotChange) -> SnapshotProducer:
-    """The snapshot of a change on the main branch; its ``commit`` writes the manifests.
-
-    Raises:
-        OSError: the storage did not accept a delete file. It is cleaned up like the manifests of a commit
-            that the catalog refuses.
-    """
+    """A change's snapshot on the main branch; raises OSError if the storage refuses a delete file."""
     if not change.remove and not change.delete_rows:
         update = transaction.update_snapshot(snapshot_properties=change.ledger.to_summary())
         producer: SnapshotProducer = update.merge_append()
@@ -92,11 +81,7 @@ def _remember_manifests(producer: SnapshotProducer) -> None:
 def metadata_of(
     producer: SnapshotProducer, before: Collection[str], turn: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The manifest list and manifests that a snapshot wrote, and older manifests of it, with least bytes.
-
-    The older ones: those in ``before``, and with each ``turn`` a few others, so that all have theirs in a
-    while.
-    """
+    """Manifests that a snapshot wrote, and older ones: ``before``, and with each ``turn`` a few."""
     new: dict[str, int] = dict.fromkeys(producer._written_manifest_lists[-1:], 0)
     old: dict[str, int] = {}
     for manifest in producer.listed:  # type: ignore[attr-defined]

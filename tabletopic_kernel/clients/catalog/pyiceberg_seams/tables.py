@@ -142,7 +142,6 @@ class _Dumped:
         self._metadata = metadata
 
     def model_dump_json(self, *, exclude_none: bool = True) -> str:
-        """Like the metadata's own."""
         metadata = self._metadata
         if metadata.format_version > 1 and exclude_none:  # else a snapshot's JSON is different
             bare = metadata.model_copy(update={"snapshots": []}).model_dump_json()
@@ -205,10 +204,7 @@ class QuickTransaction(Transaction):
         self._requirements += (requirement,)
 
     def keep_manifests(self) -> None:
-        """Delete no manifests if the commit is refused; PyIceberg would have to leave that to the caller.
-
-        It takes a refusal as proof that nothing was committed.
-        """
+        """Keep manifests after a refusal, which proves nothing; PyIceberg would have to let us."""
         self._snapshot_producers = []
 
 
@@ -271,11 +267,7 @@ def is_identifier(schema: Schema, field_id: int) -> bool:
 
 
 def location_provider(table_location: str, table_properties: Properties) -> LocationProvider:
-    """Like PyIceberg's, but imports nothing; PyIceberg would have to take the class as an argument.
-
-    Raises:
-        ActionNeededError: the table names a class for the locations of its files.
-    """
+    """Like PyIceberg's, but of no class that the table names; PyIceberg would have to take the class."""
     _refuse_class(table_location, table_properties)
     return load_location_provider(table_location, table_properties)
 
