@@ -31,15 +31,12 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Se
 @pytest.mark.parametrize(
     "error",
     [
-        CommitFailedException("first"),
-        NoSuchTableError("x"),
-        KeyError("x"),
-        ValueError("x"),
+        CommitFailedException("first"), NoSuchTableError("x"), KeyError("x"), ValueError("x"),
         RetryableError("x"),
     ],
-)
-def test_outcomes_and_faults_of_this_program_stay_what_they_are(error: Exception) -> None:
-    """They are no trouble of a server."""
+)  # fmt: skip
+def test_outcomes_that_are_no_trouble(error: Exception) -> None:
+    """Outcomes and faults of ours stay what they are; a table of another format is not created again."""
     with pytest.raises(type(error)), reachable("the catalog"):
         raise error
 

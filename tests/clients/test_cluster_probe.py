@@ -68,9 +68,7 @@ def test_each_session_of_a_cluster_is_tried_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[1,1,1024]"])
-def test_nothing_is_tried_on_one_machine(
-    master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_tried_locally(master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A local master costs no job and no file, and the module of the trial is not even loaded."""
     session = SimpleNamespace()  # whoever asks it for anything fails
     monkeypatch.delitem(sys.modules, cluster_probe.__name__)
@@ -83,13 +81,10 @@ def test_nothing_is_tried_on_one_machine(
 
 
 @pytest.mark.parametrize(("warehouse", "tried"), [("lake", ["lake"]), ("s3://lake", ["s3://lake"]), ("", [])])
-def test_where_it_is_tried(
+def test_where_tried(
     warehouse: str, tried: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In object stores and in folders, also those below the working one; not where a catalog chooses.
-
-    The executors' versions are compared in each case.
-    """
+    """In object stores and in folders, also those below the working one; not where a catalog chooses."""
     found: list[str] = []
     compared: list[object] = []
     monkeypatch.setattr(cluster_probe, "check_executors", compared.append)
@@ -142,41 +137,35 @@ def test_topics_that_wait_for_a_trial_take_its_outcome(tmp_path: Path) -> None:
     assert len(workbench.tried) == 1
 
 
-def fake_run(monkeypatch: pytest.MonkeyPatch, run: Any) -> Any:
-    """A session of two processors whose executors run ``run`` instead."""
-    monkeypatch.setattr(
-        cluster_probe, "_run", lambda _, work, tasks: [run(work, one) for one in range(tasks)]
-    )
-    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+def test_what_a_probe_finds_and_what_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One executor that writes elsewhere is enough; nothing stays, on a full disk neither."""
+    ran: Any = lambda work, number: work(number)  # noqa: E731
 
-
-def test_a_write_that_does_not_arrive_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One executor of two is enough, and what the other one wrote is removed."""
-    session = fake_run(monkeypatch, lambda work, number: ("m1", "") if number else work(number))
-    with pytest.raises(ActionNeededError, match=r"do not write where this host reads.*on m1"):
-        cluster_probe.check_shared_storage(session, {}, str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
-    cluster_probe.check_shared_storage(fake_run(monkeypatch, lambda work, one: work(one)), {}, str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_stays_of_a_probe_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file can be made there, but nothing written to it."""
+    def run(_: object, work: Any, tasks: int) -> list[Any]:
+        return [ran(work, number) for number in range(tasks)]
 
     def full(_: object, place: str, text: bytes) -> None:
         Path(place).touch()
         raise OSError(28, "No space left on device")
 
+    def check(place: Path) -> None:
+        cluster_probe.check_shared_storage(session, {}, str(place))
+
+    monkeypatch.setattr(cluster_probe, "_run", run)
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    check(tmp_path)
+    ran = lambda work, number: ("m1", "") if number else work(number)  # noqa: E731
+    with pytest.raises(ActionNeededError, match=r"do not write where this host reads.*on m1"):
+        check(tmp_path)
+    ran = lambda *_: pytest.fail("tried")  # noqa: E731
+    file = tmp_path / "lake"  # what this process cannot write is not tried, as with lent credentials
+    file.touch()
+    check(file)
+    file.unlink()
+    ran = lambda *_: ("m1", "")  # noqa: E731
     monkeypatch.setattr(cluster_probe, "_write", full)
-    cluster_probe.check_shared_storage(fake_run(monkeypatch, lambda *_: ("m1", "")), {}, str(tmp_path))
+    check(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_this_process_cannot_write_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with credentials that the catalog lends for each table."""
-    (tmp_path / "lake").write_text("no folder")
-    session = fake_run(monkeypatch, lambda *_: pytest.fail("tried"))
-    cluster_probe.check_shared_storage(session, {}, f"{tmp_path}/lake")
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_a_sentence(tmp_path: Path) -> None:
@@ -258,13 +247,8 @@ def told_by(
 
 
 @pytest.mark.integration
-def test_executors_show_whether_they_share_the_warehouse(
-    started: SparkCluster, cluster: str, tmp_path: Path
-) -> None:
-    """A folder that means another place to each process is found out; nothing of the probe is left.
-
-    The cluster's secret is in no log, and in no command of an executor, which the worker's log has.
-    """
+def test_executors_share_the_warehouse_or_not(started: SparkCluster, cluster: str, tmp_path: Path) -> None:
+    """A folder that means another place to each process is found out; nothing of the probe is left."""
     lake = f"file://{tmp_path}/lake"
     # The working folder, of which executors have others.
     told, errors = told_by(cluster, tmp_path, lake, "file:///proc/self/cwd", lake, "versions")

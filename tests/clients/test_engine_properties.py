@@ -15,12 +15,9 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
 from tabletopic_kernel.model.errors import SettingsError
 
 S3 = {
-    "warehouse": "s3://lake/w",
-    "s3.endpoint": "http://127.0.0.1:9",
-    "s3.access-key-id": "key",
-    "s3.secret-access-key": "secret",
-    "s3.region": "eu-central-1",
-}
+    "warehouse": "s3://lake/w", "s3.endpoint": "http://127.0.0.1:9", "s3.access-key-id": "key",
+    "s3.secret-access-key": "secret", "s3.region": "eu-central-1",
+}  # fmt: skip
 
 
 def of_spark(properties: dict[str, str]) -> dict[str, str]:
@@ -157,11 +154,8 @@ def test_what_spark_cannot_open_is_said(properties: dict[str, str], message: str
 def test_types_by_address() -> None:
     """As PyIceberg reads them."""
     assert [catalog_type({"uri": uri}) for uri in ("http://c", "thrift://h", "postgresql://d", "")] == [
-        "rest",
-        "hive",
-        "sql",
-        "sql",
-    ]
+        "rest", "hive", "sql", "sql",
+    ]  # fmt: skip
     assert not is_on_s3({"warehouse": "file:///w"})
 
 
@@ -172,13 +166,9 @@ ENVIRON = {"AWS_ACCESS_KEY_ID": "env", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSIO
     ("properties", "environ", "expected"),
     [
         (
-            S3,
-            ENVIRON,
+            S3, ENVIRON,
             {
-                "KEY_ID": "key",
-                "SECRET": "secret",
-                "REGION": "eu-central-1",
-                "URL_STYLE": "path",
+                "KEY_ID": "key", "SECRET": "secret", "REGION": "eu-central-1", "URL_STYLE": "path",
                 "USE_SSL": "false",
             },
         ),
@@ -188,13 +178,9 @@ ENVIRON = {"AWS_ACCESS_KEY_ID": "env", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSIO
             {"KEY_ID": "k", "REGION": "eu-west-1"},
         ),
         (
-            {"s3.endpoint": "https://s3.example/"},
-            ENVIRON,
+            {"s3.endpoint": "https://s3.example/"}, ENVIRON,
             {
-                "KEY_ID": "env",
-                "SESSION_TOKEN": "t",
-                "REGION": "us-east-1",
-                "ENDPOINT": "s3.example",
+                "KEY_ID": "env", "SESSION_TOKEN": "t", "REGION": "us-east-1", "ENDPOINT": "s3.example",
                 "USE_SSL": "true",
             },
         ),
@@ -202,7 +188,7 @@ ENVIRON = {"AWS_ACCESS_KEY_ID": "env", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSIO
         ({}, ENVIRON | {"AWS_REGION": "eu-north-1"}, {"REGION": "eu-north-1", "ENDPOINT": ""}),
     ],
     ids=["all written", "client.*", "keys of the environment", "anonymous", "nothing written"],
-)
+)  # fmt: skip
 def test_duckdb_reads_with_the_same_keys(
     monkeypatch: pytest.MonkeyPatch,
     properties: dict[str, str],
@@ -229,9 +215,7 @@ def test_duckdb_reads_with_the_same_keys(
         ({"uri": "https://c", "warehouse": "s3://lake", "gcs.oauth2.token": "t"}, ("aws",)),
     ],
 )
-def test_what_spark_needs_beside_the_jars_of_every_session(
-    properties: dict[str, str], extras: tuple[str, ...]
-) -> None:
+def test_jars_beside_those_of_every_session(properties: dict[str, str], extras: tuple[str, ...]) -> None:
     """No more than a setting asks for: the bundle of AWS is 64 MB."""
     assert spark_extras(properties) == extras
 

@@ -82,7 +82,7 @@ def test_a_table_chooses_no_client_for_its_files(tmp_path: Path, ran: Path) -> N
     assert not ran.exists()
 
 
-def test_a_file_of_pyiceberg_in_this_folder_chooses_nothing(
+def test_a_file_of_pyiceberg_here_chooses_nothing(
     tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyIceberg reads one wherever a program starts, such as in a cloned folder."""
@@ -147,16 +147,11 @@ def test_old_metadata_is_deleted_beside_the_new_alone(tmp_path: Path) -> None:
 
 HOSTILE_CONFIG = {
     "auth": {"type": "custom", "impl": "hostile.Ran", "custom": {"args": "x"}},
-    "ssl": {"cabundle": "/home/mallory/ca.pem"},
-    "py-io-impl": "hostile.Ran",
-    "s3.retry-strategy-impl": "hostile.Ran",
-    "s3.signer": "S3V4RestSigner",
-    "s3.signer.uri": "http://evil.example",
-    "io-impl": "hostile.Ran",
-    "client.factory": "hostile.Ran",
-    "rest.sigv4-enabled": "true",
-    "oauth2-server-uri": "http://evil.example/token",
-}
+    "ssl": {"cabundle": "/home/mallory/ca.pem"}, "py-io-impl": "hostile.Ran",
+    "s3.retry-strategy-impl": "hostile.Ran", "s3.signer": "S3V4RestSigner",
+    "s3.signer.uri": "http://evil.example", "io-impl": "hostile.Ran", "client.factory": "hostile.Ran",
+    "rest.sigv4-enabled": "true", "oauth2-server-uri": "http://evil.example/token",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("where", ["defaults", "overrides"])
@@ -208,14 +203,8 @@ def test_a_rest_catalogs_warehouse_gets_no_key_of_azure() -> None:
         assert catalog.properties["warehouse"] == place
 
 
-def test_a_login_of_ones_own_stays() -> None:
-    """A catalog cannot send it elsewhere."""
-    own = {"credential": "id:secret", "oauth2-server-uri": "http://login", "auth": {"type": "google"}}
-    assert own_choices(own, own | HOSTILE_CONFIG | {"credential": "x:y"}) == own
-
-
 def test_keys_that_a_catalog_lends_go_where_it_says() -> None:
-    """With nothing of this person's beside them; other stores' keys stay."""
+    """With nothing of this person's beside them; other stores' keys and a login of one's own stay."""
     lent = {"s3.access-key-id": "lent", "s3.endpoint": "http://store", "s3.path-style-access": "true"}
     files = with_lent(OWN | {"s3.session-token": "own"}, lent)
     assert files == {"uri": "http://catalog", "gcs.oauth2.token": "own", **lent}
@@ -223,6 +212,8 @@ def test_keys_that_a_catalog_lends_go_where_it_says() -> None:
     assert with_lent(OWN, google) == OWN | google
     signed = {"py-io-impl": FSSPEC_FILE_IO, "s3.signer": "S3V4RestSigner", "s3.endpoint": "http://store"}
     assert with_lent(OWN, signed) == {"uri": "http://catalog", "gcs.oauth2.token": "own", **signed}
+    own = {"credential": "id:secret", "oauth2-server-uri": "http://login", "auth": {"type": "google"}}
+    assert own_choices(own, own | HOSTILE_CONFIG | {"credential": "x:y"}) == own
 
 
 @pytest.mark.parametrize(

@@ -43,31 +43,23 @@ def told(catalog: Any) -> str:
 
 
 def test_the_holder_is_named() -> None:
-    """And not who waits as we do."""
+    """Not who waits as we do; what the metastore does not tell, or no lock at all, hides nothing."""
     held, waits = lock(LockState.ACQUIRED, acquiredat=5_000), lock(LockState.WAITING, acquiredat=None)
     text = told(metastore(lambda: [waits, held]))
     assert "a lock on default.clicks (of ann on db-1 for 95 s, lock id 9)" in text
     assert "metastore.txn.timeout" in text
-
-
-def test_a_metastore_that_does_not_tell_hides_nothing() -> None:
-    """The lock is what counts."""
 
     def fail() -> None:
         raise ConnectionResetError
 
     assert "owner unknown" in told(metastore(fail))
     assert "owner unknown" in told(metastore(lambda: None))
-
-
-def test_another_writer_s_commit_is_no_lock() -> None:
-    """The commit is planned again, on what that one left."""
     error = CommitFailedException("Requirement failed: branch main has changed")
     assert lock_trouble(error, metastore(list), ("default", "clicks")) is None
 
 
 @pytest.mark.parametrize(("text", "kind"), [(NO_LOCK, RetryableError), ("main has changed", HeadMovedError)])
-def test_a_change_of_a_locked_table_waits(
+def test_locked_tables_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: type[Exception]
 ) -> None:
     """It was tried again at once and without end, and nobody was told why."""

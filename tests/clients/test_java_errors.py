@@ -9,7 +9,7 @@ from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError
 
 
 def test_a_reason_is_the_last_cause_in_its_own_words() -> None:
-    """Not the name of a call of Spark, and not what Spark wraps around it."""
+    """Not a call of Spark, and not what Spark wraps around it; it may be where a Python trace ends."""
     java = (
         "An error occurred while calling o267.collectToPython.\n"
         ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 "
@@ -24,10 +24,6 @@ def test_a_reason_is_the_last_cause_in_its_own_words() -> None:
         "org.apache.kafka.common.errors.SslAuthenticationException: no certificate SQLSTATE: XXKST"
     )
     assert reason_of(ValueError(query)) == "SslAuthenticationException: no certificate"
-
-
-def test_a_reason_is_where_a_python_trace_ends() -> None:
-    """Also where frames of the JVM follow it."""
     trace = (
         "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted\n"
         'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'

@@ -26,32 +26,27 @@ def test_name_and_password(mechanism: str, module: str) -> None:
 
 
 def test_tuning_is_left_out() -> None:
-    """It has no meaning for Java; addresses and the way to connect have."""
+    """It has no meaning for Java, as defaults that are written out; addresses and connections have."""
     given = {"metadata.broker.list": "h:1", "linger.ms": "5", "fetch.max.bytes": "1", "client.rack": "r"}
     assert java_properties(given) == {"bootstrap.servers": "h:1", "client.rack": "r"}
+    assert java_properties({"enable.ssl.certificate.verification": "true", "ssl.ca.location": "probe"}) == {}
 
 
 def test_pem_files_are_passed_as_text(tmp_path: Path) -> None:
-    """Executors on other machines need no copy of them."""
+    """Executors on other machines need no copy of them; of a folder, all certificates and nothing else."""
     for name, text in (("ca", CERTIFICATE), ("certificate", CERTIFICATE), ("key", KEY)):
         (tmp_path / name).write_text(text)
     given = {f"ssl.{name}.location": str(tmp_path / name) for name in ("ca", "certificate", "key")}
     assert java_properties({"security.protocol": "ssl", **given}) == {
-        "security.protocol": "ssl",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": CERTIFICATE,
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": CERTIFICATE,
-        "ssl.keystore.key": KEY,
-    }
-
-
-def test_a_folder_of_authorities(tmp_path: Path) -> None:
-    """All certificates of it, and nothing else."""
+        "security.protocol": "ssl", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": CERTIFICATE,
+        "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": CERTIFICATE, "ssl.keystore.key": KEY,
+    }  # fmt: skip
+    folder = tmp_path / "authorities"
+    folder.mkdir()
     for name in ("a.pem", "b.pem"):
-        (tmp_path / name).write_text(CERTIFICATE.replace("MII", name))
-    (tmp_path / "README").write_text("not one")
-    java = java_properties({"ssl.ca.location": str(tmp_path)})
+        (folder / name).write_text(CERTIFICATE.replace("MII", name))
+    (folder / "README").write_text("not one")
+    java = java_properties({"ssl.ca.location": str(folder)})
     assert java["ssl.truststore.certificates"].count("BEGIN CERTIFICATE") == 2
     assert "not one" not in java["ssl.truststore.certificates"]
 
@@ -60,13 +55,9 @@ def test_oidc_with_what_belongs_to_it(tmp_path: Path) -> None:
     """Scope, extensions, and the authority of the token server."""
     (tmp_path / "ca.pem").write_text(CERTIFICATE)
     given = {
-        "method": "oidc",
-        "client.id": "id",
-        "client.secret": "s",
-        "scope": "kafka",
-        "extensions": "a=1,b=2",
+        "method": "oidc", "client.id": "id", "client.secret": "s", "scope": "kafka", "extensions": "a=1,b=2",
         "token.endpoint.url": "https://tokens/",
-    }
+    }  # fmt: skip
     java = java_properties(
         {f"sasl.oauthbearer.{name}": value for name, value in given.items()}
         | {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
@@ -99,8 +90,3 @@ def test_what_java_cannot_do_is_refused(given: dict[str, str], message: str) -> 
     """With what to set instead: a topic that every command reaches and no batch reads would be worse."""
     with pytest.raises(SettingsError, match=message):
         java_properties(given)
-
-
-def test_defaults_that_are_written_out_pass() -> None:
-    """They change nothing."""
-    assert java_properties({"enable.ssl.certificate.verification": "true", "ssl.ca.location": "probe"}) == {}

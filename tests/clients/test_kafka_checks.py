@@ -48,10 +48,7 @@ def test_valid_properties_pass(properties: dict[str, str], capfd: pytest.Capture
             {"sasl.usrname": "x"},
             "f.toml:1: librdkafka has no property sasl.usrname; did you mean sasl.username?",
         ),
-        (
-            {"zzz": "x"},
-            "f.toml:1: librdkafka has no property zzz; see CONFIGURATION.md of librdkafka",
-        ),
+        ({"zzz": "x"}, "f.toml:1: librdkafka has no property zzz; see CONFIGURATION.md of librdkafka"),
         (
             {"security.protocol": "tls"},
             'f.toml:1: kafka.security.protocol = "tls": Invalid value "tls" for configuration property '
@@ -68,13 +65,9 @@ def test_wrong_properties(properties: dict[str, str], message: str) -> None:
     assert complaint(properties) == message
 
 
-def test_all_wrong_properties_come_at_once() -> None:
-    """One line each."""
-    assert len(complaint({"a.b": "1", "acks": "1", "c.d": "2"}).splitlines()) == 2
-
-
 def test_properties_that_fail_together(tmp_path: Path) -> None:
-    """A missing file of certificates only shows when TLS is on; the key's password stays hidden."""
+    """One line each; a missing file only shows when TLS is on; the key's password stays hidden."""
+    assert len(complaint({"a.b": "1", "acks": "1", "c.d": "2"}).splitlines()) == 2
     properties = {
         "security.protocol": "SSL",
         "ssl.ca.location": str(tmp_path / "hunter2" / "ca.pem"),

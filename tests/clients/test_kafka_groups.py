@@ -16,12 +16,8 @@ def _bytes(topics: dict[str, list[int]], user_data: bytes = b"") -> bytes:
 
 
 def test_an_assignment_is_read_whole() -> None:
-    """Several topics, one without partitions, names that are not ASCII, user data behind them."""
+    """Several topics, names that are not ASCII, data behind them; empty while a group finds its balance."""
     raw = _bytes({"a": [0, 7], "none": [], "größe": [2]}, b"more")
     assert assigned(raw) == [("a", 0), ("a", 7), ("größe", 2)]
-
-
-def test_a_member_without_an_assignment_holds_nothing() -> None:
-    """While a group finds its balance, the bytes are empty."""
     assert assigned(b"") == []
     assert assigned(_bytes({})) == []

@@ -40,13 +40,15 @@ def test_doctor_and_init_do_not_wait_for_nobody(monkeypatch: pytest.MonkeyPatch)
     assert "does not respond (connection refused); is it running" in check.detail
 
 
-def test_a_name_that_no_host_can_have_is_a_broker_that_is_not_there() -> None:
-    """Python refuses to look it up: told as a wrong address, and not as an error of ours."""
+def test_addresses_that_cannot_be() -> None:
+    """Told as a wrong address, not as an error of ours; what is no address is librdkafka's to say."""
     for address in ("kafka..example:9092", f"{'k' * 64}.example:9092", f"127.0.0.1:{'9' * 30}"):
         properties = {"bootstrap.servers": address}
         with pytest.raises(RetryableError, match=r"is \[kafka\] bootstrap.servers right"):
             check_listening(properties)
         assert "bootstrap.servers right" in str(explain_silence(properties, ConnectionErrors(), "x"))
+    for address in ("", "nobody.invalid:9092"):
+        check_listening({"bootstrap.servers": address})
 
 
 @pytest.mark.parametrize("response", [b"", b"\x00\x00\x00\x0a"], ids=["hangs up", "responds"])
@@ -89,14 +91,10 @@ def test_the_name_of_a_broker_is_no_refusal(code: int, text: str) -> None:
     assert met.refused() is None
 
 
-def test_one_that_is_slow_has_its_time(silent: int) -> None:
-    """As has one of several, where the others are away."""
+def test_who_is_slow_or_just_starting_has_its_time(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As has one of several, where others are away; who refused once is looked at again."""
     check_listening(_at(silent))
     check_listening(_at(free_port(set()), silent))
-
-
-def test_one_that_is_just_starting_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who refused once is looked at again."""
     port = free_port(set())
     opened: list[socket.socket] = []
     pause = SimpleNamespace(sleep=lambda _: opened.append(socket.create_server(("127.0.0.1", port))))
@@ -111,9 +109,3 @@ def test_an_address_without_a_port_has_kafkas(monkeypatch: pytest.MonkeyPatch, n
     monkeypatch.setattr(connection_errors, "_PORT", str(free_port(set())))
     with pytest.raises(RetryableError, match="connection refused"):
         check_listening({name: "127.0.0.1"})
-
-
-def test_what_is_no_address_is_for_librdkafka_to_say() -> None:
-    """As is a name that nobody knows."""
-    for address in ("", "nobody.invalid:9092"):
-        check_listening({"bootstrap.servers": address})

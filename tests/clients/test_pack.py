@@ -87,17 +87,13 @@ def test_a_package_that_is_missing_is_named(installed: Installed) -> None:
         names()
 
 
-def test_a_checkout_of_another_is_refused(installed: Installed) -> None:
-    """Its code is not in the environment; this program's own is copied from where it runs."""
+def test_what_cannot_be_packed_is_named(installed: Installed) -> None:
+    """A missing program, another's checkout and a missing package would fail later, and elsewhere."""
+    with pytest.raises(UsageError, match="pip install it first"):
+        names()
     installed("tabletopic", "mine", checkout="file:///here")
     installed("mine", checkout="file:///home/me/mine")
     with pytest.raises(UsageError, match="pip install file:///home/me/mine, without -e"):
-        names()
-
-
-def test_a_program_that_is_not_installed_is_refused(installed: Installed) -> None:
-    """What it needs is written in its metadata alone."""
-    with pytest.raises(UsageError, match="pip install it first"):
         names()
 
 
@@ -129,7 +125,7 @@ def test_environments_that_pex_cannot_read(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_what_fails_leaves_nothing(
+def test_failures_leave_nothing(
     installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a half-made file nor a folder: PEX fails, or what it made does not run."""

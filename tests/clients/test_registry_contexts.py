@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +14,7 @@ from tabletopic_kernel.formats.decoder import EncryptedError, make_decoder
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.history import encrypted_fields
 from tabletopic_kernel.table.schemas.registered import value_writer, why_foreign
+from tests.servers.http_server import Handler, HttpServer
 
 ORDER = {
     "type": "record",
@@ -47,10 +46,10 @@ FIELDS = {
 WHOLE = {"ruleSet": {"encodingRules": [_rule("seal", "ENCRYPT_PAYLOAD")]}}
 
 
-class _Confluent(BaseHTTPRequestHandler):
+class _Confluent(Handler):
     """A context in the path becomes part of each subject in the answer, as in Confluent's filter."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the standard library's name
         """Id 1 is another schema in each context; 2 has rules for fields, 3 one for whole values."""
         path, _, query = unquote(self.path).partition("?")
         team = path.startswith("/contexts/team-a/") or f"subject={TEAM}" in query or TEAM in path
@@ -58,42 +57,28 @@ class _Confluent(BaseHTTPRequestHandler):
         order = {"schema": json.dumps(ORDER)}
         place = {"subject": f"{prefix}{SUBJECT}", "version": 4}
         answers = {
-            "/schemas/ids/1": order if team else {"schema": '"long"'},
-            "/schemas/ids/1/versions": [place],
-            "/schemas/ids/2": {**order, **FIELDS},
-            "/schemas/ids/2/versions": [place],
-            "/schemas/ids/3": {**order, **WHOLE},
-            "/schemas/ids/3/versions": [place],
+            "/schemas/ids/1": order if team else {"schema": '"long"'}, "/schemas/ids/1/versions": [place],
+            "/schemas/ids/2": {**order, **FIELDS}, "/schemas/ids/2/versions": [place],
+            "/schemas/ids/3": {**order, **WHOLE}, "/schemas/ids/3/versions": [place],
             f"/subjects/{SUBJECT}/versions/latest": {**place, **order, "id": 1},
             f"/subjects/{TEAM}{SUBJECT}/versions/latest": {**place, **order, "id": 1},
-        }
+        }  # fmt: skip
         answer = answers.get(path.removeprefix("/contexts/team-a"))
-        self.send_response(200 if answer else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer or {"error_code": 40403, "message": "none"}).encode())
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        body = json.dumps(answer or {"error_code": 40403, "message": "none"})
+        self.give(200 if answer else 404, body.encode())
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The address of a registry with these answers."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Confluent)
-    server.daemon_threads = False
-    serving = threading.Thread(target=server.serve_forever, args=(0.05,))
-    serving.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    serving.join()
-    server.server_close()
+    with HttpServer(_Confluent) as server:
+        yield server.url
 
 
 def test_a_context_in_the_url(url: str) -> None:
     """Its subjects are the topic's, although the registry spells them with the context."""
     registry = Registry({"url": f"{url}/contexts/team-a"})
     newest, schema = registry.latest(SUBJECT), find_schema(registry, 1, SUBJECT)
-    assert newest is not None
     assert newest.text == schema.text == json.dumps(ORDER)
     assert (schema.subject, schema.version) == (SUBJECT, 4)
     assert why_foreign(registry, schema, "orders", TopicSettings()) is None
@@ -111,8 +96,8 @@ def test_a_context_in_the_subject(url: str) -> None:
         registry.by_id(9, subject)
 
 
-def test_fields_that_rules_encrypt_are_named(url: str) -> None:
-    """By tags in the text and in the metadata; their values stay as they were sent."""
+def test_what_rules_encrypt_is_named(url: str) -> None:
+    """Fields, by tags in the text and in the metadata, stay as sent; whole values have no decoder."""
     registry = Registry({"url": url})
     schema = registry.by_id(2)
     assert encrypted_fields(schema) == ["card: encrypted by rule pay", "ssn: encrypted by rule hide"]
@@ -122,10 +107,6 @@ def test_fields_that_rules_encrypt_are_named(url: str) -> None:
         "card",
     ]
     assert encrypted_fields(registry.by_id(1)) == []
-
-
-def test_values_that_are_encrypted_as_a_whole_have_no_decoder(url: str) -> None:
-    """The error names the rule."""
     schema = Registry({"url": url}).by_id(3)
     assert encrypted_fields(schema) == ["whole values: encrypted by rule seal"]
     with pytest.raises(EncryptedError, match=r"rule seal \(ENCRYPT_PAYLOAD\)"):

@@ -30,16 +30,9 @@ from tests.servers.token_server import TokenServer
 pytestmark = pytest.mark.integration
 
 WAYS = (
-    "TLS",
-    "PLAIN",
-    "SCRAM-SHA-256",
-    "SCRAM-SHA-512",
-    "PKCS#12",
-    "PEM files",
-    "PEM text",
-    "OIDC",
+    "TLS", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "PKCS#12", "PEM files", "PEM text", "OIDC",
     "unsigned tokens",
-)
+)  # fmt: skip
 RECORDS = 200
 LIFETIME_S = 25  # of a token
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,40 +12,28 @@ import pytest
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.model.errors import LoginRefusedError, RetryableError, SettingsError
 from tests.servers.certificates import STORE_PASSWORD, Authority
+from tests.servers.http_server import Handler, HttpServer
 from tests.servers.login_proxy import PASSWORD, TOKEN, USER, LoginProxy
 
 PROTO = 'syntax = "proto3"; message Click { string page = 1; }'
 SCHEMAS = {1: ("AVRO", '"string"'), 2: ("PROTOBUF", PROTO), 3: ("JSON", '{"type": "object"}')}
 
 
-class _Registry(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class _Registry(Handler):
+    def do_GET(self) -> None:  # noqa: N802 - the standard library's name
         """Return a schema of each format, and one subject."""
-        path = self.path.partition("?")[0]
         answers: dict[str, Any] = {"/subjects": ["clicks-value"]}
         for schema_id, (kind, text) in SCHEMAS.items():
             answers[f"/schemas/ids/{schema_id}"] = {"schema": text, "schemaType": kind}
             answers[f"/schemas/ids/{schema_id}/versions"] = [{"subject": "clicks-value", "version": 1}]
-        answer = answers[path]
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        self.give(200, json.dumps(answers[self.path.partition("?")[0]]).encode())
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """A registry without a login; its host and port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
-    server.daemon_threads = False
-    thread = Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with HttpServer(_Registry) as server:
+        yield server.address
 
 
 @pytest.fixture(scope="module")
@@ -122,23 +108,17 @@ def test_a_login_in_the_address_is_named_and_hidden(proxy: LoginProxy) -> None:
     assert "WRONG" not in str(told.value)
 
 
-def test_an_unknown_ca_names_its_setting(proxy: LoginProxy) -> None:
-    """It read as a registry that is not running."""
+def test_wrong_tls_names_its_setting(
+    proxy: LoginProxy, strict: LoginProxy, tmp_path: Path, server: str
+) -> None:
+    """An unknown CA, a missing or unknown certificate, and an address without TLS."""
     with pytest.raises(LoginRefusedError, match=r"^TLS with .*ssl\.ca\.location in \[registry\]"):
         Registry({"url": proxy.url}).check()
-
-
-def test_a_certificate_that_is_missing_is_asked_for(strict: LoginProxy, tmp_path: Path) -> None:
-    """As is one of a CA that the registry does not know."""
     other = Authority(tmp_path / "other").identity("client")
     own = {"ssl_certificate_location": str(other.certificate), "ssl_key_location": str(other.key)}
     for more in ({}, own):
         with pytest.raises(RetryableError, match=r"requires a client certificate"):
             Registry(secured(strict, **more)).check()
-
-
-def test_an_address_without_tls_is_told(server: str) -> None:
-    """As a wrong address."""
     with pytest.raises(RetryableError, match="does not use TLS there"):
         Registry({"url": f"https://{server}"}).check()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +25,7 @@ class Builder:
     def __init__(self) -> None:
         self.conf: dict[str, str] = {}
         self.gateways: list[Any] = []
+        self.starts: Callable[[], object] = bool  # as the session would
 
     def config(self, key: str, value: str) -> Builder:
         """Record one property."""
@@ -41,6 +43,7 @@ class Builder:
     def getOrCreate(self) -> SparkSession:  # noqa: N802 - pyspark's name
         """Records which JVM pyspark would use."""
         self.gateways.append(SparkContext._gateway)
+        self.starts()
         raise RuntimeError("no Spark here")
 
 
@@ -67,8 +70,8 @@ def test_a_jvm_that_died_before_it_had_a_session_is_not_asked_again(
     assert builder.gateways == [gateway if is_kept else None]
 
 
-def test_folders_may_be_called_anything(builder: Builder, tmp_path: Path) -> None:
-    """Spark splits the JVM's options at spaces, and Java reads properties as Latin-1."""
+def test_what_the_session_is_told(builder: Builder, tmp_path: Path) -> None:
+    """Folders of any name; workers keep their memory unless a person wants otherwise; early failures."""
     folder = tmp_path / 'räum "1" \\ 東京'
     with pytest.raises(SettingsError):
         start_spark(SparkSettings(), SparkPlace("/java", (), folder), {})
@@ -77,6 +80,14 @@ def test_folders_may_be_called_anything(builder: Builder, tmp_path: Path) -> Non
     assert options.startswith(f'"-Dlog4j2.configurationFile={told}/spark-log4j2.properties" ')
     written = (folder / "spark-log4j2.properties").read_text("ascii")
     assert 'r\\u00e4um "1" \\\\ \\u6771\\u4eac/spark.log' in written
+    purge, trim = (f"spark.executorEnv.{name}" for name in ("MIMALLOC_PURGE_DELAY", "MALLOC_TRIM_THRESHOLD_"))
+    with pytest.raises(SettingsError):
+        start_spark(SparkSettings(conf={purge: "10"}), SparkPlace("/java", (), tmp_path), {})
+    assert builder.conf[purge] == "10"
+    assert int(builder.conf[trim]) > 0
+    conf = {"spark.pyspark.python": "a\0b"}
+    with pytest.raises(SettingsError, match=r"Spark did not start \(embedded null byte\)"):
+        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path), {})
 
 
 @pytest.mark.parametrize(
@@ -99,24 +110,6 @@ def test_a_person_may_choose_another_collector(
     options = builder.conf["spark.driver.extraJavaOptions"].split()
     assert [option for option in options if option.endswith("GC")] == collectors
     assert options[len(options) - len(own.split()) :] == own.split()
-
-
-def test_python_workers_keep_their_memory_unless_a_person_wants_otherwise(
-    builder: Builder, tmp_path: Path
-) -> None:
-    """The variables are read by the allocators as a worker's process starts."""
-    purge, trim = (f"spark.executorEnv.{name}" for name in ("MIMALLOC_PURGE_DELAY", "MALLOC_TRIM_THRESHOLD_"))
-    with pytest.raises(SettingsError):
-        start_spark(SparkSettings(conf={purge: "10"}), SparkPlace("/java", (), tmp_path), {})
-    assert builder.conf[purge] == "10"
-    assert int(builder.conf[trim]) > 0
-
-
-def test_what_fails_before_the_launch_is_told(builder: Builder, tmp_path: Path) -> None:
-    """The thread that starts Spark ended, and whoever waited for it waited for ever."""
-    conf = {"spark.pyspark.python": "a\0b"}
-    with pytest.raises(SettingsError, match=r"Spark did not start \(embedded null byte\)"):
-        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path), {})
 
 
 @pytest.mark.parametrize(

@@ -57,16 +57,12 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_calls_are_accepted_again_after_a_failure(listening: Server) -> None:
-    """However often that happens: else Spark's JVM would wait for good, and no batch be read any more."""
+    """However often, or Spark's JVM would wait for good; a server that is shut down stays down."""
     calls = [socket.create_connection(("127.0.0.1", listening.get_listening_port())) for _ in range(4)]
     assert listening.accepted.wait(240)
     assert listening.failures == 0
     for call in calls:
         call.close()
-
-
-def test_a_server_that_is_shut_down_stays_down(listening: Server) -> None:
-    """Its end is no failure, also if it comes while the server waits to go on."""
     listening.shutdown()
     callbacks._accept_again(listening)
     assert listening.is_shutdown

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,26 +33,15 @@ def conf_of(builder: Builder, tmp_path: Path, **conf: str) -> dict[str, str]:  #
 # --- the master -------------------------------------------------------------------------------------------
 
 
-def test_a_master_that_is_not_there_is_told_at_once() -> None:
-    """Before a JVM is started; Spark itself would try for two minutes."""
-    began = time.monotonic()
-    with pytest.raises(
-        RetryableError, match=r"spark://127.0.0.1:1 does not respond \(127.0.0.1:1: .*start its m"
-    ):
+def test_masters_are_tried_before_a_jvm_starts() -> None:
+    """One of several is enough; what has no address, or one that only Spark knows, is left to Spark."""
+    gone = r"spark://127.0.0.1:1 does not respond \(127.0.0.1:1: .*start its m"
+    with pytest.raises(RetryableError, match=gone):  # Spark itself would try for two minutes
         start_spark(SparkSettings(master="spark://127.0.0.1:1"), PLACE, {})
-    assert time.monotonic() - began < 60
-
-
-def test_a_master_whose_name_no_host_can_have() -> None:
-    """As one that is not there."""
     with pytest.raises(RetryableError, match=r"does not respond \(spark..example:7077: .*label empty"):
         cluster.check_master("spark://spark..example:7077")
     with pytest.raises(RetryableError, match=r"correct \[spark\] master"):
         cluster.check_master(f"spark://127.0.0.1:{'9' * 30}")
-
-
-def test_one_of_several_masters_is_enough() -> None:
-    """And what has no address, or one that only Spark knows, is left to Spark."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         cluster.check_master(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
     for master in ("yarn", "k8s://https://127.0.0.1:1", "spark://what"):
@@ -72,7 +60,7 @@ def test_spark_connect_by_a_variable_is_refused(name: str, monkeypatch: pytest.M
 
 
 def test_executors_get_what_the_driver_has(builder: Builder, tmp_path: Path) -> None:  # noqa: F811
-    """Options of the JVM, but for the driver's log; memory; the versions to compare."""
+    """Options of the JVM, but for the driver's log; memory; the versions to compare; a person's own win."""
     conf = conf_of(builder, tmp_path)
     options = conf["spark.executor.extraJavaOptions"]
     assert conf["spark.driver.extraJavaOptions"].endswith(options)
@@ -82,14 +70,10 @@ def test_executors_get_what_the_driver_has(builder: Builder, tmp_path: Path) -> 
     assert conf["spark.executor.memory"] == "1g"
     assert conf[f"spark.executorEnv.{VARIABLE}"] == own_versions()
     assert conf["spark.task.maxFailures"] == "2"
-
-
-def test_a_person_wins(builder: Builder, tmp_path: Path) -> None:  # noqa: F811
-    """Their options come behind ours, and a JVM has one collector."""
     own = {"spark.executor.extraJavaOptions": "-XX:+UseZGC -Dx=y", "spark.executor.memory": "8g"}
     conf = conf_of(builder, tmp_path, **own)
     assert conf["spark.executor.extraJavaOptions"].endswith("-Duser.timezone=UTC -XX:+UseZGC -Dx=y")
-    assert "ParallelGC" not in conf["spark.executor.extraJavaOptions"]
+    assert "ParallelGC" not in conf["spark.executor.extraJavaOptions"]  # a JVM has one collector
     assert conf["spark.executor.memory"] == "8g"
 
 
@@ -101,14 +85,11 @@ def test_the_executors_python_may_be_another(
     python: str,
     builder: Builder,  # noqa: F811
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """pyspark reads the variable as the session begins, and sends it with each function."""
     seen: list[str] = []
-    monkeypatch.setattr(Builder, "getOrCreate", lambda _: seen.append(os.environ["PYSPARK_PYTHON"]))
-    monkeypatch.setattr("tabletopic_kernel.clients.spark.session.give_keys", lambda *_: None)
-    with pytest.raises(AttributeError):  # there is no session
-        start_spark(SparkSettings(master="yarn", conf=conf), SparkPlace("/java", (), tmp_path), {})
+    builder.starts = lambda: seen.append(os.environ["PYSPARK_PYTHON"])
+    conf_of(builder, tmp_path, **conf)
     assert seen == [python]
 
 
@@ -120,40 +101,21 @@ def test_a_session_on_this_machine_has_none_of_it(builder: Builder, tmp_path: Pa
     assert builder.conf["spark.task.maxFailures"] == "1"
 
 
-class FakeSession:
-    """A session with a number of executors set by the test."""
-
-    def __init__(self) -> None:
-        self.executors, self.defaultParallelism, self.master = 0, 2, "spark://m:1"
-        self.sparkContext = self._jsc = self
-
-    def sc(self) -> Any:
-        """Like Spark's: includes the driver."""
-        return SimpleNamespace(
-            getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: self.executors + 1)
-        )
-
-
 def test_work_without_executors_waits_for_the_cluster() -> None:
-    """After 15 s, as long as there is work and no executor."""
-    session, now = FakeSession(), [0.0]
-    watch = cluster.ExecutorWatch(session, lambda: now[0])  # type: ignore[arg-type]
-
-    def told(at_s: float, *, executors: int = 0, has_work: bool = True) -> bool:
-        now[0], session.executors = at_s, executors
+    """After 15 s, as long as there is work and no executor; a session that does not answer waits for none."""
+    status, now = SimpleNamespace(size=lambda: executors + 1), [0.0]  # with the driver
+    context = SimpleNamespace(defaultParallelism=2, master="spark://m:1")
+    context._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(getExecutorMemoryStatus=lambda: status))
+    watch = cluster.ExecutorWatch(SimpleNamespace(sparkContext=context), lambda: now[0])  # type: ignore[arg-type]
+    told = []
+    for now[0], executors, has_work in (  # noqa: B007 - the status reads it
+        *((0, 0, True), (14, 0, True), (15, 0, True), (16, 1, True)),
+        *((17, 0, True), (31, 0, True), (32, 0, True), (33, 0, False), (34, 0, True)),
+    ):
         watch.look(has_work=has_work)
-        return watch.reason is not None
-
-    assert [told(0), told(14), told(15)] == [False, False, True]
-    assert "spark://m:1 has provided no executor for 15 s" in str(watch.reason)
-    assert not told(16, executors=1)
-    assert [told(17), told(31), told(32)] == [False, False, True]
-    assert not told(33, has_work=False)
-    assert not told(34)
-
-
-def test_a_session_that_does_not_answer_waits_for_nothing() -> None:
-    """Whoever runs the work is told of that."""
+        told += [(now[0], str(watch.reason))] if watch.reason else []
+    assert [at for at, _ in told] == [15, 32]
+    assert all("spark://m:1 has provided no executor for 15 s" in words for _, words in told)
     broken: Any = SimpleNamespace(sparkContext=SimpleNamespace())
     watch = cluster.ExecutorWatch(broken, lambda: 0.0)
     watch.look(has_work=True)
@@ -202,15 +164,11 @@ def test_the_daemon_ends_where_versions_differ() -> None:
 
 
 def test_versions_are_compared() -> None:
-    """By name, and the code where the version says nothing."""
+    """By name, and the code, which is what executors run, where the version says nothing."""
     own = own_versions()
     assert differences(own, own) == []
     assert " " not in own
     assert differences("python:3.11,code:ab", "code:ab") == ["python None instead of 3.11"]
-
-
-def test_the_code_is_what_executors_run() -> None:
-    """A change elsewhere, as in the removal of files, leaves executors as they are."""
     program = (
         "import pkgutil, sys, tabletopic_kernel.pipeline as all_of\n"
         "for one in pkgutil.walk_packages(all_of.__path__, all_of.__name__ + '.'): __import__(one.name)\n"
@@ -224,14 +182,8 @@ def test_the_code_is_what_executors_run() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "Python in worker has different version: 3.10 than that in driver: 3.11, PySpark cannot",
-            "have Python 3.10",
-        ),
-        (
-            "java.io.InvalidClassException: a.B; local class incompatible: stream classdesc",
-            "another version of Spark",
-        ),
+        ("Python in worker has different version: 3.10 than that in driver: 3.11", "have Python 3.10"),
+        ("java.io.InvalidClassException: a.B; local class incompatible", "another version of Spark"),
         ('java.io.IOException: Cannot run program "/x/python": error=2', "spark.pyspark.python"),
     ],
 )

@@ -30,9 +30,7 @@ def java_home(tmp_path: Path) -> Path:
     return tmp_path / "java"
 
 
-def test_a_jvm_that_stands_still_is_ended(
-    java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_still_jvm_is_ended(java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyspark would wait for its port for ever, and every topic of the host with it."""
     monkeypatch.setattr(launching, "_STILL_S", 0.5)
     monkeypatch.setattr(launching, "_LOOK_EVERY_S", 0.1)

@@ -65,7 +65,6 @@ def session(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> It
     folder = str(tmp_path_factory.mktemp("ports"))
     words = [sys.executable, "-c", PROGRAM, folder, "local[1]", "{}"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         yield process, json.loads(process.stdout.readline())
         process.communicate("\n\n", timeout=240)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -79,13 +81,9 @@ def test_nothing_stays_of_a_trial(tmp_path: Path, properties: dict[str, str]) ->
 
 
 def test_a_folder_that_nobody_may_make_is_refused(properties: dict[str, str]) -> None:
-    """As the storage's trouble; also one of ``write.data.path``."""
+    """As the storage's trouble, also one of ``write.data.path``; no warehouse at all is a wrong setting."""
     with pytest.raises(RetryableError, match=r"^the storage .*disk"):
         try_table(properties, TABLE, {"write.data.path": "/proc/lake"})
-
-
-def test_no_warehouse_is_a_wrong_setting(properties: dict[str, str]) -> None:
-    """It was a fault of this program, and only in the host."""
     del properties["warehouse"]
     with pytest.raises(SettingsError, match=r"\[catalog\] .*set warehouse"):
         try_table(properties, TABLE, {})
@@ -128,9 +126,7 @@ def test_a_database_that_takes_no_changes_is_refused(catalog: Catalog) -> None:
         try_changes(catalog)
 
 
-def test_a_server_that_never_answers_is_given_up(
-    properties: dict[str, str], limits: Callable[..., None]
-) -> None:
+def test_a_silent_server_is_given_up(properties: dict[str, str], limits: Callable[..., None]) -> None:
     """Its client would wait for minutes."""
     limits(0.2)
     over = threading.Event()
@@ -163,17 +159,26 @@ def test_an_error_of_a_trial_is_the_caller_s() -> None:
         within_limit(fail)
 
 
-def test_a_table_that_is_there_is_tried_where_it_lies(tmp_path: Path, catalog: Catalog) -> None:
-    """And not where new ones would."""
-    catalog.create_namespace("web")
-    catalog.create_table(TABLE, Schema(), location=f"file://{tmp_path}/elsewhere")
+def location_of(catalog: Catalog) -> str:
+    """Where a trial would write."""
     place = table_place(catalog, TABLE)
-    assert place is not None
-    assert place.location == f"file://{tmp_path}/elsewhere"
     try_folder(place)
+    return place.location
 
 
-def test_a_table_bucket_refuses_deletes(
+def test_where_a_trial_writes(tmp_path: Path, catalog: Catalog) -> None:
+    """As a new table would, so where the warehouse or the namespace says; else where the table lies."""
+    folder = f"file://{tmp_path}"
+    catalog.create_namespace("web", {"location": f"{folder}/web"})
+    assert location_of(catalog) == f"{folder}/web"
+    with pytest.MonkeyPatch.context() as rights:  # least rights are enough
+        rights.setattr(catalog, "load_namespace_properties", Mock(side_effect=ForbiddenError("not yours")))
+        assert location_of(catalog) == catalog.properties["warehouse"]
+    catalog.create_table(TABLE, Schema(), location=f"{folder}/elsewhere")
+    assert location_of(catalog) == f"{folder}/elsewhere"
+
+
+def test_table_buckets_refuse_deletes(
     tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It removes what no table names by itself; elsewhere a refused delete is trouble."""
@@ -203,57 +208,49 @@ def test_nothing_stays_of_a_trial_on_a_full_disk(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_namespace_may_say_where_its_tables_lie(tmp_path: Path, catalog: Catalog) -> None:
-    """Then the warehouse says nothing."""
-    catalog.create_namespace("web", {"location": f"file://{tmp_path}/web"})
-    place = table_place(catalog, TABLE)
-    assert place is not None
-    assert place.location == f"file://{tmp_path}/web"
+@pytest.fixture
+def staging(tmp_path: Path) -> Iterator[Callable[..., tuple[StagingCatalog, Catalog]]]:
+    """Starts a REST catalog that stages tables, or does not, and connects to it."""
+    with ExitStack() as opened:
+
+        def start(stages: bool | str = True) -> tuple[StagingCatalog, Catalog]:
+            server = opened.enter_context(StagingCatalog(f"file://{tmp_path}/lent", stages=stages))
+            return server, opened.enter_context(closing(open_catalog(rest(server))))
+
+        yield start
 
 
-def test_keys_that_are_lent_are_those_of_the_trial(tmp_path: Path) -> None:
+def rest(server: StagingCatalog) -> dict[str, str]:
+    """Properties of that catalog."""
+    return {"type": "rest", "uri": server.url, "warehouse": "s3://lake/x"}
+
+
+def test_keys_that_are_lent_are_those_of_the_trial(tmp_path: Path, staging: Any) -> None:
     """A REST catalog tells place and keys of a table that is staged and never made."""
-    with StagingCatalog(f"file://{tmp_path}/lent") as server:
-        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "s3://lake/x"})
-        place = table_place(catalog, TABLE)
-        assert place is not None
-        assert place.location == f"file://{tmp_path}/lent"
-        assert place.io.properties["s3.secret-access-key"] == "lent"
-        try_folder(place)
-        assert server.made == []
-        assert default_place(catalog) is None  # keys come with the table
-        with pytest.raises(NoSuchTableError):
-            catalog.load_table(TABLE)
-        catalog.close()
+    server, catalog = staging()
+    place = table_place(catalog, TABLE)
+    assert place.location == f"file://{tmp_path}/lent"
+    assert place.io.properties["s3.secret-access-key"] == "lent"
+    try_folder(place)
+    assert server.made == []
+    assert default_place(catalog) is None  # keys come with the table
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(TABLE)
+    assert table_place(staging(stages=False)[1], TABLE) is None
 
 
-def test_a_rest_catalog_that_cannot_stage_is_believed(tmp_path: Path) -> None:
-    """What it says is tried with the first table."""
-    with StagingCatalog(f"file://{tmp_path}/lent", stages=False) as server:
-        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod"})
-        assert table_place(catalog, TABLE) is None
-        catalog.close()
-
-
-NO_STS = "Credential vending was requested for table a.b, but no credentials are available"
-
-
-def test_a_catalog_without_keys_to_lend_is_told_what_ends_it(tmp_path: Path) -> None:
+def test_a_catalog_without_keys_to_lend_is_told_what_ends_it(staging: Any) -> None:
     """Like Polaris without STS: what the catalog is no longer asked with that property is named."""
-    with StagingCatalog(f"file://{tmp_path}/lent", stages=NO_STS) as server:
-        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod"})
-        with pytest.raises(ActionNeededError, match=r'set header.X-Iceberg-Access-Delegation = ""'):
-            table_place(catalog, TABLE)
-        catalog.close()
-        asked = {"type": "rest", "uri": server.url, "warehouse": "prod"}
-        checks = {one.name: one for one in check_server("catalog", asked)}
-        assert (checks["catalog"].status, checks["storage"].status) == ("ok", "fail")
-        assert "s3.secret-access-key" in checks["storage"].detail
-        own = {"header.X-Iceberg-Access-Delegation": ""}
-        catalog = open_catalog({"type": "rest", "uri": server.url, "warehouse": "prod", **own})
+    no_sts = "Credential vending was requested for table a.b, but no credentials are available"
+    server, catalog = staging(no_sts)
+    with pytest.raises(ActionNeededError, match=r'set header.X-Iceberg-Access-Delegation = ""'):
+        table_place(catalog, TABLE)
+    checks = {one.name: one for one in check_server("catalog", rest(server))}
+    assert (checks["catalog"].status, checks["storage"].status) == ("ok", "fail")
+    assert "s3.secret-access-key" in checks["storage"].detail
+    with closing(open_catalog(rest(server) | {"header.X-Iceberg-Access-Delegation": ""})) as catalog:
         assert table_place(catalog, TABLE) is not None
-        catalog.close()
-        assert server.made == []
+    assert server.made == []
 
 
 def test_an_address_behind_a_firewall_is_told_in_time(limits: Callable[..., None]) -> None:
@@ -267,17 +264,3 @@ def test_an_address_behind_a_firewall_is_told_in_time(limits: Callable[..., None
     for thread in threading.enumerate():
         if thread.name.startswith("trial"):
             thread.join()
-
-
-def test_a_right_that_is_missing_on_the_namespace_is_no_obstacle(
-    catalog: Catalog,
-) -> None:
-    """Least rights are enough: the warehouse says where tables lie."""
-
-    def refuse(*_: object) -> None:
-        raise ForbiddenError("not yours")
-
-    catalog.load_namespace_properties = refuse  # type: ignore[method-assign,assignment]
-    place = table_place(catalog, TABLE)
-    assert place is not None
-    assert place.location == catalog.properties["warehouse"]

@@ -28,7 +28,7 @@ def test_the_container_is_what_stands_before_the_account(location: str) -> None:
 
 
 def test_keys_go_to_the_configured_account_alone() -> None:
-    """A table's location cannot lead them to another account, or to a domain that is not Azure's."""
+    """A location cannot lead them elsewhere; a lent signature is that of its account."""
     settings = {"adls.account-name": "ours", "adls.sas-token": "sig=SECRET"}
     assert azure_properties(settings, "lake")["adls.account-name"] == "ours"
     assert azure_properties(settings, "lake@ours.dfs.core.windows.net")["adls.account-name"] == "ours"
@@ -45,10 +45,6 @@ def test_keys_go_to_the_configured_account_alone() -> None:
         for host in (f"x.dfs.{china}", "x.dfs.core.windows.net", "ours.dfs.evil.example", HOST):
             with pytest.raises(SettingsError, match="has no key for the account"):
                 azure_properties(keys, f"lake@{host}")
-
-
-def test_a_lent_signature_is_that_of_the_account() -> None:
-    """Catalogs lend one for each account, in the name of the property."""
     lent = {f"adls.sas-token.{HOST}": "sig=1", "adls.sas-token.other": "sig=2"}
     assert azure_properties(lent, f"lake@{HOST}")["adls.sas-token"] == "?sig=1"
     assert azure_properties(lent, "lake@other.dfs.core.windows.net")["adls.sas-token"] == "?sig=2"
@@ -82,13 +78,10 @@ def test_executors_have_the_same_client() -> None:
     token = {"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "4102444800000"}
     catalog = open_catalog(
         {
-            "type": "sql",
-            "uri": "sqlite:///:memory:",
-            "warehouse": f"abfss://lake@{HOST}/w",
-            "adls.account-key": "a2V5",
-            **token,
+            "type": "sql", "uri": "sqlite:///:memory:", "warehouse": f"abfss://lake@{HOST}/w",
+            "adls.account-key": "a2V5", **token,
         }
-    )
+    )  # fmt: skip
     here = load_file_io(catalog.properties, f"abfss://lake@{HOST}/w")
     there = pickle.loads(pickle.dumps(here))
     for io in (here, there):

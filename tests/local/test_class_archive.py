@@ -29,8 +29,8 @@ def _no_java(folder: Path) -> Path:
     return program
 
 
-def test_a_jdk_that_cannot_make_one_is_asked_once(tmp_path: Path) -> None:
-    """Spark then starts without; the reason is in a file beside the jars."""
+def test_where_none_can_be_made_spark_starts_without(tmp_path: Path) -> None:
+    """A JDK that cannot is asked once and its reason kept; a closed cache or no jars cost only time."""
     jars = [tmp_path / "jars" / "spark" / "a.jar"]
     jars[0].parent.mkdir(parents=True)
     told: list[Step] = []
@@ -43,20 +43,30 @@ def test_a_jdk_that_cannot_make_one_is_asked_once(tmp_path: Path) -> None:
     assert class_archive.ensure(java, jars, told.append) is None
     assert len(told) == 2
     assert not list((tmp_path / "jars").glob(".archive-*"))
+    assert class_archive.ensure(_no_java(tmp_path), [tmp_path / "gone" / "spark" / "a.jar"], print) is None
+    assert class_archive.find(_no_java(tmp_path), []) is None
+    assert not class_archive.is_due(_no_java(tmp_path), [])
 
 
-def test_another_jdk_or_other_jars_have_an_archive_of_their_own(tmp_path: Path) -> None:
-    """An archive is taken only for what it was made of."""
+def test_an_archive_fits_one_jdk_jars_and_place(tmp_path: Path) -> None:
+    """What it was not made of has another; what fits no more, or was begun and killed, goes."""
     java, jars = _no_java(tmp_path), [tmp_path / "jars" / "spark" / "a.jar"]
     jars[0].parent.mkdir(parents=True)
     keys = {class_archive._key(java, jars), class_archive._key(java, [*jars, tmp_path / "b.jar"])}
     java.write_text(java.read_text() + "# newer\n")
     assert len(keys | {class_archive._key(java, jars)}) == 3
+    names = ["spark-a-1.jsa", "spark-a-2.jsa", "spark-b-1.jsa", "jdk-a-1.jsa", "jdk-a-2.jsa", "jdk-b-1.jsa"]
+    for name in names:
+        (tmp_path / name).touch()
+    class_archive._remove_older(tmp_path / "spark-a-2.jsa", tmp_path / "jdk-a-2.jsa")
+    assert {path.name for path in tmp_path.glob("*.jsa")} == set(names) - {"spark-a-1.jsa", "jdk-a-1.jsa"}
+    begun = tmp_path / "jars" / ".archive-killed"
+    begun.mkdir()
+    class_archive.ensure(java, jars, lambda _: None)
+    assert not begun.exists()
 
 
-def test_spark_installed_again_has_an_archive_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_installed_again_has_its_own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM takes no archive of files with another time, even if nothing else has changed."""
     jars = tmp_path / "spark" / "jars"
     jars.mkdir(parents=True)
@@ -69,37 +79,6 @@ def test_spark_installed_again_has_an_archive_of_its_own(
     after = class_archive._key(java, [])
     assert before != after
     assert before.partition("-")[0] == after.partition("-")[0]  # so that the older one goes
-
-
-def test_an_archive_that_fits_no_more_goes(tmp_path: Path) -> None:
-    """Of the same place alone: another environment's is still in use."""
-    names = ["spark-a-1.jsa", "spark-a-2.jsa", "spark-b-1.jsa", "jdk-a-1.jsa", "jdk-a-2.jsa", "jdk-b-1.jsa"]
-    for name in names:
-        (tmp_path / name).touch()
-    class_archive._remove_older(tmp_path / "spark-a-2.jsa", tmp_path / "jdk-a-2.jsa")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == set(names) - {"spark-a-1.jsa", "jdk-a-1.jsa"}
-
-
-def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
-    """No archive, no error."""
-    assert class_archive.ensure(_no_java(tmp_path), [tmp_path / "gone" / "spark" / "a.jar"], print) is None
-
-
-def test_without_jars_there_is_none(tmp_path: Path) -> None:
-    """A cluster brings its own; nothing is looked for or made then."""
-    assert class_archive.find(_no_java(tmp_path), []) is None
-    assert not class_archive.is_due(_no_java(tmp_path), [])
-
-
-def test_what_was_begun_and_killed_is_cleared_away(tmp_path: Path) -> None:
-    """The next try removes the files of the one before."""
-    jars = [tmp_path / "jars" / "spark" / "a.jar"]
-    jars[0].parent.mkdir(parents=True)
-    left = tmp_path / "jars" / ".archive-killed"
-    left.mkdir()
-    class_archive.ensure(_no_java(tmp_path), jars, lambda _: None)
-    assert not left.exists()
 
 
 def test_who_makes_it_ends_with_its_host() -> None:
@@ -123,12 +102,9 @@ def test_sparks_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     slf4j = next((spark / "jars").glob("slf4j-api-*.jar"))
     path = [*jvm.spark_jars(), "hive-jackson/*", spark / "conf", slf4j, spark / "jars" / "*"]
     words = [
-        "-cp",
-        ":".join(map(str, path)),
-        f"-Xlog:class+load:file={log}",
-        f"-Xlog:cds*,class+path:file={why}",
+        "-cp", ":".join(map(str, path)), f"-Xlog:class+load:file={log}", f"-Xlog:cds*,class+path:file={why}",
         "org.apache.spark.deploy.SparkSubmit",
-    ]
+    ]  # fmt: skip
     subprocess.run([wrapper, *words, "--version"], capture_output=True, timeout=120, check=True)
     lines = log.read_text().splitlines()
     ours = [line for line in lines if " org.apache.spark." in line or " scala." in line]

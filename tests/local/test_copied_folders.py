@@ -44,7 +44,6 @@ def test_a_running_folder_is_copied_and_then_moved(stacks: Path) -> None:
         [sys.executable, "-c", "print('up', flush=True); input()", host_mark(original)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
-    assert host.stdout is not None
     host.stdout.readline()
     shutil.copytree(original, copy)
 

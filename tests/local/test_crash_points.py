@@ -74,17 +74,12 @@ def test_without_an_order_nothing_happens(points: CrashPoints) -> None:
 
 
 @pytest.mark.usefixtures("obeying")
-def test_a_step_can_fail(points: CrashPoints) -> None:
-    """The error is one of the operating system's, and comes once."""
+def test_a_step_can_fail_or_be_held(points: CrashPoints) -> None:
+    """The error is the operating system's, once; a held process waits until it is let go, or the end."""
     points.arm(Order("1", Step.MANIFEST, Act.FAIL))
     with pytest.raises(OSError, match="manifest"):
         reach(Step.MANIFEST)
     reach(Step.MANIFEST)
-
-
-@pytest.mark.usefixtures("obeying")
-def test_a_step_can_be_held(points: CrashPoints) -> None:
-    """The process waits until it is let go."""
     order = Order("1", Step.TAGGED, Act.HOLD, limit_s=60)
     points.arm(order)
     holding = threading.Thread(target=reach, args=(Step.TAGGED,), daemon=True)
@@ -95,10 +90,5 @@ def test_a_step_can_be_held(points: CrashPoints) -> None:
     points.release(order)
     holding.join(240)
     assert not holding.is_alive()
-
-
-@pytest.mark.usefixtures("obeying")
-def test_a_hold_has_an_end(points: CrashPoints) -> None:
-    """A drill that has ended holds up nobody."""
     points.arm(Order("1", Step.TAGGED, Act.HOLD, limit_s=0.01))
     reach(Step.TAGGED)

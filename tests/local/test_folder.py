@@ -269,9 +269,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
         LocalStack(tmp_path / "state")
 
 
-def test_a_file_system_without_rights_is_refused_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_rights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows's ignore a change: the servers would start, and nothing could stop them."""
     umask = os.umask(0)
     monkeypatch.setattr(Path, "chmod", lambda *_: None)
@@ -282,9 +280,7 @@ def test_a_file_system_without_rights_is_refused_at_once(
         os.umask(umask)
 
 
-def test_a_folder_without_access_is_an_error_for_people(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_access_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As below another user's private folder."""
 
     def denied(path: Path) -> os.stat_result:

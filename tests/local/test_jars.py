@@ -72,7 +72,7 @@ def test_jars_are_fetched_once(repository: Repository, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content"), [("kafka/k-1.jar", b"kafkA"), ("spark/s-1.jar", None), ("spark/foreign.jar", b"x")]
 )
-def test_a_wrong_file_is_refused(
+def test_wrong_files_are_refused(
     repository: Repository, name: str, content: bytes | None, tmp_path: Path
 ) -> None:
     """Changed, missing or foreign: nothing is installed, nothing is kept, and the file is named."""
@@ -102,9 +102,7 @@ def test_a_damaged_installation_is_noticed_and_made_again(repository: Repository
     assert (folder / "kafka" / "k-1.jar").read_bytes() == b"kafka"
 
 
-def test_a_download_that_was_interrupted_leaves_nothing_that_counts(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_an_interrupted_download_leaves_nothing_that_counts(repository: Repository, tmp_path: Path) -> None:
     """The folder appears whole or not at all, and the next call clears away the rest."""
 
     def interrupted(java, ivy_cache, into, on_bytes, wanted) -> None:
@@ -130,20 +128,14 @@ def test_another_list_of_jars_is_another_folder(repository: Repository, tmp_path
     assert repository.asked == 2
 
 
-def test_a_cache_that_java_cannot_name_is_refused(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Better before the download than as a riddle of Kafka's after it."""
-    monkeypatch.setenv("TABLETOPIC_CACHE", str(tmp_path / "a:b"))
-    with pytest.raises(StackError, match="TABLETOPIC_CACHE"):
-        jars.install(["java"], silent)
-
-
-def test_where_the_cache_is(tmp_path: Path) -> None:
-    """Our variable, then the desktop's convention, then the home folder."""
+def test_where_the_cache_is(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our variable, the desktop's convention, the home folder; never one that Java cannot name."""
     assert jars.cache_dir({"TABLETOPIC_CACHE": "/c", "XDG_CACHE_HOME": "/x"}) == Path("/c")
     assert jars.cache_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/tabletopic")
     assert jars.cache_dir({}) == Path.home() / ".cache" / "tabletopic"
+    monkeypatch.setenv("TABLETOPIC_CACHE", str(tmp_path / "a:b"))
+    with pytest.raises(StackError, match="TABLETOPIC_CACHE"):
+        jars.install(["java"], silent)
 
 
 def test_ivys_failure_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

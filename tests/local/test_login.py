@@ -81,24 +81,17 @@ def test_people_who_can_log_in_are_a_reason(us: int, accounts: list[pwd.struct_p
     assert wants_login(settings, {}, has_others) is wanted
 
 
-def test_other_values_are_refused() -> None:
-    """The message has the allowed ones."""
+def test_the_password_stays_and_is_private(tmp_path: Path) -> None:
+    """Hosts outlive their servers and use it again; without its file the remedy is told."""
     with pytest.raises(SettingsError, match="'auto', 'on' or 'off'"):
         load_settings({"local.login": "maybe"}, environ={}, cwd=Path("/"))
-
-
-def test_the_password_stays_and_is_private(tmp_path: Path) -> None:
-    """Hosts outlive their servers, and use it again."""
     state.make_password(tmp_path)
     first = state.read_password(tmp_path)
     state.make_password(tmp_path)
     assert state.read_password(tmp_path) == first
     assert len(first) >= 32
     assert stat.S_IMODE((tmp_path / state.PASSWORD_FILE).stat().st_mode) == 0o600
-
-
-def test_without_its_file_the_remedy_is_told(tmp_path: Path) -> None:
-    """Somebody has removed it."""
+    (tmp_path / state.PASSWORD_FILE).unlink()
     with pytest.raises(StackError, match="tabletopic down"):
         state.read_password(tmp_path)
 
@@ -231,7 +224,6 @@ def test_only_who_reads_the_state_folder_is_let_in(folder: Path) -> None:
     consumer.subscribe(["mine"])
     message = consumer.poll(60)
     consumer.close()
-    assert message is not None
     assert message.value() == b"1"
     assert Registry(servers.registry).check() == []
     assert _status(servers.registry["url"]) == 401

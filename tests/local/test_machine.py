@@ -16,17 +16,13 @@ from tabletopic_kernel.model.errors import StackError
 
 
 def test_a_listening_port_is_not_free() -> None:
-    """A port on which somebody listens is refused, and accepts connections."""
+    """It accepts connections; a server on every interface would catch our clients, too."""
     with socket.create_server((machine.LOOPBACK, 0)) as server:
         taken = server.getsockname()[1]
         assert not machine.is_free_port(taken)
         assert machine.is_listening(taken)
     assert machine.is_free_port(taken)
     assert not machine.is_listening(taken)
-
-
-def test_a_server_on_every_interface_takes_the_port_too() -> None:
-    """A server bound to all interfaces would catch our clients, so its port is not free."""
     with socket.create_server(("0.0.0.0", 0)) as server:
         assert not machine.is_free_port(server.getsockname()[1])
 
@@ -49,12 +45,6 @@ def test_errors_of_the_system_say_what_to_do(number: int, words: str, tmp_path: 
     """Full, forbidden and read-only become errors that name the file and the remedy."""
     with pytest.raises(StackError, match=rf"/data/x.*{words}"), machine.stack_errors(tmp_path, "--here"):
         raise OSError(number, os.strerror(number), "/data/x")
-
-
-def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    """An error nobody can act on is not dressed up."""
-    with pytest.raises(BrokenPipeError), machine.stack_errors(tmp_path, "--here"):
-        raise BrokenPipeError(errno.EPIPE, "broken")
 
 
 def test_too_little_room_is_refused_before_the_work(monkeypatch, tmp_path: Path) -> None:
@@ -80,7 +70,7 @@ def test_too_little_room_is_refused_before_the_work(monkeypatch, tmp_path: Path)
         ),
     ],
 )
-def test_limits_that_java_would_fail_with_are_refused(
+def test_limits_too_low_for_java_are_refused(
     monkeypatch, limit: str, values: tuple[int, int], message: str
 ) -> None:
     """The message names the limit, and how to raise it; Java's traces do not."""
@@ -119,26 +109,24 @@ def test_a_lock_is_held_against_other_processes_and_freed_by_death(tmp_path: Pat
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    """The new text is there with its mode, and nothing else is left in the folder."""
+    """The new text with its mode and nothing else; a failed write leaves no draft."""
     path = tmp_path / "state"
     machine.write_whole(path, "one")
     machine.write_whole(path, "two", mode=0o755)
     assert path.read_text() == "two"
     assert path.stat().st_mode & 0o777 == 0o755
     assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        machine.write_whole(tmp_path / "folder", "secret")
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "folder"}
 
 
 def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
-    """Long logs are cut, missing ones are empty, broken text does not matter."""
+    """Missing and broken ones do not matter, and an error that nobody can act on stays what it is."""
     log = tmp_path / "log"
     assert machine.tail(log, 3) == ""
     log.write_bytes(b"x" * 5000 + b"\n\xff one\ntwo\nthree\n")
     assert machine.tail(log, 2) == "two\nthree"
-
-
-def test_a_failed_write_leaves_no_draft(tmp_path: Path) -> None:
-    """On a full disk each try would leave another one, by another process."""
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder"):
-        machine.write_whole(tmp_path / "folder", "secret")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    with pytest.raises(BrokenPipeError), machine.stack_errors(tmp_path, "--here"):
+        raise BrokenPipeError(errno.EPIPE, "broken")

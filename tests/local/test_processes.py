@@ -30,7 +30,7 @@ def _start(tmp_path: Path, program: str, its_mark: str) -> ProcessId:
 
 
 def test_a_process_is_known_by_pid_and_start_time(tmp_path: Path) -> None:
-    """The same pid with another start time is another process, unless it carries the mark."""
+    """Another's pid, unless marked, is another process; a zombie is dead; each has its own session."""
     its_mark = processes.mark("x", tmp_path)
     started = _start(tmp_path, SLEEP, its_mark)
     reused = ProcessId(started.pid, started.start_time_s - 100)
@@ -42,31 +42,27 @@ def test_a_process_is_known_by_pid_and_start_time(tmp_path: Path) -> None:
     processes.stop([started], 10)
     assert not processes.is_alive(started, its_mark)
     assert processes.find([its_mark]) == []
-
-
-def test_a_dead_child_is_dead_although_nobody_waited_for_it(tmp_path: Path) -> None:
-    """A zombie keeps pid and start time, but it is no server."""
     started = _start(tmp_path, "pass", "mark")
     psutil.wait_procs([psutil.Process(started.pid)], timeout=240)
     assert not processes.is_alive(started, "mark")
+    started = _start(tmp_path, SLEEP, "mark")
+    assert os.getsid(started.pid) == started.pid != os.getsid(0)
+    processes.stop([started], 10)
 
 
 def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
-    """Asking comes first; after the limit it is killed."""
+    """Asking comes first; what has ended, or is somebody else's by now, is left alone."""
     started = _start(tmp_path, DEAF, "mark")
     while "deaf" not in (tmp_path / "out").read_text():
         assert processes.is_alive(started, "mark")
     processes.stop([started], timeout_s=0.1)
     assert not processes.is_alive(started, "mark")
-
-
-def test_another_process_with_the_pid_goes_on(tmp_path: Path) -> None:
-    """What is to be stopped may have ended since it was found, and its pid may be somebody else's."""
     started = _start(tmp_path, SLEEP, "mark")
     processes.stop([ProcessId(started.pid, started.start_time_s - 100)], timeout_s=1)
     assert processes.is_alive(started, "mark")
     processes.stop([started], 10)
     assert not processes.is_alive(started, "mark")
+    processes.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
 
 
 def test_a_process_of_another_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,14 +77,7 @@ def test_a_process_of_another_user_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         processes.stop([ProcessId.of(us)], timeout_s=1)
 
 
-def test_stopping_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    """Between the look and the signal a process may end by itself."""
-    processes.stop([ProcessId(2**22 - 1, 0.0)], timeout_s=1)
-
-
-def test_a_process_that_is_gone_gets_no_signal_in_the_name_of_its_pid(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_is_gone_gets_no_signal_by_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
     """psutil sends one where it has seen that the process it knew is gone."""
     child = subprocess.Popen(["true"])
     process = psutil.Process(child.pid)
@@ -98,13 +87,6 @@ def test_a_process_that_is_gone_gets_no_signal_in_the_name_of_its_pid(
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     assert not processes.send(process, signal.SIGKILL)
     assert sent == []
-
-
-def test_a_process_is_in_a_session_of_its_own(tmp_path: Path) -> None:
-    """Ctrl-C in the terminal reaches the starter alone."""
-    started = _start(tmp_path, SLEEP, "mark")
-    assert os.getsid(started.pid) == started.pid != os.getsid(0)
-    processes.stop([started], 10)
 
 
 def test_settings_of_other_installations_do_not_reach_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,16 +24,12 @@ STEPS = [
 
 
 def test_a_log_gets_a_line_per_step() -> None:
-    """No bar where nobody looks; a line with the time when a step is done."""
+    """With the time; a terminal gets a bar by bytes, which is gone when the step is done."""
     log = io.StringIO()
     report = TerminalReport(log)
     for step in STEPS:
         report(step)
     assert log.getvalue() == "… jars: fetching\n✓ jars: here (3.2 s)\n✓ kafka: 127.0.0.1:1 (2.5 s)\n"
-
-
-def test_a_terminal_gets_a_bar_by_bytes() -> None:
-    """The bar never passes its estimated end and is gone when the step is done."""
     terminal = Terminal()
     report = TerminalReport(terminal)
     for step in STEPS:
@@ -45,7 +41,7 @@ def test_a_terminal_gets_a_bar_by_bytes() -> None:
 
 
 def test_a_count_in_a_log_is_a_line_every_ten_seconds() -> None:
-    """However often it moves; the last line has the end."""
+    """However often it moves, and at its end; on a terminal it is a bar in its place."""
     log, now = io.StringIO(), [0.0]
     with CountBar(100_000, "clicks", "events", log, lambda: now[0]) as bar:
         for done in range(0, 25_000, 5):
@@ -56,10 +52,6 @@ def test_a_count_in_a_log_is_a_line_every_ten_seconds() -> None:
         "clicks: 20,000 of 100,000 events in 20 s, 1,000/s",
         "clicks: 24,995 of 100,000 events in 25 s, 1,000/s",
     ]
-
-
-def test_a_count_on_a_terminal_is_a_bar() -> None:
-    """It is drawn in its place."""
     terminal = Terminal()
     with CountBar(100, "clicks", "events", terminal) as bar:
         bar.to(100)

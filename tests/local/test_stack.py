@@ -40,7 +40,6 @@ def test_a_running_stack_tells_everything_in_absolute_terms(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     state.save(tmp_path, _records(_myself()))
     info = LocalStack(Path(".")).info()
-    assert info is not None
     assert info.bootstrap_servers == "127.0.0.1:20001"
     assert info.registry_url == "http://127.0.0.1:20003/apis/ccompat/v7"
     assert info.catalog == {
@@ -65,14 +64,11 @@ def test_steps_leave_the_addresses_to_who_shows_the_outcome(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "records",
     [
-        {},
-        _records(None),
-        _records(_myself(shift_s=100)),
-        _records(_myself(), ready=False),
+        {}, _records(None), _records(_myself(shift_s=100)), _records(_myself(), ready=False),
         _records(_myself()) | {"kafka": ServerRecord({"client": 1, "controller": 2})},
     ],
     ids=["never started", "stopped", "pids reused", "still starting", "one died"],
-)
+)  # fmt: skip
 def test_what_is_not_wholly_up_is_not_running(records: dict[str, ServerRecord], tmp_path: Path) -> None:
     """No servers, foreign processes with the old pids, unfinished starts and half a stack are no stack."""
     state.save(tmp_path, records)
@@ -121,19 +117,19 @@ def test_a_question_to_a_broker_that_has_ended_is_answered_at_once(tmp_path: Pat
 
 
 def test_servers_that_were_stopped_are_none(tmp_path: Path) -> None:
-    """Stopped by a person: nobody waits for them."""
+    """Nobody waits for them, nor for what the settings name; asking leaves no folder behind."""
     state.save(tmp_path, _records(None))
     assert LocalStack(tmp_path).known() is None
     with pytest.raises(SettingsError, match="no servers for"):
         find_servers(Settings(state_dir=str(tmp_path)))
-
-
-def test_named_servers_are_no_ones_to_look_after(tmp_path: Path) -> None:
-    """Only what the settings do not name is the stack's."""
     here, gone = _records(_myself()), _records(_myself(shift_s=100))
     state.save(tmp_path, here | {"registry": gone["registry"]})
     named = Settings(state_dir=str(tmp_path), registry={"url": "http://registry.example"})
     assert find_servers(named).away().names == ()
+    local = LocalStack(tmp_path / "none")
+    assert local.info() is None
+    assert local.down() == []
+    assert not local.state_dir.exists()
 
 
 @pytest.mark.parametrize("name", ["kafka", "registry"])
@@ -141,7 +137,6 @@ def test_what_the_settings_leave_out_is_a_stack(tmp_path: Path, name: str) -> No
     """One server, beside a person's own: it is the stack, and what is not there of it is not missed."""
     state.save(tmp_path, {name: _records(_myself())[name]})
     stack = LocalStack(tmp_path, servers=(name,)).info()
-    assert stack is not None
     assert [bool(stack.bootstrap_servers), bool(stack.registry_url)] == [name == "kafka", name == "registry"]
     own: Any = {
         "kafka": {"registry": {"url": "http://r"}},
@@ -165,14 +160,6 @@ def test_a_catalog_alone_needs_no_server(tmp_path: Path) -> None:
     assert find_servers(settings).catalog["uri"] == info.catalog["uri"]
 
 
-def test_asking_changes_nothing(tmp_path: Path) -> None:
-    """info() and down() of a stack that never was leave no folder behind."""
-    local = LocalStack(tmp_path / "none")
-    assert local.info() is None
-    assert local.down() == []
-    assert not local.state_dir.exists()
-
-
 @pytest.mark.parametrize("setting", ["kafka_port", "registry_port"])
 def test_a_demanded_port_that_is_taken_is_an_error(setting: str, tmp_path: Path) -> None:
     """Who sets a port wants that one; the message names it."""
@@ -180,13 +167,6 @@ def test_a_demanded_port_that_is_taken_is_an_error(setting: str, tmp_path: Path)
         taken = server.getsockname()[1]
         with pytest.raises(StackError, match=rf"Port {taken}, .*in use.*set another"):
             LocalStack(tmp_path, **{setting: taken}).up()
-
-
-def test_another_port_cannot_be_demanded_of_a_running_server(tmp_path: Path) -> None:
-    """A running server is not moved behind its clients' backs."""
-    state.save(tmp_path, _records(_myself()))
-    with pytest.raises(StackError, match="kafka server runs on port 20001, not 20009: stop it first"):
-        LocalStack(tmp_path, kafka_port=20_009).up()
 
 
 def test_a_failed_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
@@ -225,12 +205,16 @@ def test_a_format_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_state_folder_is_private(tmp_path: Path) -> None:
-    """Nobody else may read it, whoever made it, and git leaves it alone."""
+    """Nobody else may read it and git leaves it alone; a file in its place is an error with a remedy."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
     LocalStack(folder).down()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / ".gitignore").read_text() == "*\n"
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(StackError, match=r"a file is where a folder should be: .* with --state-dir"):
+            LocalStack(folder).up()
 
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "50%25", '3"disk', "a\tb", "a\nb"])
@@ -240,16 +224,11 @@ def test_a_folder_that_no_url_can_hold_is_refused(name: str, tmp_path: Path) -> 
         LocalStack(tmp_path / name)
 
 
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """A file where the state folder should be is an error with a remedy."""
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(StackError, match=r"a file is where a folder should be: .* with --state-dir"):
-            LocalStack(folder).up()
-
-
-def test_a_full_disk_is_noticed_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker without room stops hard, so it is not started."""
+def test_what_cannot_be_started_is_told_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, another port of a running server, records without their cluster."""
     monkeypatch.setattr(stack, "_SPACE_BYTES", machine.shutil.disk_usage(tmp_path).total)
     with pytest.raises(StackError, match="free some space"):
         LocalStack(tmp_path / "state").up()
+    state.save(tmp_path, _records(_myself()))
+    with pytest.raises(StackError, match="kafka server runs on port 20001, not 20009: stop it first"):
+        LocalStack(tmp_path, kafka_port=20_009).up()

@@ -13,7 +13,7 @@ from tabletopic_kernel.model.errors import StackError
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
-    """Ports, process and readiness survive; before the first start there is nothing."""
+    """Ports, process and readiness; before the first start nothing; another version's is not guessed at."""
     assert state.load(tmp_path) == {}
     assert state.load(tmp_path / "none" / "deeper") == {}
     written = {
@@ -24,6 +24,9 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     state.save(tmp_path, written)
     assert state.load(tmp_path) == written
     assert (tmp_path / "stack.json").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "stack.json").write_text('{"format": 2, "servers": {}}')
+    with pytest.raises(StackError, match="another version"):
+        state.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -36,17 +39,8 @@ def test_a_damaged_file_says_what_to_do(text: str, tmp_path: Path) -> None:
         state.load(tmp_path)
 
 
-def test_a_file_of_another_version_is_not_guessed_at(tmp_path: Path) -> None:
-    """Servers of another version are stopped with that version."""
-    (tmp_path / "stack.json").write_text('{"format": 2, "servers": {}}')
-    with pytest.raises(StackError, match="another version"):
-        state.load(tmp_path)
-
-
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
-def test_a_file_that_cannot_be_read_is_told(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_told(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as another user's, whose state folder is closed to all others."""
 
     def fail(_: Path) -> bytes:

@@ -36,7 +36,6 @@ class Processes:
         one = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._open.enter_context(one)
         self._open.callback(one.kill)
-        assert one.stdout is not None
         return one, one.stdout.readline()
 
     def jupyter(self) -> tuple[subprocess.Popen[str], psutil.Process]:

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.workbench.config import (
-    LoadedSettings,
-    load_settings,
-)
+from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
 
 
 @pytest.fixture

@@ -78,10 +78,16 @@ url = "http://r"
     assert Row("catalogs.prod.s3.region", "eu", "tabletopic.toml:4") in describe(loaded)
 
 
-def test_a_name_is_one_catalogs(settings: Settings) -> None:
-    """[catalog] has one, too."""
+def test_a_name_is_one_catalogs(settings: Settings, workbench: Workbench) -> None:
+    """[catalog] has one too; the default by its name is no other; one that is nowhere is refused."""
     with pytest.raises(SettingsError, match=r"^\[catalogs.prod\]: \[catalog\] has this name in SQL"):
         Workbench(settings.model_copy(update={"catalog": {**settings.catalog, "name": "Prod"}}))
+    assert workbench.settings_for("clicks", {"catalog": "main"}) == TopicSettings()
+    assert workbench.settings_for("clicks", {"catalog": "prod"}).catalog == "prod"
+    with pytest.raises(SettingsError, match=r"\[catalogs.nope\]"):
+        workbench.settings_for("clicks", {"catalog": "nope"})
+    with pytest.raises(UsageError, match="enable clicks --catalog prod` and the new"):
+        altered("clicks", TopicSettings(), {"catalog": "prod"})
 
 
 def test_each_is_opened_for_who_names_it(workbench: Workbench) -> None:
@@ -92,16 +98,6 @@ def test_each_is_opened_for_who_names_it(workbench: Workbench) -> None:
     for ask in (workbench.open_catalog, workbench.catalog_of):
         with pytest.raises(SettingsError, match=r"^\[catalogs.nope\] is not .* here, only prod, lab. Add it"):
             ask("nope")
-
-
-def test_what_a_topics_settings_name(workbench: Workbench) -> None:
-    """The default catalog by its name is no other one; one that is nowhere is refused at once."""
-    assert workbench.settings_for("clicks", {"catalog": "main"}) == TopicSettings()
-    assert workbench.settings_for("clicks", {"catalog": "prod"}).catalog == "prod"
-    with pytest.raises(SettingsError, match=r"\[catalogs.nope\]"):
-        workbench.settings_for("clicks", {"catalog": "nope"})
-    with pytest.raises(UsageError, match="enable clicks --catalog prod` and the new"):
-        altered("clicks", TopicSettings(), {"catalog": "prod"})
 
 
 def test_a_topic_works_with_its_catalog_alone() -> None:
@@ -166,13 +162,9 @@ def test_doctor_tries_each(settings: Settings) -> None:
     """Catalog and storage, by name."""
     checks = {one.name: one for one in run_checks(LoadedSettings(settings, {}))}
     assert {name: checks[name].status for name in checks if name.startswith(("catalog", "storage"))} == {
-        "catalog": "ok",
-        "storage": "ok",
-        "catalog prod": "ok",
-        "storage prod": "ok",
-        "catalog lab": "fail",
+        "catalog": "ok", "storage": "ok", "catalog prod": "ok", "storage prod": "ok", "catalog lab": "fail",
         "storage lab": "fail",
-    }
+    }  # fmt: skip
     assert "[catalogs.lab]" in checks["catalog lab"].detail
 
 
@@ -181,14 +173,9 @@ def test_doctor_tries_catalogs_without_the_other_servers(settings: Settings) -> 
     alone = settings.model_copy(update={"kafka": {"client.id": "me"}, "registry": {}})
     told = [(one.name, one.status) for one in run_checks(LoadedSettings(alone, {}))]
     assert told[[name for name, _ in told].index("servers") :] == [
-        ("servers", "warn"),
-        ("catalog", "ok"),
-        ("storage", "ok"),
-        ("catalog prod", "ok"),
-        ("storage prod", "ok"),
-        ("catalog lab", "fail"),
-        ("storage lab", "fail"),
-    ]
+        ("servers", "warn"), ("catalog", "ok"), ("storage", "ok"), ("catalog prod", "ok"),
+        ("storage prod", "ok"), ("catalog lab", "fail"), ("storage lab", "fail"),
+    ]  # fmt: skip
 
 
 def test_a_clusters_executors_must_reach_the_topics_catalog(settings: Settings) -> None:

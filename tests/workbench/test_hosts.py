@@ -26,30 +26,17 @@ def report(host: str, topics: list[str], at_ms: int = 1, memory_bytes: int | Non
 
 
 def test_the_newest_report_of_each_live_host_counts() -> None:
-    """Hosts by id; what a host reported earlier, and a host that is gone, are left out."""
+    """By id; an older host is known by its topics; the host's own report counts."""
     told = [report("b", ["old"]), report("gone", ["x"]), report("b", ["z", "a"], 2), report("a", [])]
     assert fold_hosts(["b", "a"], told) == [
         HostStatus("a", [], 7, "1.2", 5),
         HostStatus("b", ["a", "z"], 7, "1.2", 5),
     ]
-
-
-def test_an_older_host_is_known_by_its_topics() -> None:
-    """It reports progress alone: version, start and memory are unknown, and nothing fails."""
     progress = Progress(topic="clicks", table="default.clicks")
     beat = events.Heartbeat(topic="clicks", at_ms=1, host="old", progress=progress)
     assert fold_hosts(["old", "silent"], [beat]) == [HostStatus("old", ["clicks"]), HostStatus("silent", [])]
-
-
-def test_a_host_that_runs_no_topic_any_more_has_none() -> None:
-    """A topic's last heartbeat may be as fresh as the host's: what the host itself reports counts."""
-    progress = Progress(topic="clicks", table="default.clicks")
     beat = events.Heartbeat(topic="clicks", at_ms=1, host="a", progress=progress)
     assert fold_hosts(["a"], [beat, report("a", [])])[0].topics == []
-
-
-def test_heartbeats_are_known_by_their_bytes() -> None:
-    """Both kinds; nothing else, whatever its texts hold."""
     assert is_heartbeat(event_json(report("a", ["clicks"])).encode())
     failed = events.Failed(topic="t", at_ms=1, reason='"type":"HostHeartbeat"', waits=False)
     assert not is_heartbeat(event_json(failed).encode())
@@ -86,7 +73,6 @@ def test_memory_is_that_of_the_whole_tree() -> None:
     before = tree_memory_bytes()
     child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
         held, alone = tree_memory_bytes(), tree_memory_bytes(child.pid)
     finally:

@@ -24,18 +24,13 @@ from tests.workbench.complaints import complaint
 KINDS = {
     "value": ("spark.master", '[spark]\nmaster = "{}"', "TABLETOPIC_SPARK__MASTER", "spark.master"),
     "property": (
-        "kafka.client.id",
-        '[kafka]\nclient.id = "{}"',
-        "TABLETOPIC_KAFKA__CLIENT__ID",
-        "kafka.client.id",
+        "kafka.client.id", '[kafka]\nclient.id = "{}"', "TABLETOPIC_KAFKA__CLIENT__ID", "kafka.client.id",
     ),
     "topic": (
-        "topics.clicks.namespace",
-        '[topics.clicks]\nnamespace = "{}"',
-        "TABLETOPIC_TOPICS__CLICKS__NAMESPACE",
-        "topics.clicks.namespace",
+        "topics.clicks.namespace", '[topics.clicks]\nnamespace = "{}"',
+        "TABLETOPIC_TOPICS__CLICKS__NAMESPACE", "topics.clicks.namespace",
     ),
-}
+}  # fmt: skip
 SOURCES = ("file", "environment", "option")
 
 
@@ -74,17 +69,13 @@ def test_every_source_beats_the_default(load, source: str) -> None:
 
 
 def test_sources_merge_key_by_key(load) -> None:
-    """A section is not replaced as a whole: each property comes from its own highest source."""
+    """Each property comes from its highest source; an option not given, or None, leaves the lower alone."""
     loaded = load(
         '[kafka]\nbootstrap.servers = "file:1"\nclient.id = "file"',
         {"TABLETOPIC_KAFKA__CLIENT__ID": "environment", "TABLETOPIC_KAFKA__ACKS": "all"},
         {"kafka.acks": 1},
     )
     assert loaded.settings.kafka == {"bootstrap.servers": "file:1", "client.id": "environment", "acks": "1"}
-
-
-def test_an_option_that_was_not_given_is_none(load) -> None:
-    """None in the overrides, at any depth, leaves the lower source alone."""
     loaded = load(
         '[spark]\nmaster = "file"', overrides={"spark.master": None, "topics": {"a": {"start": None}}}
     )
@@ -164,7 +155,7 @@ def test_an_empty_topic_section_counts(load) -> None:
 
 
 def test_values_with_units_lists_and_times(load) -> None:
-    """Durations, sizes, lists and TOML's own times are understood."""
+    """Durations, sizes, lists and TOML's own times; a bare number has the unit of its key."""
     topic = load(
         '[topics.t]\ncommit_interval_ms = "1.5 min"\ncommit_bytes = "64 MiB"\nstart = 2026-01-31T12:00:00Z\n'
         'partition_by = ["hour(ts)", "bucket(16, id)"]\nmetadata_columns = []'
@@ -172,10 +163,6 @@ def test_values_with_units_lists_and_times(load) -> None:
     assert (topic.commit_interval_ms, topic.commit_bytes) == (90_000, 64 * 1024**2)
     assert topic.start == 1_769_860_800_000
     assert (topic.partition_by, topic.metadata_columns) == (("hour(ts)", "bucket(16, id)"), ())
-
-
-def test_a_bare_number_has_the_unit_of_its_key(load) -> None:
-    """``commit_interval_ms`` 500 is milliseconds as a number, as text and in the environment."""
     for loaded in (
         load("[topics.t]\ncommit_interval_ms = 500"),
         load('[topics.t]\ncommit_interval_ms = "500"'),

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.workbench.config import (
-    check_kafka_properties,
-)
+from tabletopic_kernel.workbench.config import check_kafka_properties
 from tests.workbench.complaints import complaint
 
 
@@ -57,10 +55,7 @@ from tests.workbench.complaints import complaint
             "[catalog]\nuri = 2026-01-01",
             "tabletopic.toml:2: catalog.uri must be text, a number, true, false or a list of these",
         ),
-        (
-            '[kafka]\nclient.id = "a"\n"client.id" = "b"',
-            "tabletopic.toml:3: kafka.client.id is set twice",
-        ),
+        ('[kafka]\nclient.id = "a"\n"client.id" = "b"', "tabletopic.toml:3: kafka.client.id is set twice"),
         (
             "[topics.a]\ncommit_interval_ms = 5",
             "tabletopic.toml:2: topics.a.commit_interval_ms = 5: allowed: 100ms to 1h, for example 5s",
@@ -134,20 +129,13 @@ def test_messages_about_options(load) -> None:
 
 
 def test_all_problems_come_at_once(load) -> None:
-    """One run tells everything that is wrong, a line each, of all sources."""
+    """A line each, of all sources; a wrong value that is replaced does no harm."""
     message = complaint(
         load, "[topics.a]\nstrat = 1\ncommit_bytes = 1", {"TABLETOPIC_X": "1"}, {"topics.b.errors": "ignore"}
     )
     assert [line.split(":")[0] for line in message.splitlines()] == [
-        "tabletopic.toml",
-        "TABLETOPIC_X",
-        "tabletopic.toml",
-        "--topics.b.errors",
-    ]
-
-
-def test_a_wrong_value_that_is_replaced_does_no_harm(load) -> None:
-    """Only values in force are checked; the environment can mend a file."""
+        "tabletopic.toml", "TABLETOPIC_X", "tabletopic.toml", "--topics.b.errors",
+    ]  # fmt: skip
     environ = {"TABLETOPIC_TOPICS__A__COMMIT_INTERVAL_MS": "1s"}
     assert load("[topics.a]\ncommit_interval_ms = 1", environ).settings.topics["a"].commit_interval_ms == 1000
 

@@ -126,6 +126,5 @@ def test_a_batch_is_bounded_by_records_and_ends() -> None:
     """Each partition gets an equal share of the records."""
     source = KafkaRanges("t", {}, headers=True)
     batch = source.next({0: 5}, Limits({0: 100, 1: 3}, records=20))
-    assert batch is not None
     assert (batch.start, batch.end) == ({0: 5, 1: 0}, {0: 15, 1: 3})
     assert source.next({0: 100, 1: 3}, Limits({0: 100, 1: 3}, records=20)) is None

@@ -170,19 +170,19 @@ def test_what_aws_hides_is_planned(tmp_path: Path) -> None:
     assert not any("Athena" in note for note in plan.notes)
 
 
-def test_a_topic_that_the_broker_calls_internal_is_refused(catalog: Catalog) -> None:
-    """Also one whose name is not known here, as a newer Kafka may have."""
-    answers = cast(Any, Answers(V1, internal=True))
-    with pytest.raises(UsageError, match="cannot be a table topic"):
-        plan_enable("__new_in_kafka_9", TopicSettings(), answers, answers, catalog, {})
-
-
 def test_without_a_schema_there_are_no_columns_yet(catalog: Catalog) -> None:
-    """Columns come with the first record; that is a note, no refusal."""
+    """A note, no refusal, in plain JSON; a topic that the broker calls internal is refused."""
     plan = planned(catalog, None)
     assert plan.columns == []
     assert any("clicks-value" in note for note in plan.notes)
     assert not plan.refused
+    plain = planned(catalog, V1).to_json()
+    assert plain["columns"][0] == {
+        "name": "id", "type": "int", "required": True, "doc": None, "change": "new",
+    }  # fmt: skip
+    answers = cast(Any, Answers(V1, internal=True))
+    with pytest.raises(UsageError, match="cannot be a table topic"):
+        plan_enable("__new_in_kafka_9", TopicSettings(), answers, answers, catalog, {})
 
 
 def test_a_table_that_is_there_says_what_changes(catalog: Catalog) -> None:
@@ -227,9 +227,7 @@ def test_reasons_against_it_are_in_the_plan_and_end_enable(
         ({"transform": "none"}, "value_format by_schema_id with transform none"),
     ],
 )
-def test_the_settings_that_do_not_match_the_table_are_named(
-    catalog: Catalog, settings: dict[str, Any], names: str
-) -> None:
+def test_settings_that_do_not_match_are_named(catalog: Catalog, settings: dict[str, Any], names: str) -> None:
     """A changed value format is not reported as another transform."""
     make_table(catalog)
     plan = planned(catalog, V1, **settings)
@@ -288,11 +286,8 @@ def test_a_schema_of_a_file_says_what_it_would_change(catalog: Catalog, tmp_path
         {"name":"link","type":"string","aliases":["url"]},{"name":"at","type":"long"}]}"""
     plan = candidate(catalog, tmp_path, text)
     assert plan.changes == [
-        "relax id to optional",
-        "widen id int → long",
-        "rename url to link",
-        "add at long",
-    ]
+        "relax id to optional", "widen id int → long", "rename url to link", "add at long",
+    ]  # fmt: skip
     changes = {one.name: one.change for one in plan.columns}
     assert (changes["id"], changes["link"], changes["at"]) == ("widened", "renamed", "new")
     assert plan.partition_by == ["link"]
@@ -326,15 +321,11 @@ def test_a_schema_of_a_file_for_a_new_table(catalog: Catalog, tmp_path: Path) ->
 
 
 def test_a_schema_of_a_file_that_is_none(catalog: Catalog, tmp_path: Path) -> None:
-    """It is refused with what is wrong, and the table that is there is not told to be made."""
+    """It is refused with what is wrong, or with what to do where it cannot be read."""
     make_table(catalog)
     plan = candidate(catalog, tmp_path, "{not json")
     assert "not JSON" in plan.refused[0]
     assert not plan.creates
-
-
-def test_a_schema_file_that_cannot_be_read(catalog: Catalog, tmp_path: Path) -> None:
-    """What to do is said."""
     with pytest.raises(UsageError, match="cannot read"):
         read_candidate(tmp_path / "nowhere.avsc")
     with pytest.raises(UsageError, match="--schema-type"):
@@ -356,18 +347,6 @@ def test_the_type_of_keys_is_planned(catalog: Catalog) -> None:
     assert "_kafka_key is binary in the table" in reason
 
 
-def test_a_plan_is_plain_json(catalog: Catalog) -> None:
-    """Programs get dictionaries and lists."""
-    plain = planned(catalog, V1).to_json()
-    assert plain["columns"][0] == {
-        "name": "id",
-        "type": "int",
-        "required": True,
-        "doc": None,
-        "change": "new",
-    }
-
-
 def test_a_schema_that_does_not_fit_is_a_note_where_its_records_may_be_refused(catalog: Catalog) -> None:
     """Unless the topic is to stop, the table is still there for all other records."""
     make_table(catalog)
@@ -378,9 +357,7 @@ def test_a_schema_that_does_not_fit_is_a_note_where_its_records_may_be_refused(c
     assert {"id", "id_string"} <= {one.name for one in plan.columns}
 
 
-def test_records_of_another_message_are_seen_before_there_is_a_table(
-    catalog: Catalog, newest: list[PeekedRecord]
-) -> None:
+def test_records_of_another_message_are_seen_in_time(catalog: Catalog, newest: list[PeekedRecord]) -> None:
     """Without value_message the first message of a Protobuf file counts, if the newest record agrees."""
     text = 'syntax = "proto3"; message Part { int32 a = 1; } message Order { repeated Part parts = 1; }'
     raw = {"Order": b"\0\0\0\0\7\2\2", "Part": b"\0\0\0\0\7\0"}
@@ -424,12 +401,7 @@ def test_records_of_another_message_are_seen_before_there_is_a_table(
     ],
 )
 def test_a_newest_record_that_speaks_against_the_settings_is_told(
-    catalog: Catalog,
-    newest: list[PeekedRecord],
-    value_format: str,
-    raw: bytes,
-    error: str | None,
-    told: str,
+    catalog: Catalog, newest: list[PeekedRecord], value_format: str, raw: bytes, error: str | None, told: str
 ) -> None:
     """With the setting that fits better; a record without a value behind it says nothing."""
     empty = PeekedRecord(0, 10, 1, None, None, None, None, None)

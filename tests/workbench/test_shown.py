@@ -25,13 +25,8 @@ def test_describe_lists_every_setting_in_order(load) -> None:
     """Section by section, defaults too."""
     rows = describe(load('[catalog]\nuri = "sqlite:///x.db"\n[topics.a]'))
     assert [row.key for row in rows[:6]] == [
-        "state_dir",
-        "kafka.bootstrap.servers",
-        "registry.url",
-        "catalog.name",
-        "catalog.uri",
-        "spark.master",
-    ]
+        "state_dir", "kafka.bootstrap.servers", "registry.url", "catalog.name", "catalog.uri", "spark.master",
+    ]  # fmt: skip
     assert ("catalog.name", "lake", DEFAULT) in rows
     assert ("topics.a.metadata_columns", "key, header, metadata", DEFAULT) in rows
 
@@ -56,33 +51,16 @@ def test_describe_of_a_named_catalog(load) -> None:
 
 
 SECRET_KEYS = [
-    "kafka.sasl.password",
-    "kafka.sasl.jaas.config",
-    "kafka.ssl.key.password",
-    "kafka.ssl.key.pem",
-    "kafka.ssl.keystore.password",
-    "kafka.sasl.oauthbearer.client.secret",
-    "kafka.sasl.oauthbearer.config",
-    "registry.basic.auth.user.info",
-    "registry.bearer.auth.token",
-    "registry.ssl.key.password",
-    "catalog.credential",
-    "catalog.token",
-    "catalog.s3.access-key-id",
-    "catalog.s3.secret-access-key",
-    "catalog.s3.session-token",
-    "catalog.adls.account-key",
-    "catalog.adls.connection-string",
-    "catalog.adls.sas-token",
-    "catalog.adls.sas-token.acme.dfs.core.windows.net",
-    "catalog.adls.credential",
-    "catalog.gcs.oauth2.token",
-    "catalog.header.authorization",
-    "spark.conf.spark.hadoop.fs.s3a.access.key",
-    "spark.conf.spark.hadoop.fs.s3a.secret.key",
-    "spark.conf.spark.ssl.keyPassword",
+    "kafka.sasl.password", "kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.key.pem",
+    "kafka.ssl.keystore.password", "kafka.sasl.oauthbearer.client.secret", "kafka.sasl.oauthbearer.config",
+    "registry.basic.auth.user.info", "registry.bearer.auth.token", "registry.ssl.key.password",
+    "catalog.credential", "catalog.token", "catalog.s3.access-key-id", "catalog.s3.secret-access-key",
+    "catalog.s3.session-token", "catalog.adls.account-key", "catalog.adls.connection-string",
+    "catalog.adls.sas-token", "catalog.adls.sas-token.acme.dfs.core.windows.net", "catalog.adls.credential",
+    "catalog.gcs.oauth2.token", "catalog.header.authorization", "spark.conf.spark.hadoop.fs.s3a.access.key",
+    "spark.conf.spark.hadoop.fs.s3a.secret.key", "spark.conf.spark.ssl.keyPassword",
     "topics.a.table_properties.write.some.password",
-]
+]  # fmt: skip
 EMBEDDED_SECRETS = [
     ("registry.url", "https://me:{}@host:8081/path"),
     ("kafka.bootstrap.servers", "me:{}@host:9092"),
@@ -146,14 +124,11 @@ def test_credentials_in_wrong_places_are_never_shown(field: str, ending: str) ->
 def test_ordinary_values_are_shown_whole(load) -> None:
     """Hiding stops at secrets: hosts, paths and names stay readable."""
     plain = {
-        "kafka.bootstrap.servers": "a:9092,b:9092",
-        "kafka.sasl.username": "me",
-        "kafka.ssl.ca.location": "/etc/ssl/ca.pem",
-        "registry.url": "http://127.0.0.1:8081/apis/ccompat/v7",
-        "catalog.uri": "sqlite:////data/catalog.db?timeout=30",
-        "catalog.warehouse": "s3://bucket/lake",
+        "kafka.bootstrap.servers": "a:9092,b:9092", "kafka.sasl.username": "me",
+        "kafka.ssl.ca.location": "/etc/ssl/ca.pem", "registry.url": "http://127.0.0.1:8081/apis/ccompat/v7",
+        "catalog.uri": "sqlite:////data/catalog.db?timeout=30", "catalog.warehouse": "s3://bucket/lake",
         "catalog.s3.endpoint": "http://127.0.0.1:7070",
-    }
+    }  # fmt: skip
     rows = {row.key: row.value for row in describe(load(overrides=plain))}
     assert rows.items() >= plain.items()
 

@@ -42,14 +42,10 @@ def test_causes_hold_no_secrets(end: str) -> None:
 
 
 def test_a_hook_of_somebody_else_stays() -> None:
-    """As IPython's, and those of services that collect errors."""
+    """As IPython's; every workbench, and every script with one, has ours."""
     script = "import sys\nsys.excepthook = lambda *_: print('mine')\n"
     done = completed([sys.executable, "-c", f"{script}{_BEGIN}\nfail()\n"])
     assert done.stdout == "mine\n"
-
-
-def test_who_finds_servers_has_the_hooks() -> None:
-    """As every workbench does, and every script with one."""
     script = (
         "import sys, threading\n"
         "from tabletopic_kernel.model.settings.sections import Settings\n"

@@ -36,21 +36,16 @@ def _load(text: str, environ: Mapping[str, str] = {}) -> LoadedSettings:
 @pytest.mark.parametrize(
     "text",
     [
-        '[kafka]\n"plugin.library.paths" = "evil.so"',
-        '[kafka]\n"ssl.engine.location" = "evil.so"',
-        '[kafka]\n"sasl.kerberos.kinit.cmd" = "touch x"',
-        '[catalog]\n"py-catalog-impl" = "os.system"',
-        '[catalog]\n"py-io-impl" = "os.system"',
-        '[catalog]\n"s3.retry-strategy-impl" = "os.system"',
+        '[kafka]\n"plugin.library.paths" = "evil.so"', '[kafka]\n"ssl.engine.location" = "evil.so"',
+        '[kafka]\n"sasl.kerberos.kinit.cmd" = "touch x"', '[catalog]\n"py-catalog-impl" = "os.system"',
+        '[catalog]\n"py-io-impl" = "os.system"', '[catalog]\n"s3.retry-strategy-impl" = "os.system"',
         '[catalogs.prod]\ntype = "rest"\n"auth.impl" = "os.system"',
-        '[spark.conf]\n"spark.jars" = "evil.jar"',
-        '[spark.conf]\n"spark.driver.extraClassPath" = "."',
+        '[spark.conf]\n"spark.jars" = "evil.jar"', '[spark.conf]\n"spark.driver.extraClassPath" = "."',
         '[spark.conf]\n"spark.driver.memory" = "1g -javaagent:evil.jar"',
-        '[spark.conf]\n"spark.plugins" = "Evil"',
-        '[spark.conf]\n"spark.master" = "spark://evil:1"',
+        '[spark.conf]\n"spark.plugins" = "Evil"', '[spark.conf]\n"spark.master" = "spark://evil:1"',
         '[spark]\nmaster = "spark://evil:1"',
     ],
-)
+)  # fmt: skip
 def test_what_can_run_code_needs_consent_once(project: Path, text: str) -> None:
     """Again for other values, but not for other settings, nor if the file is named or a variable says it."""
     with pytest.raises(SettingsError, match=r"can run code: .*\. If you trust them, run `tabletopic trust`"):

@@ -33,7 +33,7 @@ def files_of(store: AnsweringStore) -> SmallFileIO:
 
 
 def test_a_written_file_is_one_request(store: AnsweringStore) -> None:
-    """Its length is what went out, whatever wrote it; the storage is not asked."""
+    """Its length is what went out, and nothing is looked for under a name that has a new UUID."""
     rows = pa.table({"a": [1, 2, 3]})
     written, parquet = (files_of(store).new_output(f"s3://lake/{name}") for name in ("text", "rows"))
     with written.create(overwrite=True) as stream:

@@ -16,16 +16,6 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.servers.http_server import Handler, HttpServer
 
-
-def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up and asked again; PyIceberg alone would wait for ever."""
-    monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(RetryableError, match=r"the catalog does not respond .*[Tt]imed out"):
-            open_catalog({"type": "rest", "uri": uri})
-
-
 CONFIG = '{"defaults": {}, "overrides": {}}'
 
 
@@ -50,7 +40,7 @@ def answering(answers: Mapping[str, tuple[int, str]], silent: threading.Event | 
 
 
 def test_a_server_that_stops_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request has its limit, not the first alone."""
+    """Each request has its limit, the first too; PyIceberg alone would wait for ever."""
     silent = threading.Event()
     with answering({"/v1/config": (200, CONFIG)}, silent) as uri:
         catalog = open_catalog({"type": "rest", "uri": uri})
@@ -58,6 +48,11 @@ def test_a_server_that_stops_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         silent.set()
         with pytest.raises(OSError, match=r"[Tt]imed out"):
             catalog.list_namespaces()
+    monkeypatch.setattr(rest_catalog, "READ_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(RetryableError, match=r"the catalog does not respond .*[Tt]imed out"):
+            open_catalog({"type": "rest", "uri": uri})
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def written_by_another(catalog: Catalog, **changes: Any) -> str:
     return str(new)
 
 
-def test_what_another_process_commits_is_read_once(catalog: Catalog, parsed: list[str]) -> None:
-    """The catalog says that it is newer; the next commit is made to it."""
+def test_what_others_commit_is_read_once(catalog: Catalog, parsed: list[str], tmp_path: Path) -> None:
+    """The next commit is made to it; a name that may be used again is read again."""
     table = catalog.load_table(_NAME)
     parsed.clear()
     written_by_another(catalog, properties={"theirs": "1"})
@@ -107,11 +107,6 @@ def test_what_another_process_commits_is_read_once(catalog: Catalog, parsed: lis
     fresh.append(_ROW)
     assert len(parsed) == 1
     assert (in_file(fresh).properties, len(in_file(fresh).snapshots)) == ({"theirs": "1"}, 3)
-
-
-def test_a_name_that_may_be_used_again_is_read_again(catalog: Catalog, tmp_path: Path) -> None:
-    """As that of a Hadoop table that was dropped and made anew."""
-    table = catalog.load_table(_NAME)
     place = tmp_path / "v1.metadata.json"
     shutil.copy(place_of(table.metadata_location), place)
     first = tables.read_metadata(table.io.new_input(f"file://{place}"))
