@@ -13,7 +13,7 @@ _BEGIN = """
 import threading
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.workbench.tracebacks import hide_secrets
+from tabletopic_kernel.workbench.config.tracebacks import hide_secrets
 learn({"sasl.password": "hunter2-secret"})
 hide_secrets()
 
@@ -50,7 +50,7 @@ def test_a_hook_of_somebody_else_stays() -> None:
         "import sys, threading\n"
         "from tabletopic_kernel.model.settings.sections import Settings\n"
         "from tabletopic_kernel.workbench.config.servers import find_servers\n"
-        "from tabletopic_kernel.workbench.tracebacks import _print, _print_of_thread\n"
+        "from tabletopic_kernel.workbench.config.tracebacks import _print, _print_of_thread\n"
         "try:\n    find_servers(Settings())\nexcept Exception:\n    pass\n"
         "print(sys.excepthook is _print, threading.excepthook is _print_of_thread)\n"
     )

@@ -12,7 +12,7 @@ from tabletopic_kernel.model.redact import learn, mask_property
 from tabletopic_kernel.model.settings.cluster import out_of_reach
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings, SparkSettings
 from tabletopic_kernel.workbench.config import SECTIONS, embedded_servers, own_servers
-from tabletopic_kernel.workbench.tracebacks import hide_secrets
+from tabletopic_kernel.workbench.config.tracebacks import hide_secrets
 
 
 @dataclass(frozen=True)
