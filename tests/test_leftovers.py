@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests import leftovers
+from tests.environment import completed
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
@@ -80,13 +81,10 @@ def run(folder: Path, text: str) -> str:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_one.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "--rootdir", str(folder)]
-    done = subprocess.run(
+    done = completed(
         [*command, "--basetemp", str(folder / "tmp"), "-c", os.devnull, "test_one.py"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout

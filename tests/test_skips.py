@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.environment import completed
 
 ROOT = Path(__file__).parents[1]
 ONE = """
@@ -38,19 +39,16 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
     (folder / "test_one.py").write_text(ONE)
     (folder / "test_whole.py").write_text(WHOLE)
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "tests.skips"]
-    done = subprocess.run(
+    done = completed(
         [*command, "--continue-on-collection-errors", "-c", os.devnull, "--rootdir", folder, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     return done.returncode, done.stdout
 
 
 def test_what_skips_itself_fails_in_ci(tmp_path: Path) -> None:
-    """A test, its fixture and a module alike, each with its reason; what is known to fail does not."""
+    """Each with its reason; what is known to fail does not, and elsewhere it is skipped."""
     code, told = run(tmp_path, "--no-skips")
     assert code == 1
     failed = re.findall(
@@ -62,10 +60,6 @@ def test_what_skips_itself_fails_in_ci(tmp_path: Path) -> None:
         ("test_whole.py", "no_such"),
     }
     assert "1 passed, 1 xfailed" in told
-
-
-def test_elsewhere_it_is_skipped(tmp_path: Path) -> None:
-    """Whoever has no browser can run the others."""
     code, told = run(tmp_path)
     assert code == 0
     assert "1 passed, 3 skipped, 1 xfailed" in told

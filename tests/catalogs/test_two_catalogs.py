@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tests.environment import completed
 from tests.servers.aws import Aws
 from tests.servers.http_proxy import Answer, HttpProxy, Request
 from tests.servers.jvm_servers import ReferenceRest
@@ -84,13 +84,9 @@ def fill(name: str, section: Section, rows: int, data_path: str | None) -> None:
 
 def ask(config: Path, engine: str, sql: str) -> str:
     """The output of `tabletopic query`."""
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "tabletopic_kernel.faces.cli", "query", "--engine", engine, "--json", sql],
         cwd=config.parent,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

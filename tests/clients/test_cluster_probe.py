@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tabletopic_kernel.clients.spark import launch as spark_launch
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.environment import completed
 from tests.servers.spark_cluster import SECRET, SparkCluster
 
 MASTER = "spark://127.0.0.1:1"
@@ -250,13 +250,9 @@ def told_by(
     """A driver's report on each warehouse with these properties, one line each; and its standard error."""
     (tmp_path / "lake").mkdir()
     given = json.dumps({"wait_s": "300", **secret, **conf})
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", PROGRAM, cluster, str(tmp_path / "state"), given, *warehouses],
         cwd=tmp_path / "lake",
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
     )
     return done.stdout.splitlines(), done.stderr[-3000:]
 
@@ -363,11 +359,5 @@ session.stop()
 @pytest.mark.integration
 def test_an_application_that_was_ended_is_begun_anew(tmp_path: Path) -> None:
     """As by a cluster whose master went away: the JVM lives, and its session is of no use any more."""
-    done = subprocess.run(
-        [sys.executable, "-c", STOPPED, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = completed([sys.executable, "-c", STOPPED, str(tmp_path)])
     assert done.stdout.split() == ["True", "False", "True", "3"], done.stderr[-3000:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.sections import SparkSettings
+from tests.environment import completed
 
 
 class Builder:
@@ -80,20 +80,22 @@ def test_folders_may_be_called_anything(builder: Builder, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("own", "collectors"),
+    ("own", "is_host", "collectors"),
     [
-        ("", ["-XX:+UseParallelGC"]),
-        ("-Xss4m", ["-XX:+UseParallelGC"]),
-        ("-XX:+UseZGC -XX:+ZGenerational", ["-XX:+UseZGC"]),
+        ("", False, ["-XX:+UseParallelGC"]),
+        ("", True, ["-XX:+UseSerialGC"]),
+        ("-Xss4m", False, ["-XX:+UseParallelGC"]),
+        ("-XX:+UseZGC -XX:+ZGenerational", False, ["-XX:+UseZGC"]),
+        ("-XX:+UseZGC -XX:TieredStopAtLevel=4", True, ["-XX:+UseZGC"]),
     ],
 )
 def test_a_person_may_choose_another_collector(
-    builder: Builder, tmp_path: Path, own: str, collectors: list[str]
+    builder: Builder, tmp_path: Path, own: str, is_host: bool, collectors: list[str]
 ) -> None:
-    """A JVM that is told of two does not start."""
+    """A JVM that is told of two does not start; of other options it takes the last."""
     conf = {"spark.driver.extraJavaOptions": own} if own else {}
     with pytest.raises(SettingsError):
-        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path), {})
+        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path, is_host), {})
     options = builder.conf["spark.driver.extraJavaOptions"].split()
     assert [option for option in options if option.endswith("GC")] == collectors
     assert options[len(options) - len(own.split()) :] == own.split()
@@ -158,13 +160,7 @@ def test_the_log_of_spark_has_no_logins(tmp_path: Path) -> None:
         "four authorization: bearer eyJ0.secret1.x_y-z",
         "five basic types, and a bearer of news",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", LOGGED, str(tmp_path), *lines],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = completed([sys.executable, "-c", LOGGED, str(tmp_path), *lines])
     assert done.returncode == 0, done.stderr[-3000:]
     told = [line.partition("tests: ")[2] for line in (tmp_path / "spark.log").read_text().splitlines()]
     assert [line for line in told if line] == [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.launch import environment, launch
 from tabletopic_kernel.model.errors import RetryableError
 from tests.clients.samples import error_of_an_ended_jvm
+from tests.environment import completed
 
 
 @pytest.fixture
@@ -67,14 +67,7 @@ threading.Thread(target=launch, args=({{}}, Path({str(tmp_path)!r})), daemon=Tru
 while not Path({str(tmp_path / "started")!r}).exists():
     time.sleep(0.02)
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", host],
-        env={**os.environ, "JAVA_HOME": str(java.parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = completed([sys.executable, "-c", host], env={**os.environ, "JAVA_HOME": str(java.parents[1])})
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

@@ -17,6 +17,7 @@ from tabletopic_kernel.local import machine
 from tabletopic_kernel.local.hosts import host_mark, stop_detached
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import StackError
+from tests.environment import completed
 
 pytestmark = pytest.mark.integration
 
@@ -103,9 +104,7 @@ def test_another_account_is_kept_out_of_a_folder(stacks: Path) -> None:
     for path in (stacks, *stacks.parents):
         if path != Path("/tmp") and path.is_relative_to("/tmp"):
             path.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", _TRY, str(state)], capture_output=True, text=True, check=True, cwd="/"
-    )
+    done = completed([sys.executable, "-c", _TRY, str(state)], check=True, cwd="/")
     told = done.stdout.splitlines()
     assert len(told) == 5
     assert all("is not yours alone: it belongs to root" in one for one in told), told

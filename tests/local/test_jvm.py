@@ -9,6 +9,7 @@ import pytest
 
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
+from tests.environment import completed
 
 
 def _jdk(folder: Path, script: str) -> Path:
@@ -101,10 +102,8 @@ def test_sparks_java_runs_and_is_written_once(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("LC_ALL", "C")
     wrapper = jvm.spark_java_home(tmp_path) / "bin" / "java"
     before = wrapper.stat()
-    said = subprocess.run(
+    said = completed(
         [wrapper, "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"],
-        capture_output=True,
-        text=True,
         check=True,
         env=os.environ | {"LC_ALL": "C"},
     ).stderr

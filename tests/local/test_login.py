@@ -7,7 +7,6 @@ import json
 import os
 import pwd
 import stat
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -30,6 +29,7 @@ from tabletopic_kernel.model.errors import SettingsError, StackError
 from tabletopic_kernel.model.settings.sections import LocalSettings, Settings
 from tabletopic_kernel.workbench.config import load_settings, wants_login
 from tabletopic_kernel.workbench.config.servers import find_servers
+from tests.environment import completed
 
 HUB = {"JUPYTERHUB_USER": "me"}
 
@@ -242,9 +242,7 @@ def test_only_who_reads_the_state_folder_is_let_in(folder: Path) -> None:
     kept = json.loads((folder / "stack.json").read_text())["servers"]
     controller = f"127.0.0.1:{kept['kafka']['ports']['controller']}"
     arguments = [servers.kafka["bootstrap.servers"], servers.registry["url"], str(folder), controller]
-    done = subprocess.run(
-        [sys.executable, "-c", _STRANGER, *arguments], capture_output=True, text=True, check=True, cwd="/"
-    )
+    done = completed([sys.executable, "-c", _STRANGER, *arguments], check=True, cwd="/")
     told = json.loads(done.stdout)
     assert (told["topics"], told["subjects"]) == ([], 401)
     # Also health and metrics: those have no port.

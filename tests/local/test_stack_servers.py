@@ -29,6 +29,7 @@ from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import embedded_servers
 from tabletopic_kernel.workbench.workbench import Workbench
+from tests.environment import completed
 
 pytestmark = pytest.mark.integration
 
@@ -384,12 +385,9 @@ print("rows", spark.table("lake.spark_reads.t").count())
     load_catalog(**stack.catalog).create_namespace("spark_reads")
     jars = ",".join(map(str, jvm.spark_jars()))
     database = f"jdbc:sqlite:{stack.state_dir}/catalog.db?busy_timeout=30000"
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", program, jars, stack.bootstrap_servers, database, stack.catalog["warehouse"]],
         env=os.environ | {"JAVA_HOME": str(jvm.spark_java_home(tmp_path))},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert "rows 2" in done.stdout, done.stderr[-3000:]

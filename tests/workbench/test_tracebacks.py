@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.environment import completed
+
 _BEGIN = """
 import threading
 from tabletopic_kernel.model.redact import learn
@@ -33,9 +35,7 @@ def fail():
 )
 def test_causes_hold_no_secrets(end: str) -> None:
     """In the main thread, in another one, and in a group."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{_BEGIN}\n{end}\n"], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, "-c", f"{_BEGIN}\n{end}\n"])
     assert "no entry for ***" in done.stderr
     assert "it refuses" in done.stderr
     assert "hunter2-secret" not in done.stderr.replace('"hunter2-secret"', "")
@@ -44,9 +44,7 @@ def test_causes_hold_no_secrets(end: str) -> None:
 def test_a_hook_of_somebody_else_stays() -> None:
     """As IPython's, and those of services that collect errors."""
     script = "import sys\nsys.excepthook = lambda *_: print('mine')\n"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{script}{_BEGIN}\nfail()\n"], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, "-c", f"{script}{_BEGIN}\nfail()\n"])
     assert done.stdout == "mine\n"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import typer.main
 from tabletopic_kernel.faces.cli import app, call
 from tabletopic_kernel.faces.cli.commands.stopping import stop_event
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError, UsageError
+from tests.environment import completed
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
@@ -199,9 +199,7 @@ def test_every_command_that_prints_data_can_print_json(run: Callable[..., Any], 
 def test_a_closed_pipe_is_silent(tmp_path: Path, words: str) -> None:
     """`tabletopic … | head` prints no error when head has seen enough."""
     script = f"{sys.executable} -m tabletopic_kernel.faces.cli {words} | head -c 1; echo ${{PIPESTATUS[0]}}"
-    ended = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240
-    )
+    ended = completed(["bash", "-c", script], cwd=tmp_path, check=True)
     assert ended.stderr == ""
     assert ended.stdout.splitlines()[-1].strip(" {") in ("0", "141")
 
@@ -210,9 +208,7 @@ def test_nothing_heavy_is_loaded_at_the_start() -> None:
     """The program's own import brings in none of the libraries that cost a good part of a second."""
     heavy = ("pyspark", "pyiceberg", "pyarrow", "duckdb", "confluent_kafka", "pandas", "numpy", "datafusion")
     code = f"import sys, tabletopic_kernel.faces.cli; print([m for m in {heavy!r} if m in sys.modules])"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
-    )
+    ended = completed([sys.executable, "-c", code], check=True)
     assert ended.stdout.strip() == "[]"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +25,7 @@ from tabletopic_kernel.workbench.config.servers import MissingServers, Servers
 from tabletopic_kernel.workbench.doctor import run as doctor
 from tabletopic_kernel.workbench.doctor.check import Check, Failed
 from tabletopic_kernel.workbench.doctor.machine import ports
+from tests.environment import completed
 
 
 def test_info_is_ready_for_other_programs(run: Callable[..., Any], fake: Any) -> None:
@@ -361,13 +361,8 @@ def test_doctor_looks_at_the_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_a_low_limit_of_files_is_reported_before_java_starts(tmp_path: Path) -> None:
     """``up`` says in one line what Java's traces do not."""
     limited = ["bash", "-c", 'ulimit -n 256; exec "$@"', "bash", sys.executable, "-m"]
-    ended = subprocess.run(
-        [*limited, "tabletopic_kernel.faces.cli", "up", "--state-dir", str(tmp_path / "state")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    ended = completed(
+        [*limited, "tabletopic_kernel.faces.cli", "up", "--state-dir", str(tmp_path / "state")], cwd=tmp_path
     )
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1

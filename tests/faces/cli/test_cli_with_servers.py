@@ -20,6 +20,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.local.stack import StackInfo
+from tests.environment import completed
 from tests.faces.cli.conftest import Outcome
 
 pytestmark = pytest.mark.integration
@@ -40,15 +41,7 @@ def tabletopic(command: list[str], tmp_path: Path) -> Tabletopic:
     """Call the program and wait for it."""
 
     def call(*arguments: str, environ: Mapping[str, str] | None = None) -> Outcome:
-        ended = subprocess.run(
-            [*command, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **(environ or {})},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        ended = completed([*command, *arguments], cwd=tmp_path, env={**os.environ, **(environ or {})})
         return Outcome(ended.returncode, ended.stdout, ended.stderr)
 
     return call
@@ -267,14 +260,8 @@ def test_init_tries_what_it_is_told_and_doctor_agrees(
     registry = ["3", stack.registry_url, user, ""] if user else ["2", stack.registry_url, ""]
     wrong = "s4://nowhere"
     catalog = ["8", f"sqlite:///{tmp_path}/c.db", "4", wrong, "y", "8", "", "4", f"file://{tmp_path}/lake"]
-    asked = subprocess.run(
-        [*command, "init"],
-        input="\n".join([*kafka, *registry, *catalog, "y", ""]),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
+    asked = completed(
+        [*command, "init"], input="\n".join([*kafka, *registry, *catalog, "y", ""]), cwd=tmp_path
     )
     assert asked.returncode == 0, asked.stderr
     assert wrong in asked.stderr

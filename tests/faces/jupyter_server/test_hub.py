@@ -22,6 +22,7 @@ from tabletopic_kernel.local.java.jars import cache_dir
 from tabletopic_kernel.local.stack import LocalStack
 from tests.browser.chromium import chromium
 from tests.browser.pages import LabPage
+from tests.environment import completed
 from tests.faces.jupyter_server.live_server import private_jupyter, until
 from tests.servers.npm import node_tools
 
@@ -98,9 +99,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     node, npm = node_tools()
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     install = [str(npm), "install", "--no-audit", "--no-fund", "--prefix", str(folder), PROXY]
-    done = subprocess.run(
-        install, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=240
-    )
+    done = completed(install, env={**os.environ, "PATH": path})
     if done.returncode:
         pytest.skip(f"{PROXY} cannot be had from npm: {done.stderr.strip().splitlines()[:1]}")
     proxy = folder / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import tabletopic_kernel
+from tests.environment import completed
 
 ROOT = Path(__file__).parents[3]
 LABEXTENSION = "share/jupyter/labextensions/@tabletopic/lab/"
@@ -132,13 +133,7 @@ def test_the_wheel_has_every_file(wheel: Path) -> None:
     """Of the package and of the folders that are linked into it, and the files that Jupyter looks for."""
     with zipfile.ZipFile(wheel) as archive:
         held = {info.filename: info for info in archive.infolist()}
-    listed = subprocess.run(
-        ["git", "ls-files", "tabletopic_kernel", *LINKED],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    listed = completed(["git", "ls-files", "tabletopic_kernel", *LINKED], cwd=ROOT)
     if listed.returncode:
         pytest.skip("not a git checkout")
     files = [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
