@@ -172,7 +172,7 @@ def test_settings_of_the_documents_are_known() -> None:
 def test_no_program_of_ours_imports_from_the_folder_where_it_starts(tmp_path: Path) -> None:
     """A cloned folder may have a ``panel.py``, and the Jupyter server starts the dashboard there."""
     unsafe = re.compile(r'sys\.executable,\s*"-m"')
-    paths = (ROOT / "tabletopic_kernel").rglob("*.py")
+    paths = list((ROOT / "tabletopic_kernel").rglob("*.py"))
     assert [path.name for path in paths if unsafe.search(path.read_text(encoding="utf-8"))] == []
     (tmp_path / "tabletopic_kernel.py").write_text("raise SystemExit('imported')")
     command = Dashboard(cast("Any", None), "/").command
@@ -247,7 +247,7 @@ LONG_MODULES = 5
 
 def test_few_modules_and_classes_are_large() -> None:
     """Above 300 lines, or 15 methods, they split; no more of them come."""
-    paths = (ROOT / "tabletopic_kernel").rglob("*.py")
+    paths = list((ROOT / "tabletopic_kernel").rglob("*.py"))
     long = sorted(path.name for path in paths if path.read_bytes().count(b"\n") > 300)
     assert len(long) <= LONG_MODULES, long
     nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))))
