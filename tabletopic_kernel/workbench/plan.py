@@ -35,8 +35,8 @@ from tabletopic_kernel.table.schemas.registered import (
     key_subject,
 )
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench.backlog import Backlog, Layout, backlog
 from tabletopic_kernel.workbench.peek import check_newest
+from tabletopic_kernel.workbench.topics.backlog import Backlog, Layout, backlog
 
 TableName = tuple[str, ...]  # namespace parts and name, in PyIceberg's form
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 
-from tabletopic_kernel.workbench.backlog import Backlog, estimated
+from tabletopic_kernel.workbench.topics.backlog import Backlog, estimated
 
 _DAY = PartitionField(1, 1000, DayTransform(), "day")
 _TENANT = PartitionField(2, 1001, IdentityTransform(), "tenant")

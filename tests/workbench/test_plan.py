@@ -26,9 +26,10 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
 from tabletopic_kernel.table.schemas.registered import read_candidate
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench import backlog, peek
+from tabletopic_kernel.workbench import peek
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan, plan_enable
+from tabletopic_kernel.workbench.topics import backlog
 
 # The table that another topic, which is enabled too, will have.
 TAKEN = {("default", "a_b"): "a.b"}
