@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -197,10 +198,12 @@ class DataFileWriter:
 
     def _write_parquet(self, path: str, parts: Iterable[pa.Table]) -> tuple[pq.FileMetaData, int]:
         """The metadata and the length of the new file."""
+        rest = iter(parts)
+        first = next(rest)
         stream: Any = self.io.new_output(path).create(overwrite=True)
         with stream:
-            with pq.ParquetWriter(stream, self.target, **self._options) as writer:
-                for part in parts:
+            with pq.ParquetWriter(stream, first.schema, **self._options) as writer:
+                for part in chain((first,), rest):
                     writer.write(part, row_group_size=self._row_group_rows)
             return writer.writer.metadata, stream.tell()
 
