@@ -16,7 +16,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from tabletopic_kernel.clients.spark import session as spark
+from tabletopic_kernel.clients.spark import warm_up as spark
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.faces.cli.commands import detached as detached_module
 from tabletopic_kernel.faces.cli.commands import hosts as run
@@ -27,6 +27,7 @@ from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import HIDDEN, learn
+from tabletopic_kernel.model.settings.sections import Settings, SparkSettings
 from tabletopic_kernel.workbench.logs import log_json_to
 from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
 
@@ -34,28 +35,36 @@ QUIET = run._ServeMode(quiet=True)
 STAY = "while :; do sleep 0.1; done"
 
 
-@pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
+@pytest.mark.parametrize(
+    ("master", "topics", "warmed"),
+    [
+        ("local[2]", {}, [("session",), ("session", "b:9092")]),
+        ("local[2]", {"orders": object()}, [("session",)]),
+        ("spark://one:7077", {}, [("session", "b:9092")]),
+    ],
+)
 def test_a_host_that_stands_by_warms_spark_up(
-    monkeypatch: pytest.MonkeyPatch, topics: dict[str, object], is_warmed: bool
+    monkeypatch: pytest.MonkeyPatch, master: str, topics: dict[str, object], warmed: list[tuple[str, ...]]
 ) -> None:
-    """Python workers do in any case, the source only where no topic does it."""
-    warmed: list[tuple[object, ...]] = []
-    monkeypatch.setattr(spark, "warm_up_workers", lambda session: warmed.append((session,)))
+    """Python workers do where no probe has, the source where no topic does."""
+    done: list[tuple[object, ...]] = []
+    monkeypatch.setattr(spark, "warm_up_workers", lambda session: done.append((session,)))
     monkeypatch.setattr(
         spark,
         "warm_up_source",
-        lambda session, kafka: warmed.append((session, kafka["kafka.bootstrap.servers"])),
+        lambda session, kafka: done.append((session, kafka["kafka.bootstrap.servers"])),
     )
     monkeypatch.setattr(jvm, "make_later", lambda: None)
     bench = SimpleNamespace(
         host_spark=lambda _: "session",
+        settings=Settings(spark=SparkSettings(master=master)),
         desired_topics=lambda: {"orders": "another host's"},
         broker=SimpleNamespace(properties={"bootstrap.servers": "b:9092"}),
     )
     host: Future[Any] = Future()
     host.set_result(SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics))
     run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), host, QUIET)
-    assert warmed == [("session",), *([("session", "b:9092")] if is_warmed else [])]
+    assert done == warmed
 
 
 @pytest.fixture
