@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -65,6 +66,36 @@ def test_a_host_that_stands_by_warms_spark_up(
     host.set_result(SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics))
     run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), host, QUIET)
     assert done == warmed
+
+
+def test_spark_starts_before_the_host_is_made(tmp_path: Path) -> None:
+    """Its JVM loads beside this process, and knows that no queries come."""
+    begun = threading.Event()
+
+    class Starting:
+        is_host = False
+        servers = SimpleNamespace(state_dir=tmp_path)
+
+        def host_spark(self, _: object) -> None:
+            begun.set()
+            raise StackError("there is no Java here")
+
+        def host(self) -> None:
+            assert begun.wait(60)
+            assert self.is_host
+            raise StackError("the host is not made here")
+
+    before = list(logging.getLogger().handlers)
+    try:
+        with pytest.raises(StackError, match="the host is not made here"):
+            run._serve(cast(Any, SimpleNamespace(workbench=Starting(), debug=True)), QUIET, threading.Event())
+    finally:
+        for thread in threading.enumerate():
+            if thread.name == "spark start":
+                thread.join(60)
+        for handler in set(logging.getLogger().handlers) - set(before):
+            logging.getLogger().removeHandler(handler)
+            handler.close()
 
 
 @pytest.fixture
