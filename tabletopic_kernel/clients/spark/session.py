@@ -6,7 +6,6 @@ One module, because each of Spark's settings is next to its reason.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import secrets
@@ -14,11 +13,11 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 from pyspark import SparkContext
@@ -32,7 +31,6 @@ from tabletopic_kernel.clients.catalog.engine_properties import (
 from tabletopic_kernel.clients.proxies import child_environment
 from tabletopic_kernel.clients.spark.callbacks import accept_calls
 from tabletopic_kernel.clients.spark.cluster import check_master, executor_conf
-from tabletopic_kernel.clients.spark.java_errors import text_of
 from tabletopic_kernel.clients.spark.launch import (
     environment,
     java_escaped,
@@ -40,15 +38,11 @@ from tabletopic_kernel.clients.spark.launch import (
     launch,
     not_started,
 )
-from tabletopic_kernel.model.errors import RetryableError, SettingsError
+from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import SECRET_NAME
 from tabletopic_kernel.model.settings.cluster import connect_url, no_connect
 from tabletopic_kernel.model.settings.sections import SparkSettings
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_LOG = logging.getLogger(__name__)
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -72,7 +66,6 @@ appender.file.strategy.max = 3
 
 _SECRET = "spark.authenticate.secret"
 _CHECKPOINT = "tabletopic-checkpoint-"
-_WARM_UP_S = 120
 
 # Each with its reason; the user's [spark] conf overrides all of these.
 _DEFAULTS = {
@@ -235,41 +228,6 @@ def _jvm_options(own: str, is_host: bool = False) -> str:
     """Our options for every JVM, before the user's ``own``; a JVM refuses to start with two collectors."""
     chosen = re.search(r"-XX:\+Use\w+GC\b", own)
     return " ".join([*([] if chosen else [_COLLECTORS[is_host]]), "-Duser.timezone=UTC"])
-
-
-def warm_up_workers(session: SparkSession) -> None:
-    """Run a job as small as can be, so that a topic's first batch finds Python workers ready.
-
-    Raises:
-        RetryableError: it failed.
-    """
-    try:
-        session.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
-    except Exception as error:  # Py4J wraps what the JVM throws
-        raise RetryableError(f"Spark did not warm up: {text_of(error)}") from error
-
-
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    return batches
-
-
-def warm_up_source(session: SparkSession, kafka: Mapping[str, str]) -> None:
-    """Plan a batch of Spark's source with the options ``kafka``; errors are for the topics to report."""
-    checkpoint = new_checkpoint(session)
-    try:
-        rows = session.readStream.format("kafka").options(**kafka).load()
-        query = (
-            rows.writeStream.foreachBatch(lambda *_: None)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        if not query.awaitTermination(_WARM_UP_S):
-            query.stop()
-    except Exception as error:  # Py4J wraps what the JVM throws
-        _LOG.info("Spark's source for Kafka: %s", text_of(error))
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def is_alive(session: SparkSession) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tabletopic_kernel.clients.spark.launch import java_option
-from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark, warm_up_source, warm_up_workers
+from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
+from tabletopic_kernel.clients.spark.warm_up import warm_up_source, warm_up_workers
 from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.settings.sections import SparkSettings
 

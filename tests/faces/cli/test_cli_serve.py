@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from tabletopic_kernel.clients.spark import session as spark
+from tabletopic_kernel.clients.spark import warm_up as spark
 from tabletopic_kernel.faces.cli import main
 from tabletopic_kernel.faces.cli.commands import detached as detached_module
 from tabletopic_kernel.faces.cli.commands import hosts as run
@@ -27,6 +28,7 @@ from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import HIDDEN, learn
+from tabletopic_kernel.model.settings.sections import Settings, SparkSettings
 from tabletopic_kernel.workbench.logs import log_json_to
 from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
 
@@ -34,28 +36,66 @@ QUIET = run._ServeMode(quiet=True)
 STAY = "while :; do sleep 0.1; done"
 
 
-@pytest.mark.parametrize(("topics", "is_warmed"), [({}, True), ({"orders": object()}, False)])
+@pytest.mark.parametrize(
+    ("master", "topics", "warmed"),
+    [
+        ("local[2]", {}, [("session",), ("session", "b:9092")]),
+        ("local[2]", {"orders": object()}, [("session",)]),
+        ("spark://one:7077", {}, [("session", "b:9092")]),
+    ],
+)
 def test_hosts_warm_spark_up(
-    monkeypatch: pytest.MonkeyPatch, topics: dict[str, object], is_warmed: bool
+    monkeypatch: pytest.MonkeyPatch, master: str, topics: dict[str, object], warmed: list[tuple[str, ...]]
 ) -> None:
-    """Python workers do in any case, the source only where no topic does it."""
-    warmed: list[tuple[object, ...]] = []
-    monkeypatch.setattr(spark, "warm_up_workers", lambda session: warmed.append((session,)))
+    """Python workers do where no probe has, the source where no topic does."""
+    done: list[tuple[object, ...]] = []
+    monkeypatch.setattr(spark, "warm_up_workers", lambda session: done.append((session,)))
     monkeypatch.setattr(
         spark,
         "warm_up_source",
-        lambda session, kafka: warmed.append((session, kafka["kafka.bootstrap.servers"])),
+        lambda session, kafka: done.append((session, kafka["kafka.bootstrap.servers"])),
     )
     monkeypatch.setattr(jvm, "make_later", lambda: None)
     bench = SimpleNamespace(
         host_spark=lambda _: "session",
+        settings=Settings(spark=SparkSettings(master=master)),
         desired_topics=lambda: {"orders": "another host's"},
         broker=SimpleNamespace(properties={"bootstrap.servers": "b:9092"}),
     )
     host: Future[Any] = Future()
     host.set_result(SimpleNamespace(wait_until_joined=lambda _: True, coordinators=lambda: topics))
     run._start_spark(cast(Any, SimpleNamespace(workbench=bench)), host, QUIET)
-    assert warmed == [("session",), *([("session", "b:9092")] if is_warmed else [])]
+    assert done == warmed
+
+
+def test_spark_starts_before_the_host_is_made(tmp_path: Path) -> None:
+    """Its JVM loads beside this process, and knows that no queries come."""
+    begun = threading.Event()
+
+    class Starting:
+        is_host = False
+        servers = SimpleNamespace(state_dir=tmp_path)
+
+        def host_spark(self, _: object) -> None:
+            begun.set()
+            raise StackError("there is no Java here")
+
+        def host(self) -> None:
+            assert begun.wait(60)
+            assert self.is_host
+            raise StackError("the host is not made here")
+
+    before = list(logging.getLogger().handlers)
+    try:
+        with pytest.raises(StackError, match="the host is not made here"):
+            run._serve(cast(Any, SimpleNamespace(workbench=Starting(), debug=True)), QUIET, threading.Event())
+    finally:
+        for thread in threading.enumerate():
+            if thread.name == "spark start":
+                thread.join(60)
+        for handler in set(logging.getLogger().handlers) - set(before):
+            logging.getLogger().removeHandler(handler)
+            handler.close()
 
 
 @pytest.fixture

@@ -198,7 +198,7 @@ def _serve_detached(call: Call, serve_options: Sequence[str]) -> None:
 def _start_spark(call: Call, host: Future[Host], mode: _ServeMode) -> None:
     """Start Spark early, while the host joins the group; topics report errors when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
-    from tabletopic_kernel.clients.spark.session import warm_up_source, warm_up_workers
+    from tabletopic_kernel.clients.spark.warm_up import warm_up_source, warm_up_workers
     from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
     from tabletopic_kernel.pipeline import source
@@ -207,7 +207,9 @@ def _start_spark(call: Call, host: Future[Host], mode: _ServeMode) -> None:
     try:
         session = call.workbench.host_spark(TerminalReport() if mode.prints_events else silent)
         mode.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
-        warm_up_workers(session)  # while topics are taken over and their queries are planned
+        # While topics are taken over and their queries are planned; a cluster's workers have run a probe.
+        if call.workbench.settings.spark.is_local:
+            warm_up_workers(session)
         # A host without topics warms up, to take over quickly from a host that dies; topics warm it up, too.
         if host.result().wait_until_joined(JOIN_S) and not host.result().coordinators():
             java = java_properties(call.workbench.broker.properties)
