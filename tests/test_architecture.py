@@ -20,7 +20,8 @@ from tabletopic_kernel.faces.cli.commands import info
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger, Outliers
-from tabletopic_kernel.workbench.config import PROGRAM_VARIABLES, load_settings
+from tabletopic_kernel.workbench.config import load_settings
+from tabletopic_kernel.workbench.config.sources import PROGRAM_VARIABLES
 from tabletopic_kernel.workbench.status import NO_HOST, TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
 
@@ -164,7 +165,8 @@ def test_settings_of_the_documents_are_known() -> None:
     assert len(found) > 3
     # Those with words of their own beside those that take any text.
     given = dict.fromkeys(found, "5s") | dict.fromkeys((one for one in found if "__SHARED_" in one), "true")
-    load_settings(environ={**given, "TABLETOPIC_LOCAL__LOGIN": "on"}, cwd=ROOT / "docs")
+    limits = {"TABLETOPIC_LIVE__RECORDS": "5", "TABLETOPIC_LIVE__BYTES": "5MB"}
+    load_settings(environ={**given, **limits, "TABLETOPIC_LOCAL__LOGIN": "on"}, cwd=ROOT / "docs")
 
 
 def test_no_program_of_ours_imports_from_the_folder_where_it_starts(tmp_path: Path) -> None:
@@ -240,7 +242,7 @@ def test_the_quickstart_is_the_readme_s_code() -> None:
 
 
 # Modules of more than 300 lines (ADR 0028); lower it with their number.
-LONG_MODULES = 10
+LONG_MODULES = 9
 
 
 def test_few_modules_and_classes_are_large() -> None:

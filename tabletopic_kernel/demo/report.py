@@ -32,10 +32,7 @@ class Story:
 
 @dataclass
 class Outcome:
-    """Filled scene by scene. ``seconds`` has the duration of each scene.
-
-    ``peak_memory_bytes`` covers all processes together; ``peak_rss_bytes`` counts shared pages per process.
-    """
+    """Filled scene by scene, with their ``seconds``; ``peak_rss_bytes`` counts shared pages per process."""
 
     events: int
     sent: int = 0

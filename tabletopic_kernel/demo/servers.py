@@ -52,10 +52,7 @@ def interruptible() -> Iterator[None]:
 
 
 class DemoServers:
-    """A state folder with everything that runs in it, from ``with`` to ``close`` or the end of the block.
-
-    Raises UsageError for a folder whose servers already run: the demo must not stop them.
-    """
+    """All that runs in a state folder, until ``close``; UsageError for one whose servers run already."""
 
     def __init__(self, state_dir: Path | None, *, keep: bool) -> None:
         self.is_kept = keep or state_dir is not None

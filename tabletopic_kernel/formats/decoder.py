@@ -45,20 +45,15 @@ class WholeValueDecoder:
         return Decoded(pa.RecordBatch.from_arrays([column], schema=self.arrow_schema), refused)
 
 
-class WrittenBytesDecoder:
-    """Values of an Avro schema that is just ``bytes``, each with its 5-byte prefix.
-
-    Confluent's serializers write these unchanged, without Avro's length in front.
-    """
+class WrittenBytesDecoder(WholeValueDecoder):
+    """Values of the schema ``bytes``: Confluent writes them unchanged behind the prefix, without length."""
 
     def __init__(self) -> None:
-        self._whole = WholeValueDecoder(BinaryType())
-        self.iceberg_schema = self._whole.iceberg_schema
-        self.arrow_schema = self._whole.arrow_schema
+        super().__init__(BinaryType())
 
     def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``; nothing is refused."""
-        return self._whole.decode(pc.binary_slice(values, PREFIX_BYTES))
+        return super().decode(pc.binary_slice(values, PREFIX_BYTES))
 
 
 class Decoder(Protocol):
@@ -68,10 +63,7 @@ class Decoder(Protocol):
     arrow_schema: pa.Schema
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without the refused ones.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls; each value as in Kafka.
-        """
+        """Rows in the order of ``values`` (binary, without nulls, as in Kafka), without the refused ones."""
 
 
 @runtime_checkable
@@ -90,12 +82,7 @@ class EncryptedError(BadSchemaError):
 
 
 def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
-    """The decoder of a writer schema.
-
-    Raises:
-        BadSchemaError: the schema cannot be read or built, or its format is unknown.
-        RetryableError: it cannot be built now: memory, disk space, file handles or a compiler are lacking.
-    """
+    """The decoder of a writer schema; raises BadSchemaError, or RetryableError if it cannot be built now."""
     if schema.encrypted_by:
         raise EncryptedError(
             f"values of schema id {schema_id} are encrypted as a whole by its rule {schema.encrypted_by} "
@@ -134,10 +121,7 @@ def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
 
 
 def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Decoder:
-    """The decoder of JSON without a schema, for the existing columns.
-
-    ``reserved``: names that become no columns; if given, values may be in Kafka Connect's envelope.
-    """
+    """The decoder of JSON without a schema; with ``reserved`` names, values may be in Connect's envelope."""
     # Imported when needed.
     from tabletopic_kernel.formats.json.decoder import JsonDecoder, PayloadDecoder  # noqa: PLC0415
 
@@ -149,16 +133,13 @@ class BareDecoder:
 
     def __init__(self, schema_id: int, framed: Decoder) -> None:
         self._framed = framed
-        self._prefix = prefix(max(schema_id, 0))
+        self._frame = getattr(framed, "frame", prefix(max(schema_id, 0)))  # Protobuf's is more than a prefix
         self.iceberg_schema = framed.iceberg_schema
         self.arrow_schema = framed.arrow_schema
 
     def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``."""
-        bare = getattr(self._framed, "decode_bodies", None)  # Protobuf's frame is more than a prefix
-        if bare is not None:
-            return bare(values)  # type: ignore[no-any-return]
-        front, nothing = pa.scalar(self._prefix, values.type), pa.scalar(b"", values.type)
+        front, nothing = pa.scalar(self._frame, values.type), pa.scalar(b"", values.type)
         return self._framed.decode(pc.binary_join_element_wise(front, values, nothing))
 
 

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions
+from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions, arrow_schema_of
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused, UnsupportedError, halves, narrowed
-from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
 
@@ -35,6 +34,8 @@ RECORDS_PER_REFUSED_GROUP: Final = 250
 MANY_SUSPECTS: Final = 500
 # Then it may refuse fewer groups, by this factor.
 FEWER_GROUPS: Final = 4
+# Arrow's 32-bit offsets of texts and lists must fit the sum over a group. Larger groups are halved.
+MAX_GROUP_BYTES: Final = 2**30
 # Python values may take a few hundred times their encoded bytes; this many bytes become a batch at once.
 EXACT_BATCH_BYTES: Final = 256 * 1024
 
@@ -86,11 +87,8 @@ E = TypeVar("E", bound=ExactEngine[Any])
 class EngineDecoder(Generic[E]):
     """A decoder (see ``decoder``) of the records of one schema. For one thread at a time.
 
-    Args:
-        iceberg_schema: of its rows.
-        fast: makes the fast engine for the rows' Arrow schema; UnsupportedError says why it cannot decode
-            this schema, and is kept in ``fast_refusal``.
-        exact: makes the exact engine.
+    ``fast`` and ``exact`` make the engines for the rows' Arrow schema; UnsupportedError says why the fast one
+    cannot decode this schema, and is kept in ``fast_refusal``.
     """
 
     def __init__(
@@ -110,10 +108,7 @@ class EngineDecoder(Generic[E]):
             self.fast_refusal = str(error)
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without those that are rejected.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
-        """
+        """Rows in the order of ``values`` (binary, no nulls, each with its prefix), without rejected ones."""
         return self.decode_groups(Bodies(values, PREFIX_BYTES))
 
     def decode_groups(self, *groups: Bodies) -> Decoded:
@@ -138,7 +133,6 @@ class _Run:
         self._row_bytes = 0
 
     def take(self, bodies: Bodies, fast: FastEngine | None) -> None:
-        """Decode the records of ``bodies``."""
         short = bodies.lengths < 0
         if short.any():
             message = "the value is shorter than the prefix that names its schema"
@@ -156,6 +150,8 @@ class _Run:
     def _try(self, fast: FastEngine, group: Bodies, _is_filtered: bool) -> None:
         if self._refusals_left <= 0 or len(group) < fast.min_records:
             self._judge(group, range(len(group)))
+        elif group.size > MAX_GROUP_BYTES:
+            raise NotRows("the group is larger than 32-bit offsets allow")
         else:
             self._add(group, fast.rows(group))
 
@@ -188,7 +184,6 @@ class _Run:
         self._judge(group, indexes)
 
     def _judge(self, group: Bodies, indexes: Iterable[int]) -> None:
-        """Let the exact engine read records of a group."""
         for index in indexes:
             body, position = group.body(index), int(group.positions[index])
             try:
@@ -212,7 +207,6 @@ class _Run:
         self._positions.append(positions)
 
     def decoded(self) -> Decoded:
-        """All rows and rejections, in the order of the records."""
         self._flush()
         self._refused.sort(key=lambda refused: refused.index)
         if not self._batches:

@@ -97,6 +97,15 @@ def prefix(schema_id: int) -> bytes:
     return _PREFIX.pack(MAGIC, schema_id)
 
 
+def varint(number: int) -> bytes:
+    """An unsigned number in groups of seven bits, the lowest first, as Avro and Protobuf have them."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
 def read_schema_header(header: bytes) -> tuple[SchemaKey, bytes]:
     """The id or GUID in a header's value, and the bytes after it.
 

@@ -195,19 +195,6 @@ def kafka_columns(source: pa.RecordBatch, wanted: Sequence[str], key_format: str
     return columns
 
 
-def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with null for missing headers, which are empty lists in Spark."""
-    headers = headers_of(batch)
-    if headers is None or headers.null_count == len(headers):
-        return batch
-    present = pc.fill_null(pc.greater(pc.list_value_length(headers), 0), False)
-    if pc.all(present).as_py():
-        return batch
-    nulls = pa.nulls(len(headers), headers.type)
-    kept = pc.if_else(present, headers, nulls) if pc.any(present).as_py() else nulls
-    return batch.set_column(batch.schema.get_field_index("headers"), "headers", kept)
-
-
 # Microseconds of the years 1 to 9999: Iceberg's libraries can write dates of these.
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 

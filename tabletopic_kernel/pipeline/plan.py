@@ -17,8 +17,7 @@ from tabletopic_kernel.model.ledger import Outliers, StagedOffsets, added, all_o
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-# The id of the one schema of a topic whose values carry none.
-WHOLE_TOPIC: Final = -1
+WHOLE_TOPIC: Final = -1  # the id of the one schema of a topic whose values carry none
 ASK_AGAIN_MS: Final = 60_000  # how often the registry's texts of known ids are compared, while records come
 _MAX_TRACES, MAX_SAMPLES = 5, 20  # enough to see a pattern; the rest is counted
 
@@ -82,6 +81,7 @@ class StagePlan:
     projection: Projection | None = None
     keys: SchemaPlan | None = None
     patient: bool = False
+    tasks: int = 1  # that stage the batch
 
     def with_settings(self, **changes: object) -> StagePlan:
         """This plan with other settings."""

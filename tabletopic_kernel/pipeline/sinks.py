@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE
 from tabletopic_kernel.pipeline.conform import conform
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
@@ -22,6 +24,7 @@ from tabletopic_kernel.pipeline.write import DataFileWriter
 _MAX_ID: Final = 2**31 - 1
 # Arrow bytes held before a file is written: bounds a task's memory whatever the batch.
 _HELD_BYTES: Final = 128 * 1024**2
+_FEW_FILES: Final = 100  # so many cost less than to stage a batch once more
 Place = tuple[int, int]  # partition, offset
 
 
@@ -95,10 +98,16 @@ class Files:
     """Data files of the table and of its dead-letter table; a table without a writer gets none."""
 
     def __init__(
-        self, topic: str, writer: DataFileWriter | None, dead_letter_writer: DataFileWriter | None
+        self,
+        topic: str,
+        writer: DataFileWriter | None,
+        dead_letter_writer: DataFileWriter | None,
+        *,
+        of_several: bool = False,
     ) -> None:
+        """``of_several``: other tasks stage the batch, too; with scattered rows, ScatteredError is raised."""
         self._topic = topic
-        self._rows = _FileBuffer(writer) if writer else None
+        self._rows = _FileBuffer(writer, may_scatter=not of_several) if writer else None
         self._letters = _FileBuffer(dead_letter_writer) if dead_letter_writer else None
         self._rejected: list[Rejections] = []  # of one batch
         self._batch: pa.RecordBatch | None = None
@@ -172,8 +181,9 @@ class Memory:
 class _FileBuffer:
     """Rows of one table on their way to a file."""
 
-    def __init__(self, writer: DataFileWriter) -> None:
+    def __init__(self, writer: DataFileWriter, *, may_scatter: bool = True) -> None:
         self.writer = writer
+        self._may_scatter = may_scatter
         self.count = 0  # of all rows, held or written
         self.files: list[DataFile] = []
         self._held: list[pa.RecordBatch] = []
@@ -190,7 +200,8 @@ class _FileBuffer:
         if self._held:
             table = pa.Table.from_batches(self._held)
             self._held, self._bytes = [], 0
-            self.files += self.writer.write(table) if len(table) else []
+            most = math.inf if self._may_scatter else max(_FEW_FILES, len(table) // ROWS_PER_FILE)
+            self.files += self.writer.write(table, most) if len(table) else []
 
 
 def places_of(batch: pa.RecordBatch | pa.Table, positions: Positions | None = None) -> Iterable[Place]:

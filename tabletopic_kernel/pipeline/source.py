@@ -1,4 +1,4 @@
-"""Where records come from: Kafka, by Spark or by librdkafka; ``host/replay/letters.py`` has dead letters.
+"""Where records come from: Kafka, by librdkafka; ``host/replay/letters.py`` has dead letters.
 
 Spark's streaming query says when a batch begins and how far it goes; a batch is read where it is staged.
 """
@@ -6,30 +6,20 @@ Spark's streaming query says when a batch begins and how far it goes; a batch is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import Message
 
-from tabletopic_kernel.clients.kafka.reader import Reader
+from tabletopic_kernel.clients.kafka.ranges.batches import schema_of
+from tabletopic_kernel.clients.kafka.ranges.reading import read_ranges
 from tabletopic_kernel.model.errors import InternalError
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-SOURCE_SCHEMA: Final = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("key", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
-_LONGEST_MS: Final = (2**63 - 1) // 1000
+SOURCE_SCHEMA: Final = schema_of(headers=True)
 Position_contra = TypeVar("Position_contra", contravariant=True)
 Batch = TypeVar("Batch")
 
@@ -70,72 +60,29 @@ def next_offsets(position: Offsets, limits: Limits) -> StagedOffsets | None:
 
 @dataclass(frozen=True)
 class KafkaRanges:
-    """Ranges of a topic's offsets, read by librdkafka."""
+    """Ranges of a topic's offsets, read by librdkafka where ``read`` is called."""
 
     topic: str
     properties: Mapping[str, str] = field(repr=False)  # librdkafka's, with the login
     headers: bool
-    group: str = ""
 
     def next(self, position: Offsets, limits: Limits) -> StagedOffsets | None:
         """See ``Source``."""
         return next_offsets(position, limits)
 
     def read(self, batch: StagedOffsets) -> Iterator[pa.RecordBatch]:
-        """See ``Source``."""
-        group = self.group or f"tabletopic-{self.topic}"
-        # Missing offsets are an error, and never skipped silently (I8).
-        with Reader(self.properties, group, auto_offset_reset="error") as reader:
-            for messages in reader.read_range(self.topic, batch.start, batch.end):
-                yield batch_of(messages, headers=self.headers)
+        """See ``Source``; raises as ``read_ranges``."""
+        return read_ranges(self.properties, self.topic, batch.start, batch.end, headers=self.headers)
 
 
-def batch_of(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
-    """Records as Spark's source has them; a timestamp that Arrow cannot hold is null."""
-    columns: dict[str, list[Any]] = {
-        "value": [message.value() for message in messages],
-        "key": [message.key() for message in messages],
-        "headers": [_headers(message) for message in messages] if headers else [],
-        "partition": [message.partition() for message in messages],
-        "offset": [message.offset() for message in messages],
-        "timestamp": [_micros(message.timestamp()[1]) for message in messages],
-    }
-    schema = SOURCE_SCHEMA if headers else SOURCE_SCHEMA.remove(SOURCE_SCHEMA.get_field_index("headers"))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[column.name], column.type) for column in schema], schema=schema
-    )
-
-
-def _headers(message: Message) -> list[dict[str, Any]] | None:
-    pairs: Any = message.headers() or ()  # the stubs say a dict, too
-    return [{"key": key, "value": value} for key, value in pairs] or None
-
-
-def _micros(milliseconds: int) -> int | None:
-    return milliseconds * 1000 if abs(milliseconds) <= _LONGEST_MS else None
-
-
-_CONSUMER = {
-    "fetch.max.bytes": str(64 * 1024**2),
-    "receive.buffer.bytes": str(1024**2),
-    # Spark's consumer has its next fetch in flight when it asks for the partition's first and last offset,
-    # and the broker answers a connection's requests in order: each partition delays a batch for as long as
-    # that fetch waits for records. A batch's records already exist, so waiting is useless.
-    "fetch.max.wait.ms": "1",
-    "isolation.level": "read_committed",
-}
-# Large polls, twice as fast as the defaults: records and bytes, maximum and minimum. Spark has a consumer per
-# partition, and each keeps its last poll and a fetch in memory: a topic's consumers share the third number.
-_POLL_RECORDS, _POLL_RECORDS_LEAST, _POLL_RECORDS_TOPIC = 10_000, 500, 250_000
-_FETCH_BYTES, _FETCH_BYTES_LEAST, _FETCH_BYTES_TOPIC = 2 * 1024**2, 1024**2, 64 * 1024**2
 # A batch begins early once this many records wait, to stage a busy topic while the commit interval runs; a
-# quiet topic waits for the interval and makes one file.
+# quiet topic waits for the interval and makes one file (``worker/ends.py``).
 MIN_RECORDS = 200_000
 # The maximum of a batch: bounds the work that a failed batch loses, and the memory of its tasks.
 MAX_RECORDS = 1_000_000
 _WARM_UP_RECORDS = 100
-# How often the source polls for new records, as a share of the commit interval, within these bounds (ms):
-# often enough to be fresh, rarely enough that an idle topic costs little.
+# How often a topic whose batch is due is looked at, as a share of the commit interval, within these bounds
+# (ms): often enough to be fresh, rarely enough that an idle topic costs little.
 _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 
 
@@ -160,36 +107,26 @@ class SourceSpec:
 
 
 def reader_options(spec: SourceSpec) -> dict[str, str]:
-    """Options for ``spark.readStream.format("kafka")``."""
+    """Options for ``spark.readStream.format("kafka")``, which plans batches and reads none."""
     starting = json.dumps({spec.topic: {str(p): offset for p, offset in sorted(spec.start.items())}})
-    partitions = max(1, len(spec.start))
-    records = max(_POLL_RECORDS_LEAST, min(_POLL_RECORDS, _POLL_RECORDS_TOPIC // partitions))
-    size = max(_FETCH_BYTES_LEAST, min(_FETCH_BYTES, _FETCH_BYTES_TOPIC // partitions))
-    polls = {"max.poll.records": str(records), "max.partition.fetch.bytes": str(size)}
+    properties = {"isolation.level": "read_committed", **spec.java}
     return {
-        **{f"kafka.{key}": value for key, value in {**_CONSUMER, **polls, **spec.java}.items()},
+        **{f"kafka.{key}": value for key, value in properties.items()},
         "subscribe": spec.topic,
         "startingOffsets": starting,
-        "includeHeaders": str(spec.headers).lower(),
         "failOnDataLoss": "true",  # a gap is never skipped silently (I8)
-        "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
-        "maxTriggerDelay": f"{spec.settings.commit_interval_ms}ms",
         "maxOffsetsPerTrigger": str(spec.max_records),
-        "groupIdPrefix": f"tabletopic-{spec.topic}",
     }
 
 
 def warm_up_options(java: Mapping[str, str], topic: str) -> dict[str, str]:
     """Options for a warm-up query that reads a few records of ``topic`` and ends."""
     options = reader_options(SourceSpec(topic, java, {}, TopicSettings(), max_records=_WARM_UP_RECORDS))
-    later = ("minOffsetsPerTrigger", "maxTriggerDelay")
-    return {key: value for key, value in options.items() if key not in later} | {
-        "startingOffsets": "earliest"
-    }
+    return options | {"startingOffsets": "earliest"}
 
 
 def poll_interval_ms(commit_interval_ms: int) -> int:
-    """Polling interval for new records."""
+    """How often to look for new records."""
     return max(_POLL_MIN_MS, min(_POLL_MAX_MS, commit_interval_ms // _POLL_SHARE))
 
 

@@ -23,7 +23,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, R
 from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records, with_null_headers
+from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
     KeyColumns,
     LoadedPlan,
@@ -38,10 +38,6 @@ from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
 
 R = TypeVar("R")
 RESULT_SCHEMA = "result binary"
-# Records decoded together: enough to make the fast engine's fixed cost per call (about 2 ms) small, few
-# enough that a group of long records fits into memory.
-_GROUP_RECORDS = 65_536
-_GROUP_BYTES = 32 * 1024**2
 
 
 class StageTask:
@@ -55,7 +51,7 @@ class StageTask:
         loaded = load_plan(self._topic, self._plan)
         reach(Step.STAGE)
         try:
-            result = stage_files(loaded, _merged(batches))
+            result = stage_files(loaded, batches)
         except RetryableError as error:  # as a value: Spark would make a text of it
             result = StageResult(error=error)
         reach(Step.STAGED)
@@ -65,7 +61,12 @@ class StageTask:
 def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageResult:
     """Stage records into files of the table and its dead-letter table."""
     has_letters = loaded.plan.settings.errors == "dead_letter"
-    files = Files(loaded.plan.topic, loaded.writer, loaded.dead_letter_writer if has_letters else None)
+    files = Files(
+        loaded.plan.topic,
+        loaded.writer,
+        loaded.dead_letter_writer if has_letters else None,
+        of_several=loaded.plan.tasks > 1,
+    )
     result = stage(loaded, records, files)
     files.close(result, is_void=result.is_void(loaded.plan.settings))
     return result
@@ -102,7 +103,7 @@ class _Staging:
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
-        batch, result = with_dated_records(with_null_headers(batch)), self.result
+        batch, result = with_dated_records(batch), self.result
         result.records += len(batch)
         note_newest(batch, self._now_ms, result.newest_ms, result.outliers)
         note_last(batch, result.last_records)
@@ -210,36 +211,6 @@ class _Staging:
             result.needs |= Needs(dead_letters=True)
         if not result.is_void(self._plan.settings):
             self._sink.rejected(batch, rejections)
-
-
-def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches until they are worth a call of the fast engine; split those that are too long."""
-    held: list[pa.RecordBatch] = []
-    records = size = 0
-    for batch in batches:
-        for part in _cut(batch):
-            held.append(part)
-            records += len(part)
-            size += part.nbytes
-            if records >= _GROUP_RECORDS or size >= _GROUP_BYTES:
-                yield _concat(held)
-                held, records, size = [], 0, 0
-    if held:
-        yield _concat(held)
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of at most ``_GROUP_BYTES``, or one record."""
-    if batch.nbytes <= _GROUP_BYTES or len(batch) < 2:
-        yield batch
-        return
-    middle = len(batch) // 2
-    yield from _cut(batch.slice(0, middle))
-    yield from _cut(batch.slice(middle))
-
-
-def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def note_last(batch: pa.RecordBatch, last_records: dict[int, tuple[int, str]]) -> None:

@@ -40,10 +40,7 @@ class Catalogs:
         return bool(self._others)
 
     def load(self, name: Name) -> Table | None:
-        """The table of a name; nested namespaces may be written a.b.table or "a.b".table.
-
-        Raises what ``reachable`` raises if its catalog does not respond, or refuses.
-        """
+        """The table of a name; nested namespaces may be written a.b.table or "a.b".table."""
         if not 1 <= len(name) <= MOST_PARTS:
             return None
         other, below = self._split(name)

@@ -39,8 +39,7 @@ class SparkLake:
     def query(self, sql: str, params: Mapping[str, Any] | None = None, limit: int | None = None) -> Answer:
         """The rows of one statement, at most ``limit``; time travel is part of Spark's SQL.
 
-        ``params``: values for ``$name``. Raises UsageError (wrong SQL, no such table), ActionNeededError (the
-        job failed).
+        ``params``: values for ``$name``. Raises UsageError (wrong SQL) or ActionNeededError (the job failed).
         """
         try:
             return self._run_tagged(lambda: self._run(sql, params, limit))

@@ -4,8 +4,10 @@ Why nothing changes: a draft keeps its changes to itself and accepts no commits,
 instead of sent.
 """
 
+# ruff: noqa: D102 - methods of the protocol Draft, which says what they do
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -28,7 +30,7 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, SchemaPlan, StagePlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Sink
 from tabletopic_kernel.pipeline.stage import stage
 from tabletopic_kernel.table.changes.change import TableChange
@@ -60,19 +62,21 @@ class Draft(Protocol):
 
 
 def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]) -> S:
-    """What the records become: a sink that got all of them.
+    """A sink that got all that the records become; raises ActionNeededError if the topic would stop."""
+    return tried_records(draft, records, new_sink)[0]
 
-    Raises:
-        ActionNeededError: the topic would stop.
-        RetryableError: the registry does not respond.
-    """
+
+def tried_records(
+    draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]
+) -> tuple[S, StageResult]:
+    """As ``try_records``, with the counts."""
     while True:
         sink = new_sink()
         result = stage(LoadedPlan(draft.plan()), records, sink)
         if result.error is not None:
             raise result.error
         if not result.needs:
-            return sink
+            return sink, result
         draft.cover(result.needs)
 
 
@@ -88,10 +92,7 @@ class TableDraft(TopicTable):
 
 
 class TopicDraft:
-    """The plan of a topic's table as it is, or will be with more records; ``changes`` are those of the table.
-
-    Each record is tried; rejected ones are left out.
-    """
+    """The plan of a topic's table, with the ``changes`` that more records make; rejects are left out."""
 
     def __init__(self, table: TopicTable, topic: str, settings: TopicSettings, registry: Registry) -> None:
         ledger = table.ledger
@@ -101,14 +102,21 @@ class TopicDraft:
         catalog, identifier = table.table.catalog, table.table.name()
         self._keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         self._keeper.adopt(TableDraft(table.table), ledger)
-        self._keeper.cover(Needs(), recheck=True)
+        self.recheck()
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         return self._keeper.plan().tolerant()
 
+    def recheck(self) -> None:
+        """Look up again what the registry may have by now, as when a batch begins; raises as ``cover``."""
+        self._keeper.cover(self._keeper.plan().to_ask_again(math.inf) or Needs(), recheck=True)
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of the rows."""
+        return self._keeper.needed_table().table.schema()
+
     def cover(self, needs: Needs) -> None:
-        """See ``Draft``."""
         self._keeper.cover(needs)
 
     def write(self, event: ControlEvent) -> None:
@@ -147,7 +155,6 @@ class ValuesDraft:
             self._schemas[WHOLE_TOPIC] = whole_writer(kind)
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         values = SchemaPlan(dict(self._schemas), dict(self._refused))
         unchanged = {"transform": "flatten", "projection": None, "key_format": "raw", "errors": "skip"}
         if self._of_keys:
@@ -158,7 +165,6 @@ class ValuesDraft:
         return plan.with_settings(**unchanged)
 
     def cover(self, needs: Needs) -> None:
-        """See ``Draft``."""
         self._inferred = merged_columns(self._inferred, needs.columns)
         for schema_id in needs.schema_ids:
             assert schema_id is not None  # of a record without a value: there are none

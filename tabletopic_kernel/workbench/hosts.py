@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.host.host import GROUP
@@ -29,26 +28,14 @@ class HostStatus:
     version: str | None = None
     memory_bytes: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return asdict(self)
-
 
 def live_hosts(broker: Broker) -> list[str]:
-    """The ids of the live hosts, sorted.
-
-    Raises:
-        RetryableError: the broker does not respond.
-    """
+    """The ids of the live hosts, sorted."""
     return sorted(client for client, _ in broker.group_members(GROUP))
 
 
 def host_statuses(broker: Broker) -> list[HostStatus]:
-    """The status of each live host, by id.
-
-    Raises:
-        RetryableError: the broker does not respond.
-    """
+    """The status of each live host, by id."""
     events: Iterator[ControlEvent] = iter(())
     if CONTROL_TOPIC in broker.topics():
         events = read_events(broker.properties, now_ms() - FRESH_MS)
@@ -56,10 +43,7 @@ def host_statuses(broker: Broker) -> list[HostStatus]:
 
 
 def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[HostStatus]:
-    """The live hosts' status, folded from events, oldest first.
-
-    Hosts of older versions report their topics one by one, and nothing about themselves.
-    """
+    """The live hosts' status, from events, oldest first; older versions report only their topics."""
     newest: dict[str, HostHeartbeat] = {}
     topics: dict[str, set[str]] = {}
     for event in events:
@@ -67,12 +51,11 @@ def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[Host
             newest[event.host] = event
         elif isinstance(event, Heartbeat):
             topics.setdefault(event.host, set()).add(event.topic)
-    return [_status(host, newest.get(host), topics.get(host, set())) for host in sorted(set(live))]
-
-
-def _status(host: str, heartbeat: HostHeartbeat | None, topics: set[str]) -> HostStatus:
-    if heartbeat is None:
-        return HostStatus(host, sorted(topics))
-    return HostStatus(
-        host, sorted(heartbeat.topics), heartbeat.started_ms, heartbeat.version, heartbeat.memory_bytes
-    )
+    statuses = []
+    for host in sorted(set(live)):
+        if (last := newest.get(host)) is None:
+            statuses.append(HostStatus(host, sorted(topics.get(host, ()))))
+        else:
+            about = last.started_ms, last.version, last.memory_bytes
+            statuses.append(HostStatus(host, sorted(last.topics), *about))
+    return statuses

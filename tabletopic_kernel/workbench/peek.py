@@ -49,15 +49,10 @@ class PeekedRecord:
 def peek(
     topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
 ) -> list[PeekedRecord]:
-    """The ``count`` newest committed records of all partitions, newest first, decoded with the settings.
-
-    Raises:
-        UsageError: there is no such topic.
-        RetryableError: broker or registry do not respond.
-    """
+    """The ``count`` newest committed records of all partitions, newest first, decoded with the settings."""
     facts = broker.facts(topic)
     starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
-    source = KafkaRanges(topic, broker.properties, headers=True, group="tabletopic-readers")
+    source = KafkaRanges(topic, broker.properties, headers=True)
     batch = source.next(starts, Limits(facts.end))
     records = pa.Table.from_batches(source.read(batch) if batch else (), SOURCE_SCHEMA)
     order = [("timestamp", "descending"), ("offset", "descending")]
@@ -143,15 +138,10 @@ def _unwrapped(key: dict[str, Any] | None) -> Any:
 
 
 def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> list[str]:
-    """Check the newest record with a value: would it become a row of a new table?
+    """Whether the newest record with a value would become a row of a new table; a message if not.
 
-    Returns:
-        A message for the user, if it would not: the reason, and the setting that may be wrong.
-
-    Raises:
-        UsageError: its Protobuf message is not the first in the file, which the table would have. The first
-            may only be a part of the records' message.
-        RetryableError: broker or registry do not respond.
+    It has the reason, and the setting that may be wrong. Raises UsageError if the record's Protobuf message
+    is not the first in the file: the table would have the first, which may only be a part of it.
     """
     records = peek(topic, settings, broker, registry, _RECORDS)
     newest = next((record for record in records if record.raw is not None), None)

@@ -19,13 +19,16 @@ from tabletopic_kernel.workbench.config.servers import Servers, find_servers
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from tabletopic_kernel.host.host import Host
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
     from tabletopic_kernel.model.progress.events import ControlEvent
-    from tabletopic_kernel.query.answer import Answer
+    from tabletopic_kernel.model.settings.sections import TopicSettings
+    from tabletopic_kernel.query.answer import Answer, Tail
+    from tabletopic_kernel.query.duckdb import DuckLake
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
@@ -50,10 +53,7 @@ def _by_name(
 class Workbench(Clients):
     """Table topics of one cluster: enable and disable them, query their status, run them.
 
-    Cheap to create; the broker, registry, catalog and Spark clients are created on first use.
-
-    Raises:
-        SettingsError: see ``find_servers``.
+    Cheap to create; its clients are created on first use. Raises SettingsError as ``find_servers``.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -64,11 +64,7 @@ class Workbench(Clients):
         return f"<Workbench at {mask(self.servers.kafka.get('bootstrap.servers', ''))}>"
 
     def topic(self, name: str) -> TableTopic:
-        """A handle of one topic, enabled or not; queries nothing yet.
-
-        Raises:
-            UsageError: Kafka does not allow this name.
-        """
+        """A handle of one topic, enabled or not; queries nothing yet. UsageError: Kafka forbids the name."""
         check_topic_name(name)
         return TableTopic(name, self)
 
@@ -132,11 +128,7 @@ class Workbench(Clients):
         yield from (event for event in events if topic is None or event.topic == topic)
 
     def newest_events(self, topic: str | None = None, limit: int = 50) -> list[ControlEvent]:
-        """The last events, newest first, without heartbeats; empty if no host has ever run.
-
-        Raises:
-            UsageError: there are none, and no such topic.
-        """
+        """The last events, newest first, without heartbeats; UsageError if there is no such topic."""
         from tabletopic_kernel.host.topics.control_topic import newest_events  # noqa: PLC0415
 
         exists = CONTROL_TOPIC in self.broker.topics()
@@ -146,11 +138,7 @@ class Workbench(Clients):
         return events
 
     def logs(self, lines: int = 100, topic: str | None = None) -> list[str]:
-        """The last lines that hosts on this machine logged, oldest first; with ``topic`` those about it.
-
-        Raises:
-            UsageError: there are none, and no such topic.
-        """
+        """The last lines that hosts here logged (about ``topic``), oldest first; or UsageError."""
         from tabletopic_kernel.workbench.logs import read_logs  # noqa: PLC0415
 
         if not (log_lines := read_logs(self.servers.state_dir, lines, topic)):
@@ -174,6 +162,31 @@ class Workbench(Clients):
 
         return host_statuses(self.broker)
 
+    @property
+    def lake(self) -> DuckLake:
+        """The tables for SQL with DuckDB, with its own catalog objects."""
+        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
+
+        others = {name: functools.partial(self.open_catalog, name) for name in self.servers.catalogs}
+        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others, tails=self.tails))
+
+    def tails(self, tables: Sequence[Table]) -> list[Tail | None]:
+        """What topics have behind tables that were loaded; see ``LiveReads.tails``."""
+        from tabletopic_kernel.workbench.topics.live import LiveReads  # noqa: PLC0415
+
+        def settings_of(topics: Sequence[str]) -> dict[str, TopicSettings]:
+            desired = self.desired_topics()
+            return {
+                name: desired[name].settings if name in desired else self.settings_for(name)
+                for name in topics
+            }
+
+        def made() -> LiveReads:
+            return LiveReads(self.broker, self.registry, settings_of, self.settings.live)
+
+        self.servers.away().check("kafka")
+        return self._once("live reads", made).tails(tables)
+
     def query(
         self,
         sql: str,
@@ -182,23 +195,20 @@ class Workbench(Clients):
         at: int | str | date | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
+        live: bool = False,
     ) -> Answer:
         """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
-        Args:
-            sql: in the engine's dialect; ``$name`` is a placeholder for a value of ``params``.
-            engine: DuckDB responds faster; Spark can also write and supports Iceberg's procedures; Athena
-                reads tables in Glue and S3 Tables.
-            at: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL.
-            params: values for ``$name``; DuckDB also accepts a sequence, for ``?``.
-            limit: the maximum number of rows to fetch.
-
-        Raises:
-            UsageError: invalid SQL, no such table or snapshot.
-            RetryableError: catalog or storage do not respond.
+        ``engine``: DuckDB responds faster; Spark can also write; Athena reads tables in Glue and S3 Tables.
+        ``at``: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL. ``params``:
+        values for ``$name``; for DuckDB also a sequence, for ``?``. ``limit``: of rows. ``live``: read the
+        records behind the tables, too, with DuckDB; so does the name ``table$live`` in the SQL. Raises
+        UsageError (wrong SQL, no such table).
         """
         if engine == "duckdb":
-            return self.lake.query(sql, at, params, limit)
+            return self.lake.query(sql, at, params, limit, live=live)
+        if live:
+            raise UsageError(f"{engine} reads what is committed; live reads need the engine duckdb")
         if at is not None:
             raise UsageError(f"with {engine}, write FOR TIMESTAMP AS OF or VERSION AS OF in the SQL")
         if params is not None and not isinstance(params, Mapping):
@@ -216,11 +226,7 @@ class Workbench(Clients):
         return SparkLake(self.spark(), self.servers.catalog["name"]).query(sql, params, limit)
 
     def host(self) -> Host:
-        """A host in this process; the caller starts and stops it.
-
-        Raises:
-            SettingsError: executors would not reach the warehouse or the broker.
-        """
+        """A host in this process; the caller starts and stops it. SettingsError: executors lack something."""
         from tabletopic_kernel.host.host import Host  # noqa: PLC0415
         from tabletopic_kernel.host.report import new_host_id  # noqa: PLC0415
         from tabletopic_kernel.host.services import Services  # noqa: PLC0415

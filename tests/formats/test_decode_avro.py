@@ -168,7 +168,7 @@ def test_the_fast_engine_gives_up_before_it_costs_more_than_it_saves() -> None:
 
 def test_a_group_beyond_32_bit_offsets_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes than one Arrow offset can count are read in several groups."""
-    monkeypatch.setattr(avro_fast, "MAX_GROUP_BYTES", 1500)
+    monkeypatch.setattr(driver, "MAX_GROUP_BYTES", 1500)
     batch, refused = AvroDecoder(STRING_AND_INT).decode(framed(*good(400)))
     assert refused == []
     assert plain_rows(batch) == expected(400)

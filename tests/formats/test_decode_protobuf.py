@@ -10,7 +10,9 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
+from tabletopic_kernel.formats.decoder import BareDecoder
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
@@ -147,7 +149,7 @@ def test_a_group_beyond_32_bit_offsets_is_split(
     click: ProtobufDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More bytes than one Arrow offset can count are read in several groups."""
-    monkeypatch.setattr(protobuf_fast, "MAX_GROUP_BYTES", 1500)
+    monkeypatch.setattr(driver, "MAX_GROUP_BYTES", 1500)
     batch, refused = click.decode(framed(*good(400)))
     assert refused == []
     assert plain_rows(batch) == expected(400)
@@ -187,7 +189,7 @@ def test_a_nested_message_by_name(name: str, indexes: str) -> None:
 
 def test_values_without_a_frame(click: ProtobufDecoder) -> None:
     """Bare messages, whose schema is known otherwise."""
-    batch, refused = click.decode_bodies(pa.array([*good(99), b"\xff"], pa.large_binary()))
+    batch, refused = BareDecoder(7, click).decode(pa.array([*good(99), b"\xff"], pa.large_binary()))
     assert plain_rows(batch) == expected(99)
     assert [r.index for r in refused] == [99]
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.story, pytest.mark.usefixtures("host")]
 
 @together(partitions=2, **ANY_TIME)
 def test_nanoseconds_for_milliseconds_stop_no_topic(bench: Workbench, sender: Sender) -> Story:
-    """Spark's source raises on such a record and on the batch it is in; each is a row without a time."""
+    """No calendar has the time of such a record: it is a row without one, among others in the batch."""
     sender.avro(V1, row_v1(0), row_v1(1))
     yield FAST
     for number in range(2, 40):

@@ -130,6 +130,7 @@ def test_repr_hides_secrets() -> None:
         "catalog={'uri': 'x://***@h'}, catalogs={'prod': {'credential': '***', 'type': 'rest'}}, "
         "spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
         "shared_network=False), athena=AthenaSettings(workgroup=None, output_location=None, catalog=None), "
+        "live=LiveSettings(records=1000000, bytes=536870912, timeout_ms=30000), "
         "local=LocalSettings(login='auto'), topics={})"
     )
 

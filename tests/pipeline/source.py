@@ -1,4 +1,4 @@
-"""The columns that a task gets from Spark's Kafka source."""
+"""The columns that a task takes from a source."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class ModelWorker:
         gone = {p for p, first in topic.first.items() if first > self._position.get(p, 0)}
         short = {p for p, o in self._position.items() if o > topic.end().get(p, 0)}
         if gone or short:
-            raise RetryableError("the source lost records")  # Spark's failOnDataLoss
+            raise RetryableError("the source lost records")  # auto.offset.reset = error
         most = 12 if self._process.role in ("A", "B") else 1_000
         end = {p: min(o, self._position.get(p, 0) + dice.randint(1, most)) for p, o in topic.end().items()}
         if len(self._listener.batches) > _ROOM or all(self._position.get(p, 0) >= o for p, o in end.items()):

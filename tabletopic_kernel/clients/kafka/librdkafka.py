@@ -35,11 +35,16 @@ def make_producer(properties: Mapping[str, str], **overrides: Any) -> Producer:
     return _make(Producer, properties, overrides)
 
 
-def _make(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], extra: Mapping[str, Any]) -> T:
+def check_addressed(properties: Mapping[str, str]) -> None:
+    """Raise SettingsError if no broker is named."""
     if not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         raise SettingsError(
             "[kafka] bootstrap.servers is not set and no local stack is running; `tabletopic up` starts one"
         )
+
+
+def _make(kind: Callable[[dict[str, Any]], T], properties: Mapping[str, str], extra: Mapping[str, Any]) -> T:
+    check_addressed(properties)
     ours = {key if key == "error_cb" else key.replace("_", "."): value for key, value in extra.items()}
     try:
         return kind({"log_level": 0, "logger": _LOG, **properties, **ours})

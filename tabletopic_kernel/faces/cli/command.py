@@ -228,11 +228,7 @@ def _read(signature: Signature, values: Mapping[str, Any]) -> dict[str, Any]:
 def show_result(
     call: Call, operation: Operation[..., Any], result: Any, values: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    """Print what an operation returned.
-
-    Raises:
-        typer.Exit: the result is a failure.
-    """
+    """Print what an operation returned; raises ``typer.Exit`` if that is a failure."""
     if as_json:
         json = operation.json(result)
         if isinstance(json, JsonText):

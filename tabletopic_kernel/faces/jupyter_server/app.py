@@ -114,10 +114,7 @@ class TableTopicApp(ExtensionApp):
                 self.log.warning("the local stack will not be stopped with this server: %s", error)
 
     def _configure_kernels(self, manager: Any) -> None:
-        """Pass the current settings file and state folder to each new kernel.
-
-        Not through ``os.environ``, from which the server's own settings are read.
-        """
+        """Pass the settings to new kernels; not in ``os.environ``, which has the server's own."""
         start = manager.start_kernel
 
         def start_kernel(*args: Any, **kwargs: Any) -> Any:

@@ -41,16 +41,7 @@ _QUICKSTART_PLACES = (f"notebooks/{_QUICKSTART}", "tabletopic_quickstart.ipynb")
 
 
 class Backend:
-    """The workbench of this Jupyter server, with the processes that belong to it.
-
-    Args:
-        in_force: the current settings.
-        host: the headless host.
-        dashboard: the dashboard's process.
-        overview_every_s: pause between two polls of all topics, while a page is open.
-        warm_host: start the host with the local stack, before a topic is enabled.
-        warm_dashboard: start the dashboard as soon as a table has rows, before a user opens it.
-    """
+    """The workbench of this Jupyter server, and the processes that belong to it; options as the app's."""
 
     def __init__(
         self,

@@ -36,11 +36,7 @@ class Child:
             return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> bool:
-        """Start it unless it runs; returns whether it was started. Its output replaces ``log``.
-
-        Raises:
-            StackError: it cannot be started.
-        """
+        """Start it unless it runs, its output in ``log``; returns whether it was started, or StackError."""
         with self._lock:
             if self._process and self._process.poll() is None:
                 return False
@@ -63,16 +59,10 @@ class Child:
 
     def stop(self, limit_s: float) -> None:
         """Ask it to end, and wait; it is killed after ``limit_s``. Idempotent."""
-        with self._lock:
-            process, self._stop_requested = self._process, True
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        self.ask_to_stop()
+        if not self.wait(limit_s) and self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def ask_to_stop(self) -> None:
         """Ask it to end without waiting."""

@@ -16,12 +16,9 @@ _LONGEST_REST_S = 5.0
 
 
 class Refresher(Generic[T]):
-    """Caches the result of ``look``; one thread refreshes it while clients poll, and sleeps otherwise.
+    """Caches the result of ``look``, which gets the last one; a thread refreshes it while clients poll.
 
-    Args:
-        look: computes the new value from the last; may block. If it raises, the last value stays.
-        every_s: pause between two refreshes; longer after a slow one.
-        idle_s: refreshing stops when no client has polled for this long.
+    If ``look`` raises, the last value stays. Refreshing stops when no client has polled for ``idle_s``.
     """
 
     def __init__(self, look: Callable[[T | None], T], every_s: float, idle_s: float = 10.0) -> None:

@@ -109,9 +109,8 @@ def status_of(error: TableTopicError) -> int:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A verb of a path. ``run`` works with the backend, or as a coroutine with the handler.
-
-    ``returns`` is the function whose return type is that of the body.
+    """A verb of a path. ``run`` works with the backend, or as a coroutine with the handler; ``returns`` has
+    the type of the body.
     """
 
     name: str
@@ -143,11 +142,7 @@ class Endpoint:
         return create_model(self.name, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
 
     def read(self, in_path: Mapping[str, str], query: Mapping[str, str], body: bytes) -> dict[str, Any]:
-        """The arguments of a request by name; no body counts as an empty object.
-
-        Raises:
-            UsageError: it is not JSON, or not what the function accepts; the message names the key.
-        """
+        """A request's arguments by name; no body is an empty object. UsageError names a wrong key."""
         fields = self.model.model_fields
         if not fields:
             return dict(in_path)

@@ -21,13 +21,13 @@ from tabletopic_kernel.faces.jupyter_server.answers import HostState
 from tabletopic_kernel.faces.jupyter_server.answers import Sample as SampleState
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local.hosts import host_mark
+from tabletopic_kernel.local.hosts import host_mark, stop_detached
 from tabletopic_kernel.local.machine import STATE_DIR, logs_folder, stack_errors
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
-from tabletopic_kernel.workbench.config import embedded_servers, names_all_servers, wants_login
+from tabletopic_kernel.workbench.config import local_stack, names_all_servers
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -59,13 +59,9 @@ class Servers:
             return self._doing
 
     def start(self, done: Callable[[], None]) -> None:
-        """Start the stack in a thread, unless it is starting; ``done`` is called at the end.
+        """Start the stack in a thread, unless it is starting; it outlives the Jupyter server.
 
-        As after ``tabletopic up --detach``, the servers outlive the Jupyter server.
-
-        Raises:
-            ActionNeededError: the stack is being stopped, or is not needed.
-            SettingsError: the settings are wrong.
+        ``done`` is called at the end. Raises ActionNeededError if it is being stopped, or is not needed.
         """
         settings = self._in_force.settings()
         if names_all_servers(settings):
@@ -78,17 +74,10 @@ class Servers:
             threading.Thread(target=self._up, args=arguments, name="stack start", daemon=True).start()
 
     def stop(self, end_host: Callable[[], None] = lambda: None) -> None:
-        """Stop the hosts, then the stack, and wait for their end; the data stays.
+        """Stop the hosts (``end_host``: the one without ``serve --detach``), then the stack; the data stays.
 
-        ``end_host`` stops the host that ``serve --detach`` did not start.
-
-        Raises:
-            ActionNeededError: the stack is just being started.
-            StackError: it cannot be stopped.
+        Waits for their end. Raises ActionNeededError (it is just being started) or StackError.
         """
-        from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-
         settings = self._in_force.settings()
         if not self._try_begin("stopping"):
             return
@@ -97,7 +86,7 @@ class Servers:
             end_host()
             stop_detached(Path(settings.state_dir))
             self._set(Doing("stopping", "broker and registry stop"))
-            LocalStack(Path(settings.state_dir), self._report).down()
+            local_stack(settings, self._report).down()
         finally:
             self._set(Doing())
 
@@ -112,20 +101,14 @@ class Servers:
             raise ActionNeededError(f"the local stack is {self._doing.state}: try again once that is done")
 
     def _up(self, settings: Settings, done: Callable[[], None]) -> None:
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-
-        state_dir = Path(settings.state_dir)
         try:
-            login, servers = wants_login(settings), embedded_servers(settings)
-            LocalStack(state_dir, self._report, wants_login=login, servers=servers).up()
+            local_stack(settings, self._report).up()
+            self._set(Doing())
         except TableTopicError as error:
             self._set(Doing("failed", str(error)))
         except Exception as error:
-            self._set(
-                Doing("failed", f"the local stack could not be started: {error!r}; see {state_dir}/logs")
-            )
-        else:
-            self._set(Doing())
+            logs = f"{settings.state_dir}/logs"
+            self._set(Doing("failed", f"the local stack could not be started: {error!r}; see {logs}"))
         done()
 
     def _set(self, doing: Doing) -> None:
@@ -153,13 +136,7 @@ class Sample:
         self._child = Child("the program that sends sample events")
 
     def send(self, topic: str, count: int) -> None:
-        """Start sending ``count`` events to ``topic``, as fast as possible; the topic is created if missing.
-
-        Raises:
-            NoServersError: there is no broker.
-            ActionNeededError: earlier events are still being sent.
-            StackError: nothing can be written in the state folder.
-        """
+        """Send ``count`` events as fast as possible; ActionNeededError if earlier ones are still sent."""
         state_dir = self._in_force.workbench().servers.state_dir
         command = [sys.executable, "-P", "-m", "tabletopic_kernel.faces.cli", "sample"]
         command += [topic, "--count", str(count), "--seed", str(time.time_ns() % 2**31)]
@@ -197,12 +174,7 @@ class HeadlessHost:
         return self.child.pid is not None and time.monotonic() - self._started_s < _START_S
 
     def start(self) -> None:
-        """Start it unless it runs; it takes some seconds to join.
-
-        Raises:
-            NoServersError: there is no broker to work with.
-            StackError: it cannot be started.
-        """
+        """Start it unless it runs; it takes some seconds to join. Raises NoServersError or StackError."""
         state_dir = self.in_force.workbench().servers.state_dir
         with stack_errors(state_dir, STATE_DIR):
             log = logs_folder(state_dir) / "host-of-jupyter.out"
@@ -212,21 +184,14 @@ class HeadlessHost:
             self._started_s = time.monotonic()
 
     def start_if_alone(self, ids: list[str] | None = None) -> None:
-        """Start it unless some host, here or elsewhere, is live. Raises like ``start``.
-
-        ``ids``: the live hosts, if known; a new broker takes seconds to report them.
-        """
+        """Start it unless some host is live; ``ids`` if known: a new broker takes seconds to report them."""
         if self.child.pid is not None:
             return
         if not self._others(live_hosts(self.in_force.workbench()) if ids is None else ids):
             self.start()
 
     def stop(self) -> None:
-        """Let it commit staged files and end; waits for that.
-
-        Raises:
-            ActionNeededError: it is not this server's host, so it must be stopped where it runs.
-        """
+        """Let it commit staged files, and wait. Raises ActionNeededError if the host is another program's."""
         if self.child.pid is None:
             others = self._others(live_hosts(self.in_force.workbench()))
             if others:

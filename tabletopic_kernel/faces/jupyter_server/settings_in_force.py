@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import FOUND_VARIABLE, LoadedSettings, load_settings
+from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
+from tabletopic_kernel.workbench.config.trust import FOUND_VARIABLE
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -24,8 +25,7 @@ class NoServersError(RetryableError):
 class SettingsInForce:
     """The settings of this Jupyter server, read again each time: users may edit them.
 
-    Empty ``settings_file`` and ``state_dir``: the nearest ``tabletopic.toml`` in or above the folder of the
-    server, and the folder that it names.
+    Empty ``settings_file`` and ``state_dir``: the nearest ``tabletopic.toml`` upwards, and its folder.
     """
 
     settings_file: str = ""
@@ -34,11 +34,7 @@ class SettingsInForce:
     _workbench: Workbench | None = field(default=None, repr=False)
 
     def settings(self) -> Settings:
-        """The current settings.
-
-        Raises:
-            SettingsError: a line for each mistake.
-        """
+        """The current settings; raises SettingsError with a line for each mistake."""
         return self._load().settings
 
     def _load(self) -> LoadedSettings:
@@ -46,10 +42,7 @@ class SettingsInForce:
         return load_settings(overrides, environ={**os.environ, **self.environment()})
 
     def kernel_environment(self) -> dict[str, str]:
-        """Variables by which a kernel in any folder finds the current settings and servers.
-
-        Without them it would search upwards from its notebook's folder, and could find others.
-        """
+        """Variables by which a kernel finds these settings, instead of those above its notebook."""
         try:
             loaded = self._load()
         except SettingsError:  # the kernel reports it itself
@@ -71,11 +64,7 @@ class SettingsInForce:
         return variables
 
     def workbench(self) -> Workbench:
-        """The workbench: the same object until settings or servers change. Takes some ms; any thread.
-
-        Raises:
-            NoServersError: there are no servers.
-        """
+        """The workbench: the same object until settings or servers change. Raises NoServersError."""
         from tabletopic_kernel.workbench.workbench import Workbench, find_servers  # noqa: PLC0415
 
         try:

@@ -67,10 +67,7 @@ def table(
     right: Iterable[str] = (),
     long: Iterable[str] = (),
 ) -> str:
-    """A table that scrolls if it does not fit; ``right`` names columns of numbers, ``long`` of texts.
-
-    ``name`` is its label for screen readers.
-    """
+    """A table that scrolls if it does not fit, ``name`` its label; columns of numbers, and of long texts."""
     kinds = {**dict.fromkeys(right, "right"), **dict.fromkeys(long, "long")}
 
     def side(name: str) -> str:
@@ -117,10 +114,7 @@ def note(text: Cell, kind: str = "") -> str:
 
 
 def heading(title: str, summary: Cell, key: Sequence[tuple[str, str, str]] = ()) -> str:
-    """A card's title and a summary of its plot or table: the plot's text alternative.
-
-    ``key`` has (name, colour, dash or marker) of the plot's lines.
-    """
+    """A card's title, the text alternative of its plot, and its lines: (name, colour, dash or marker)."""
     return f'<h2>{escape(title)}</h2><p class="muted">{cell(summary)}</p>{key_of(key)}'
 
 

@@ -45,9 +45,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM, SIGINT, or any end of the process ``parent_pid``.
 
-    ``ready`` is called with the URL and its token, or the socket's path, once the server responds; ``load``
-    reads the settings, by default from the nearest file and the environment. Raises UsageError if the port or
-    the socket is unavailable.
+    ``ready`` gets the URL with its token, or the socket's path; ``load`` reads the settings. Raises
+    UsageError if the port or the socket is unavailable.
     """
     os.environ.setdefault("BOKEH_RESOURCES", "server")  # nothing is loaded from the internet
     import panel as pn  # noqa: PLC0415 - two seconds

@@ -23,11 +23,7 @@ _live_lock = threading.Lock()
 
 
 def live(load: LoadSettings | None = None) -> Live:
-    """The process's one reader, started on first use.
-
-    ``load`` reads the settings, now and to find the servers again; by default from the nearest file and the
-    environment.
-    """
+    """The process's one reader, started on first use; ``load`` reads the settings, now and after outages."""
     global _live  # noqa: PLW0603 - all sessions of the process share one record
     with _live_lock:
         if _live is None:

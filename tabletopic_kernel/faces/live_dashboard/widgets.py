@@ -55,10 +55,8 @@ Row = dict[str, Any]
 class TopicTable(JSComponent):
     """Rows by topic; ``bring`` updates the browser.
 
-    ``columns`` are dictionaries of ``name``, ``title`` and ``kind``: ``link``, ``state``, ``count``,
-    ``seconds``, ``moment`` (ms since 1970, shown as an age), ``text``, or ``trouble`` (a sentence, shown
-    below the row over its whole width). ``marks`` gives the class of a state, ``address`` that of a topic's
-    page, with TOPIC in it.
+    ``columns`` are dictionaries of ``name``, ``title`` and ``kind`` (see ``topic_table.js``). ``marks`` gives
+    the class of a state, ``address`` that of a topic's page, with TOPIC in it.
     """
 
     columns = param.List(default=[])

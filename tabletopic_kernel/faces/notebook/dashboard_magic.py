@@ -38,11 +38,7 @@ class DashboardFrame:
 
 
 def base_url() -> str:
-    """The base path of the Jupyter server's pages, with slashes around.
-
-    Raises:
-        ActionNeededError: there is no Jupyter server with our extension.
-    """
+    """The base path of the Jupyter server's pages, with slashes around. Raises ActionNeededError."""
     path = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or os.environ.get("TABLETOPIC_BASE_URL")
     if not path:
         raise ActionNeededError(

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -80,10 +81,9 @@ class KernelHost:
             self._handler = None
 
     def _stop_with_the_kernel(self, host: Host) -> None:
-        """Wait for the end of the main thread, then let the host commit.
+        """After the main thread's end, let the host commit. Python waits for this thread, which is no daemon.
 
-        Python waits for this thread, which is no daemon. ``atexit`` is too late: by then no thread can start
-        (Python 3.12), and closing topics needs threads.
+        ``atexit`` is too late: by then no thread can start (Python 3.12), and closing topics needs threads.
         """
         main = threading.main_thread()
         while main.is_alive() and not host.has_ended:
@@ -105,11 +105,7 @@ def _start_spark(workbench: Workbench) -> None:
 
 
 def others(live: list[str]) -> list[str]:
-    """Live hosts' ids, except leftovers of a dead process on this machine.
-
-    The group notices a killed host after some seconds. Until then, a restarted kernel would believe
-    that another host runs its topics.
-    """
+    """Live hosts' ids, except those of dead processes here, which the group notices after some seconds."""
     return [host_id for host_id in live if not _is_dead(host_id)]
 
 
@@ -134,11 +130,7 @@ class Session:
 
     @property
     def workbench(self) -> Workbench:
-        """The workbench for the current settings and servers.
-
-        Raises:
-            SettingsError: no servers, or a wrong setting.
-        """
+        """The workbench for the current settings and servers; raises SettingsError."""
         from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415 - the first magic pays, not %load_ext
         from tabletopic_kernel.workbench.config.servers import find_servers  # noqa: PLC0415
         from tabletopic_kernel.workbench.workbench import Workbench  # noqa: PLC0415
@@ -169,42 +161,26 @@ class Session:
         return mine or self.kernel_host.start(self.workbench)
 
     def start_stack(self, report: Report) -> None:
-        """Start the servers that the settings do not name; they outlive the kernel.
-
-        Raises:
-            UsageError: the settings name all servers.
-            StackError: they do not start; the message says why.
-        """
-        from pathlib import Path  # noqa: PLC0415
-
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
+        """Start the servers that the settings do not name; UsageError if none. They outlive the kernel."""
         from tabletopic_kernel.workbench.config import (  # noqa: PLC0415
             check_something_to_start,
-            embedded_servers,
             load_settings,
-            wants_login,
+            local_stack,
         )
 
         settings = load_settings().settings
         check_something_to_start(settings)
-        login, servers = wants_login(settings), embedded_servers(settings)
-        stack = LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers)
-        stack.up(die_with_parent=False)
+        local_stack(settings, report).up(die_with_parent=False)
 
     def stop_stack(self) -> None:
         """Stop the host here, background hosts and the embedded servers; the data stays."""
-        from pathlib import Path  # noqa: PLC0415
-
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-        from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415
+        from tabletopic_kernel.workbench.config import load_settings, local_stack  # noqa: PLC0415
 
         self.stop_hosts()
-        LocalStack(Path(load_settings().settings.state_dir)).down()
+        local_stack(load_settings().settings).down()
 
     def stop_hosts(self) -> list[int]:
         """Stop the host here and this machine's background hosts; returns the pids of the latter."""
-        from pathlib import Path  # noqa: PLC0415
-
         from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
         from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415
 

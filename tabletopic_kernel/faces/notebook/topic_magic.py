@@ -61,11 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse_word(parser: argparse.ArgumentParser, line: str) -> tuple[str | None, dict[str, Any]] | None:
-    """The word of a line (None: the list) with its arguments; None if help was printed instead.
-
-    Raises:
-        UsageError: with what is wrong.
-    """
+    """The word of a line (None: the list) with its arguments; None if help was printed. Raises UsageError."""
     parsed = parse(parser, line)
     if parsed is None:
         return None

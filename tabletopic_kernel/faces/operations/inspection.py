@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tabletopic_kernel.faces.operations.operation import (
     AnyTopic,
+    Arguments,
     JsonText,
     Message,
     Option,
     Route,
     Timeout,
     Topic,
+    drawn,
+    draws,
+    line,
     operation,
 )
 from tabletopic_kernel.model.errors import UsageError
@@ -33,23 +36,10 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
 
 PANEL = "Watching"
-Arguments = Mapping[str, Any]
-
-
-def _grid(name: str) -> Callable[[Any, Arguments], Grid]:
-    """The function of ``render/topics.py`` with this name, for a result."""
-    return lambda result, _: _drawn(name, result)
-
-
-def _drawn(name: str, *parts: Any) -> Grid:
-    grid: Grid = getattr(import_module("tabletopic_kernel.render.topics"), name)(*parts)
-    return grid
 
 
 def _status_grid(statuses: Sequence[TopicStatus], values: Arguments) -> Grid:
-    from tabletopic_kernel.render.topics import status_facts, status_table
-
-    return status_facts(statuses[0]) if values.get("topic") else status_table(statuses)
+    return drawn("status_facts", statuses[0]) if values.get("topic") else drawn("status_table", statuses)
 
 
 @operation(PANEL, _status_grid)
@@ -66,7 +56,7 @@ def status(workbench: Workbench, topic: AnyTopic = None) -> list[TopicStatus]:
     return workbench.status(topic)
 
 
-@operation(PANEL, _grid("hosts_table"), route=Route("get", "hosts", key="hosts"))
+@operation(PANEL, draws("hosts_table"), route=Route("get", "hosts", key="hosts"))
 def hosts(workbench: Workbench) -> list[HostStatus]:
     """Show the live hosts: what each runs, since when, its version and memory.
 
@@ -78,7 +68,7 @@ def hosts(workbench: Workbench) -> list[HostStatus]:
     return workbench.host_statuses()
 
 
-@operation(PANEL, _grid("status_facts"))
+@operation(PANEL, draws("status_facts"))
 def wait(workbench: Workbench, topic: Topic, timeout: Timeout = 300.0) -> TopicStatus:
     """Wait until the table contains what the topic contains now.
 
@@ -89,7 +79,7 @@ def wait(workbench: Workbench, topic: Topic, timeout: Timeout = 300.0) -> TopicS
     return workbench.topic(topic).wait(timeout)
 
 
-@operation(PANEL, lambda events, values: _drawn("events_table", values["topic"] or "all topics", events))
+@operation(PANEL, lambda events, values: drawn("events_table", values["topic"] or "all topics", events))
 def events(
     workbench: Workbench,
     topic: AnyTopic = None,
@@ -110,7 +100,7 @@ def _records_json(records: Sequence[PeekedRecord]) -> JsonText:
 
 @operation(
     PANEL,
-    lambda records, values: _drawn("records_table", f"{values['topic']}, newest first", records),
+    lambda records, values: drawn("records_table", f"{values['topic']}, newest first", records),
     json=_records_json,
 )
 def peek(
@@ -158,8 +148,8 @@ def _schema_text(schema: TopicSchema | SchemaDiff | AcceptedSchema, _: Arguments
         text = "{topic} reads records of schema id {id} as version {version} of {subject}, from its ledger on"
         return [Message(text, {name: str(value) for name, value in asdict(schema).items()})]
     if isinstance(schema, SchemaDiff):
-        return [Message("{change}", {"change": change}) for change in schema.changes or ["no change"]]
-    return _drawn("schema_table", schema)
+        return [line(change) for change in schema.changes or ["no change"]]
+    return drawn("schema_table", schema)
 
 
 @operation(PANEL, _schema_text, route=Route("get", "topics/{topic}/schema", checks_topic=True))
@@ -201,7 +191,7 @@ def schema(
     return SchemaDiff(topic, *diff, handle.schema_diff(*diff))
 
 
-@operation(PANEL, lambda snapshots, values: _drawn("history_table", values["topic"], snapshots))
+@operation(PANEL, lambda snapshots, values: drawn("history_table", values["topic"], snapshots))
 def history(
     workbench: Workbench,
     topic: Topic,
@@ -214,7 +204,7 @@ def history(
     return workbench.topic(topic).history(limit)
 
 
-@operation(PANEL, _grid("health_facts"), route=Route("get", "topics/{topic}/health", checks_topic=True))
+@operation(PANEL, draws("health_facts"), route=Route("get", "topics/{topic}/health", checks_topic=True))
 def health(workbench: Workbench, topic: Topic) -> TableHealth:
     """Show the table's health: file sizes, deletes, snapshots, metadata.
 
@@ -228,7 +218,7 @@ def health(workbench: Workbench, topic: Topic) -> TableHealth:
 
 @operation(
     PANEL,
-    lambda lines, _: [Message("{line}", {"line": line}) for line in lines],
+    lambda lines, _: list(map(line, lines)),
     empty="nothing logged yet; `tabletopic info` shows the state folder, which contains the logs",
 )
 def logs(

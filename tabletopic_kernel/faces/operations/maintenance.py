@@ -1,29 +1,36 @@
-"""Operations that a topic's host carries out on request: replay, compact, expire; and their dry runs."""
-
-# Imports are deferred: `tabletopic status` must respond at once.
-# ruff: noqa: PLC0415
+"""Maintenance of a table: replay, compact and expire, which its host carries out, their plans, and rebase."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from tabletopic_kernel.faces.operations.operation import Message, Option, Topic, Wait, operation, plain
+from tabletopic_kernel.faces.operations.operation import (
+    Arguments,
+    Message,
+    Option,
+    Topic,
+    Wait,
+    line,
+    operation,
+    plain,
+)
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+from tabletopic_kernel.render.words import clock, event_text, seconds, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
-    from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
+    from tabletopic_kernel.workbench.topics.rebase import Rebase
     from tabletopic_kernel.workbench.workbench import Workbench
 
 T = TypeVar("T")
-Arguments = Mapping[str, Any]
 _MOST_GROUPS = 20  # displayed at most
 
 
@@ -40,32 +47,22 @@ def _outcome(outcome: T | None, work: str, topic: str, timeout: float) -> T:
 
 
 def _replay_text(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]:
-    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
-
-    rows = f"{outcome.rows:,}"
-    if isinstance(outcome, ReplayPlan):
-        counts = {"rows": rows, "letters": f"{outcome.letters:,}"}
-        first = Message("{rows} of {letters} dead letters would become rows", counts)
-        changes = [Message("  the table would change: {text}", {"text": text}) for text in outcome.changes]
-    else:
-        first = Message("{rows} dead letters became rows", {"rows": rows})
-        changes = []
-    stay = [
-        Message("  {count} stay dead letters: {reason}", {"count": f"{count:,}", "reason": reason})
-        for reason, count in sorted(outcome.stayed.items())
-    ]
-    return [first, *stay, *changes]
+    text, changes = f"{outcome.rows:,} dead letters became rows", list[str]()
+    if not isinstance(outcome, Replayed):
+        text = f"{outcome.rows:,} of {outcome.letters:,} dead letters would become rows"
+        changes = [f"  the table would change: {change}" for change in outcome.changes]
+    stay = [f"  {count:,} stay dead letters: {reason}" for reason, count in sorted(outcome.stayed.items())]
+    return list(map(line, [text, *stay, *changes]))
 
 
-def _replay_json(outcome: Replayed | ReplayPlan) -> Any:
-    from tabletopic_kernel.model.progress.events import Replayed
+def _fields(*names: str) -> Callable[[Any], Any]:
+    """The JSON of an outcome: these fields of an event, or a plan whole."""
+    return lambda outcome: (
+        outcome.model_dump(include={*names}) if isinstance(outcome, BaseModel) else plain(outcome)
+    )
 
-    if isinstance(outcome, Replayed):
-        return outcome.model_dump(include={"topic", "rows", "stayed"})
-    return plain(outcome)
 
-
-@operation(PANEL, _replay_text, json=_replay_json, button="Replay Dead Letters…")
+@operation(PANEL, _replay_text, json=_fields("topic", "rows", "stayed"), button="Replay Dead Letters…")
 def replay(
     workbench: Workbench,
     topic: Topic,
@@ -124,61 +121,39 @@ def counts_of(plan: CompactionPlan) -> CompactionPlanAnswer:
 
 
 def _compact_text(outcome: Compacted | CompactionPlanAnswer, _: Arguments) -> list[Message]:
-    from tabletopic_kernel.render.words import seconds, size
-
     if isinstance(outcome, CompactionPlanAnswer):
-        return list(_compaction_plan_text(outcome))
+        return list(map(line, _compaction_plan_text(outcome)))
     if not outcome.files_before:
-        return [Message("no small files to compact, and none with deleted rows")]
-    values = {
-        "before": f"{outcome.files_before:,}",
-        "after": f"{outcome.files:,}",
-        "rows": f"{outcome.rows:,}",
-        "sizes": f"{size(outcome.bytes_before)} to {size(outcome.bytes)}",
-        "seconds": seconds(outcome.seconds),
-    }
-    lines = [Message("{before} files became {after}: {rows} rows, {sizes} in {seconds}", values)]
+        return [line("no small files to compact, and none with deleted rows")]
+    sizes = f"{size(outcome.bytes_before)} to {size(outcome.bytes)} in {seconds(outcome.seconds)}"
+    files = f"{outcome.files_before:,} files became {outcome.files:,}"
+    lines = [line(f"{files}: {outcome.rows:,} rows, {sizes}")]
     if outcome.deleted_rows or outcome.delete_files:
-        gone = {"rows": f"{outcome.deleted_rows:,}", "files": f"{outcome.delete_files:,}"}
-        lines.append(Message("{rows} deleted rows dropped, {files} delete files removed", gone))
+        deleted, files = f"{outcome.deleted_rows:,}", f"{outcome.delete_files:,}"
+        lines.append(line(f"{deleted} deleted rows dropped, {files} delete files removed"))
     return lines
 
 
-def _compaction_plan_text(plan: CompactionPlanAnswer) -> Iterator[Message]:
-    from tabletopic_kernel.render.words import size
-
+def _compaction_plan_text(plan: CompactionPlanAnswer) -> Iterator[str]:
     if plan.refused is not None:
-        yield Message("nothing to compact: {why}", {"why": plan.refused})
+        yield f"nothing to compact: {plan.refused}"
         return
     chosen = sum(group.files for group in plan.groups)
-    counts = {"chosen": f"{chosen:,}", "files": f"{plan.files:,}", "groups": f"{len(plan.groups):,}"}
-    due = "{chosen} of {files} files would become {groups}"
-    yield Message(due if plan.groups else "nothing to compact in {files} files", counts)
+    due = f"{chosen:,} of {plan.files:,} files would become {len(plan.groups):,}"
+    yield due if plan.groups else f"nothing to compact in {plan.files:,} files"
     for group in plan.groups[:_MOST_GROUPS]:
-        values = {
-            "count": f"{group.files:,}",
-            "rows": f"{group.rows:,}",
-            "deleted": f" ({group.deleted_rows:,} deleted)" if group.deleted_rows else "",
-            "size": size(group.bytes),
-            "partition": f": {group.partition}" if group.partition else "",
-        }
-        yield Message("  {count} files, {rows} rows{deleted}, {size}{partition}", values)
+        deleted = f" ({group.deleted_rows:,} deleted)" if group.deleted_rows else ""
+        partition = f": {group.partition}" if group.partition else ""
+        yield f"  {group.files:,} files, {group.rows:,} rows{deleted}, {size(group.bytes)}{partition}"
     if (more := len(plan.groups) - _MOST_GROUPS) > 0:
-        yield Message("  … and {more} more", {"more": f"{more:,}"})
-    for why, count in sorted(plan.left.items()):
-        yield Message("  {count} files stay: {why}", {"count": f"{count:,}", "why": why})
+        yield f"  … and {more:,} more"
+    yield from (f"  {count:,} files stay: {why}" for why, count in sorted(plan.left.items()))
 
 
 _COMPACTED = ("topic", "files_before", "files", "bytes_before", "bytes", "rows", "deleted_rows")
 
 
-def _compact_json(outcome: Compacted | CompactionPlanAnswer) -> Any:
-    if isinstance(outcome, CompactionPlanAnswer):
-        return plain(outcome)
-    return {name: getattr(outcome, name) for name in (*_COMPACTED, "delete_files", "seconds")}
-
-
-@operation(PANEL, _compact_text, json=_compact_json)
+@operation(PANEL, _compact_text, json=_fields(*_COMPACTED, "delete_files", "seconds"))
 def compact(
     workbench: Workbench,
     topic: Topic,
@@ -211,53 +186,37 @@ def compact(
 
 
 def _expire_text(outcome: Sequence[Expired | OrphansRemoved | ExpiryPlan], _: Arguments) -> list[Message]:
-    from tabletopic_kernel.render.words import event_text
-    from tabletopic_kernel.table.expiry import ExpiryPlan
-
     lines: list[Message] = []
     for result in outcome:
-        if isinstance(result, ExpiryPlan):
-            lines += _expiry_plan_text(result)
+        if isinstance(result, Expired | OrphansRemoved):
+            lines.append(line(event_text(result)))
         else:
-            lines.append(Message("{text}", {"text": event_text(result)}))
+            lines += _expiry_plan_text(result)
     return lines
 
 
 def _expiry_plan_text(plan: ExpiryPlan) -> Iterator[Message]:
-    from tabletopic_kernel.render.words import clock, size
-
     removed = f"{len(plan.files):,} files, {size(sum(plan.files.values()))}"
-    values = {"table": plan.table, "count": f"{len(plan.snapshots):,}", "kept": f"{plan.kept:,}"}
-    yield Message(
-        "{table}: {count} snapshots would expire, {kept} would stay; {removed} would be removed",
-        values | {"removed": removed},
-    )
+    snapshots = f"{len(plan.snapshots):,} snapshots would expire, {plan.kept:,} would stay"
+    values = {"table": plan.table, "snapshots": snapshots, "removed": removed}
+    yield Message("{table}: {snapshots}; {removed} would be removed", values)
     if plan.snapshots:
         times = plan.snapshots.values()
-        yield Message(
-            "  they are from {first} to {last}", {"first": clock(min(times)), "last": clock(max(times))}
-        )
+        yield line(f"  they are from {clock(min(times))} to {clock(max(times))}")
     if plan.snapshots and plan.reaches_back_to_ms is not None:
-        moment = clock(plan.reaches_back_to_ms)
-        yield Message("  time travel would reach back to {moment}", {"moment": moment})
+        yield line(f"  time travel would reach back to {clock(plan.reaches_back_to_ms)}")
     if plan.outside:
-        outside = f"{plan.outside:,}"
-        yield Message(
-            "  {outside} files stay because they are outside the table's own folders", {"outside": outside}
-        )
+        yield line(f"  {plan.outside:,} files stay because they are outside the table's own folders")
     if plan.orphans:
         orphans = f"{len(plan.orphans):,} orphans, {size(sum(plan.orphans.values()))}"
-        yield Message("  {orphans} would be removed", {"orphans": orphans})
+        yield line(f"  {orphans} would be removed")
 
 
 _EXPIRED = {"dead_letters", "snapshots", "kept", "reaches_back_to_ms", "files", "bytes", "outside"}
 
 
 def _expire_json(outcome: Sequence[Expired | OrphansRemoved | ExpiryPlan]) -> Any:
-    from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
-    from tabletopic_kernel.table.expiry import ExpiryPlan
-
-    if plans := [result for result in outcome if isinstance(result, ExpiryPlan)]:
+    if plans := [result for result in outcome if not isinstance(result, Expired | OrphansRemoved)]:
         return {"tables": plain(plans)}
     expired = [result.model_dump(include=_EXPIRED) for result in outcome if isinstance(result, Expired)]
     orphans = next((result for result in outcome if isinstance(result, OrphansRemoved)), None)
@@ -289,3 +248,47 @@ def expire(
     if error := next((result.error for result in done if result.error), None):
         raise ActionNeededError(error)
     return done
+
+
+# --- a copy of the topic ------------------------------------------------------------------------------------
+
+
+def _rebase_text(outcome: Rebase, _: Arguments) -> list[Message]:
+    topic = {"topic": outcome.topic}
+    head = "{table}: from {topic} of cluster {before} to that of cluster {after} (topic id {id})"
+    ids = {"before": outcome.cluster_id_before, "after": outcome.cluster_id, "id": outcome.topic_id}
+    lines = [Message(head, {**topic, **ids, "table": outcome.table})]
+    for move in outcome.partitions:
+        text = "  partition {p}: offset {before} becomes {after}; the {n} records before it are equal"
+        if not move.compared:
+            text = "  partition {p}: offset {before} becomes {after}, its first"
+        if move.without_rows:
+            text += "; {w} offsets before the former had no row, and such records are read again"
+        counts = {"p": move.partition, "before": move.before, "after": move.after}
+        counts |= {"n": move.compared, "w": move.without_rows}
+        lines.append(Message(text, {name: f"{number:,}" for name, number in counts.items()}))
+    planned = "nothing is changed yet: `tabletopic rebase {topic} --yes` writes these offsets"
+    done = "the ledger has these offsets; `tabletopic resume {topic}` reads from there"
+    return [*lines, Message(done if outcome.done else planned, topic)]
+
+
+@operation(PANEL, _rebase_text)
+def rebase(
+    workbench: Workbench,
+    topic: Topic,
+    records: Annotated[
+        int, Option("How many of the last committed records of each partition to compare", least=1)
+    ] = 1_000,
+    yes: Annotated[bool, Option("Write the offsets, if they are proved")] = False,
+    dry_run: Annotated[bool, Option("Show and prove the offsets; change nothing, as without --yes")] = False,
+) -> Rebase:
+    """Let a table go on with a copy of its topic: on another cluster, or made anew.
+
+    Finds the last committed records of each partition in the topic as it is now,
+    decoded with the registry of now, and shows where its offsets would continue.
+    Refused unless the records are equal, in their order and in one place only.
+    With --yes, one commit gives the table the new offsets; then resume the topic.
+
+    Example:  tabletopic rebase clicks --yes
+    """
+    return workbench.topic(topic).rebase(records=records, dry_run=dry_run or not yes)

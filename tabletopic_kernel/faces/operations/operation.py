@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cache, cached_property
+from importlib import import_module
+from string import Formatter
 from types import NoneType, SimpleNamespace
 from typing import (
     TYPE_CHECKING,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.render.grid import Grid
     from tabletopic_kernel.workbench.workbench import Workbench
 
+Arguments = Mapping[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 REQUIRED = inspect.Parameter.empty
@@ -184,6 +187,28 @@ class Message:
         return self.template.format_map(self.values)
 
 
+def line(text: str) -> Message:
+    """A line without highlights or commands."""
+    return Message("{text}", {"text": text})
+
+
+def says(template: str) -> Callable[[Any, Arguments], list[Message]]:
+    """The text of an operation in one line, with attributes of its result."""
+    names = [name for _, name, _, _ in Formatter().parse(template) if name]
+    return lambda result, _: [Message(template, {name: str(getattr(result, name)) for name in names})]
+
+
+def drawn(name: str, *parts: Any) -> Grid:
+    """What the function of ``render/topics.py`` with this name makes of a result; it loads Arrow."""
+    grid: Grid = getattr(import_module("tabletopic_kernel.render.topics"), name)(*parts)
+    return grid
+
+
+def draws(name: str) -> Callable[[Any, Arguments], Grid]:
+    """The text of an operation as ``drawn`` from its result alone."""
+    return lambda result, _: drawn(name, result)
+
+
 @dataclass(frozen=True)
 class JsonText:
     """Finished JSON text: Python's writer would lose digits or bytes."""
@@ -221,7 +246,7 @@ class Operation(Generic[P, T]):
 
     run: Callable[Concatenate[Workbench, P], T]
     panel: str
-    text: Callable[[T, Mapping[str, Any]], Grid | Sequence[Message]]
+    text: Callable[[T, Arguments], Grid | Sequence[Message]]
     json: Callable[[T], Any] = plain
     has_failed: Callable[[T], bool] = lambda _: False
     empty: str = ""
@@ -241,7 +266,7 @@ class Operation(Generic[P, T]):
 
 
 def operation(
-    panel: str, text: Callable[[Any, Mapping[str, Any]], Grid | Sequence[Message]], **attributes: Any
+    panel: str, text: Callable[[Any, Arguments], Grid | Sequence[Message]], **attributes: Any
 ) -> Callable[[Callable[Concatenate[Workbench, P], T]], Operation[P, T]]:
     """Declare a function as an operation; arguments as the attributes of ``Operation``."""
     return lambda run: Operation(run, panel, text, **attributes)

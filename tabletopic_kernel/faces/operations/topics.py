@@ -5,27 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tabletopic_kernel.faces.operations.operation import (
+    Arguments,
     Message,
     Option,
     Route,
     SettingOptions,
     Topic,
+    draws,
     operation,
+    says,
 )
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.settings.desired import DesiredTopic
-    from tabletopic_kernel.render.grid import Grid
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.workbench import Workbench
 
 PANEL = "Table topics"
-Arguments = Mapping[str, Any]
 AllSettings = Annotated[dict[str, Any], SettingOptions()]
 ChangeableSettings = Annotated[dict[str, Any], SettingOptions(changeable=True)]
 _SOON = "The topic's host carries it out, usually within a second."
@@ -56,15 +56,9 @@ class Asked:
     commit: str = "asked"
 
 
-def _plan_grid(plan: Plan, _: Arguments) -> Grid:
-    from tabletopic_kernel.render.topics import plan_table
-
-    return plan_table(plan)
-
-
 @operation(
     PANEL,
-    _plan_grid,
+    draws("plan_table"),
     has_failed=lambda plan: bool(plan.refused or plan.incompatible),
     button="Settings and Plan…",
     route=Route(
@@ -132,9 +126,7 @@ def enable(workbench: Workbench, topic: Topic, settings: AllSettings) -> Desired
 
 @operation(
     PANEL,
-    lambda desired, _: [
-        Message("{topic} has new settings; see `tabletopic events {topic}`", {"topic": desired.topic})
-    ],
+    says("{topic} has new settings; see `tabletopic events {topic}`"),
     button="Settings and Plan…",
 )
 def alter(workbench: Workbench, topic: Topic, settings: ChangeableSettings) -> DesiredTopic:
@@ -151,12 +143,7 @@ def alter(workbench: Workbench, topic: Topic, settings: ChangeableSettings) -> D
 
 @operation(
     PANEL,
-    lambda done, _: [
-        Message(
-            "{topic} is disabled; the table {table} and its ledger stay",
-            {"topic": done.topic, "table": done.table},
-        )
-    ],
+    says("{topic} is disabled; the table {table} and its ledger stay"),
     aliases=("stop",),
     button="Disable",
     route=Route(
@@ -181,9 +168,7 @@ def disable(workbench: Workbench, topic: Topic) -> Disabled:
 
 @operation(
     PANEL,
-    lambda now, _: [
-        Message("{topic} is pausing; resume with `tabletopic resume {topic}`", {"topic": now.topic})
-    ],
+    says("{topic} is pausing; resume with `tabletopic resume {topic}`"),
     button="Pause",
     route=Route("post", "topics/{topic}/pause", 202, notes=_SOON),
 )
@@ -197,7 +182,7 @@ def pause(workbench: Workbench, topic: Topic) -> Run:
 
 @operation(
     PANEL,
-    lambda now, _: [Message("{topic} resumes", {"topic": now.topic})],
+    says("{topic} resumes"),
     starts_host=True,
     button="Resume",
     route=Route("post", "topics/{topic}/resume", 202, notes=_SOON),
@@ -223,9 +208,7 @@ def resume(
 
 @operation(
     PANEL,
-    lambda asked, _: [
-        Message("requested a commit of {topic}; see `tabletopic history {topic}`", {"topic": asked.topic})
-    ],
+    says("requested a commit of {topic}; see `tabletopic history {topic}`"),
     button="Commit Now",
     route=Route("post", "topics/{topic}/commit", 202, notes=_SOON),
 )

@@ -13,11 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import Mask, without_nulls
+from tabletopic_kernel.formats.arrays import (
+    MAX_DAY,
+    MICROS_PER_DAY,
+    MILLIS_PER_DAY,
+    MIN_DAY,
+    Mask,
+    without_nulls,
+)
 from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.values import decimal_reader
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -45,10 +51,7 @@ def spread(values: pa.Array, present: Mask) -> pa.Array:
 
 
 def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
-    """``values.take(indices)``, but required fields of structs that become null hold zeros, not nulls.
-
-    Parquet writers refuse nulls in a required field, even if the struct around it is null.
-    """
+    """``values.take(indices)``, but with zeros in required fields of structs that become null (Parquet)."""
     if not pa.types.is_struct(values.type):
         return values.take(indices)
     children = [_take(values.field(i), indices) for i in range(values.type.num_fields)]
@@ -74,18 +77,6 @@ def _within(array: pa.Array, low: int, high: int) -> pa.Array:
     return array
 
 
-def _times_of_millis(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(pa.time64("us"))
-
-
-def _times_of_micros(array: pa.Array) -> pa.Array:
-    return _within(array, 0, MICROS_PER_DAY - 1).view(pa.time64("us"))
-
-
-def _dates(array: pa.Array) -> pa.Array:
-    return _within(array, MIN_DAY, MAX_DAY).view(pa.date32())
-
-
 def _timestamps(unit: str, zone: str | None) -> Convert:
     per_day = MILLIS_PER_DAY * {"ms": 1, "us": 1000}[unit]
     low, high = MIN_DAY * per_day, (MAX_DAY + 1) * per_day - 1
@@ -96,10 +87,11 @@ def _timestamps(unit: str, zone: str | None) -> Convert:
     return convert
 
 
+_TIME: Final = pa.time64("us")
 TEMPORAL: Final[dict[str, Convert]] = {
-    "date": _dates,
-    "time-millis": _times_of_millis,
-    "time-micros": _times_of_micros,
+    "date": lambda array: _within(array, MIN_DAY, MAX_DAY).view(pa.date32()),
+    "time-millis": lambda array: _within(array, 0, MILLIS_PER_DAY - 1).view(pa.time32("ms")).cast(_TIME),
+    "time-micros": lambda array: _within(array, 0, MICROS_PER_DAY - 1).view(_TIME),
     "timestamp-millis": _timestamps("ms", "UTC"),
     "timestamp-micros": _timestamps("us", "UTC"),
     "local-timestamp-millis": _timestamps("ms", None),

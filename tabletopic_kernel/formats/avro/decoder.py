@@ -24,7 +24,7 @@ class AvroDecoder(EngineDecoder[ExactEngine]):
         super().__init__(iceberg_schema_of(parsed), partial(FastEngine, parsed), partial(ExactEngine, parsed))
 
 
-def make(schema: WriterSchema) -> AvroDecoder | WholeValueDecoder | WrittenBytesDecoder:
+def make(schema: WriterSchema) -> AvroDecoder | WholeValueDecoder:
     """The decoder of a schema. Confluent's serializers write values of the type bytes unchanged."""
     references = dict(schema.references)
     if parse(schema.text, references).root == Primitive("bytes"):

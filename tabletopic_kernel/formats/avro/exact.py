@@ -12,26 +12,14 @@ process. The exact engine has to be the judge.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import storage_type
+from tabletopic_kernel.formats.arrays import batch_of
+from tabletopic_kernel.formats.avro import schema as nodes
 from tabletopic_kernel.formats.avro.logical import Decimal
-from tabletopic_kernel.formats.avro.schema import (
-    Array,
-    AvroSchema,
-    AvroType,
-    Enum,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Recursion,
-    Union,
-    takes_bytes,
-)
 from tabletopic_kernel.formats.avro.types import branch_fields, columns_of, is_json, is_null, only_branch
 from tabletopic_kernel.formats.avro.values import (
     LOGICAL_CONVERSIONS,
@@ -53,6 +41,7 @@ from tabletopic_kernel.formats.rejection import Refusal
 
 # Levels of a record inside itself. Each costs up to a few Python frames per type on the cycle.
 MAX_RECURSION: Final = 100
+_TOO_DEEP: Final = f"records nest more than {MAX_RECURSION} levels deep"
 # Array items that take no bytes (nulls), per record: without a limit, 9 bytes could be 2^60 items, in every
 # record of a group.
 MAX_EMPTY_ITEMS: Final = 1_000
@@ -61,13 +50,11 @@ MAX_EMPTY_ITEMS: Final = 1_000
 class ExactEngine:
     """Reads records of one schema, one at a time."""
 
-    def __init__(self, schema: AvroSchema, arrow_schema: pa.Schema) -> None:
-        self._columns = columns_of(schema)
+    def __init__(self, schema: nodes.AvroSchema, arrow_schema: pa.Schema) -> None:
         self._arrow_schema = arrow_schema
-        self._storage_types = [storage_type(field.type) for field in arrow_schema]
         compiler = _Compiler(schema)
         self._budget = compiler.budget
-        self._readers = [(name, compiler.column(node)) for name, node, _ in self._columns]
+        self._readers = [(name, compiler.column(node)) for name, node, _ in columns_of(schema)]
 
     def row(self, body: bytes) -> tuple[Any, ...]:
         """The columns' values of one record; raises Refusal."""
@@ -85,7 +72,7 @@ class ExactEngine:
         except IndexError:
             raise _truncated(name) from None
         except RecursionError:
-            raise _too_deep(name) from None
+            raise Refusal("avro_too_deep", _TOO_DEEP, name) from None
         if position != len(body):
             raise Refusal(
                 "avro_trailing_bytes",
@@ -96,23 +83,11 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        arrays = []
-        for i, (field, storage) in enumerate(zip(self._arrow_schema, self._storage_types, strict=True)):
-            array = pa.array([row[i] for row in rows], storage)
-            arrays.append(array if storage == field.type else array.cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return batch_of(([row[i] for row in rows] for i in range(len(self._readers))), self._arrow_schema)
 
 
 def _truncated(name: str) -> Refusal:
-    refusal = Refusal("avro_truncated", "the record ends in the middle of this field")
-    refusal.path.append(name)
-    return refusal
-
-
-def _too_deep(name: str) -> Refusal:
-    refusal = Refusal("avro_too_deep", f"records nest more than {MAX_RECURSION} levels deep")
-    refusal.path.append(name)
-    return refusal
+    return Refusal("avro_truncated", "the record ends in the middle of this field", name)
 
 
 class _Budget:
@@ -134,35 +109,39 @@ class _Budget:
 class _Compiler:
     """Readers of one schema. ``column`` is for values of Arrow columns, ``_json`` for JSON."""
 
-    def __init__(self, schema: AvroSchema) -> None:
+    def __init__(self, schema: nodes.AvroSchema) -> None:
         self.budget = _Budget()
         self._schema = schema
         self._recursive: dict[str, Reader] = {}
 
-    def column(self, node: AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
+    def column(self, node: nodes.AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
         if is_json(node):
             return converted(self._json(node), _json_text)
         match node:
-            case Primitive(kind, logical):
+            case nodes.Primitive(kind, logical):
                 return self._logical(PRIMITIVE_READERS[kind], logical)
-            case Fixed(_, size, "duration"):
+            case nodes.Fixed(_, size, "duration"):
                 return converted(fixed_reader(size), duration_of)
-            case Fixed(_, size, logical):
+            case nodes.Fixed(_, size, logical):
                 return self._logical(fixed_reader(size), None if logical == "uuid" else logical)
-            case Enum(_, symbols):
-                return enum_reader(symbols)
-            case Array(items):
-                return self._blocks(self.column(items), not takes_bytes(items))
-            case Map(values):
+            case nodes.Map(values):
                 return converted(self._pairs(self.column(values)), _last_of_each_key)
-            case Record(_, fields):
-                return _record([(field.name, self.column(field.type)) for field in fields])
-        assert isinstance(node, Union)
-        readers = [self.column(branch) for branch in node.branches]
-        if only_branch(node) is not None or is_null(node):
-            return _union(readers)
-        names = branch_fields(node)
-        return _union([_named(names[i], r) if i in names else r for i, r in enumerate(readers)])
+            case nodes.Union(branches) if only_branch(node) is None and not is_null(node):
+                names, readers = branch_fields(node), map(self.column, branches)
+                return _union([_named(names[i], r) if i in names else r for i, r in enumerate(readers)])
+        return self._parts(node, self.column)
+
+    def _parts(self, node: nodes.AvroType, inner: Callable[[nodes.AvroType], Reader]) -> Reader:
+        """Reads alike in a column and in JSON, but for what is in it."""
+        match node:
+            case nodes.Enum(_, symbols):
+                return enum_reader(symbols)
+            case nodes.Array(items):
+                return self._blocks(inner(items), not nodes.takes_bytes(items))
+            case nodes.Record(_, fields):
+                return _record([(field.name, inner(field.type)) for field in fields])
+        assert isinstance(node, nodes.Union)
+        return _union(list(map(inner, node.branches)))
 
     def _logical(self, read: Reader, logical: str | Decimal | None) -> Reader:
         if isinstance(logical, Decimal):
@@ -170,27 +149,20 @@ class _Compiler:
         convert = LOGICAL_CONVERSIONS.get(logical or "")
         return read if convert is None else converted(read, convert)
 
-    def _json(self, node: AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
+    def _json(self, node: nodes.AvroType) -> Reader:
         match node:
-            case Primitive("bytes") | Fixed():
-                read = read_bytes if isinstance(node, Primitive) else fixed_reader(node.size)
+            case nodes.Primitive("bytes") | nodes.Fixed():
+                read = read_bytes if isinstance(node, nodes.Primitive) else fixed_reader(node.size)
                 return converted(read, json_bytes(node.logical))
-            case Primitive("float" | "double" as kind):
+            case nodes.Primitive("float" | "double" as kind):
                 return converted(PRIMITIVE_READERS[kind], json_number)
-            case Primitive(kind):
+            case nodes.Primitive(kind):
                 return PRIMITIVE_READERS[kind]
-            case Enum(_, symbols):
-                return enum_reader(symbols)
-            case Array(items):
-                return self._blocks(self._json(items), not takes_bytes(items))
-            case Map(values):
+            case nodes.Map(values):
                 return converted(self._pairs(self._json(values)), dict)
-            case Record(_, fields):
-                return _record([(field.name, self._json(field.type)) for field in fields])
-            case Union(branches):
-                return _union([self._json(branch) for branch in branches])
-            case Recursion(name):
+            case nodes.Recursion(name):
                 return self._recursion(name)
+        return self._parts(node, self._json)
 
     def _recursion(self, name: str) -> Reader:
         budget, readers = self.budget, self._recursive
@@ -201,7 +173,7 @@ class _Compiler:
         def read(buffer: bytes, position: int) -> tuple[Any, int]:
             budget.levels -= 1
             if budget.levels < 0:
-                raise Refusal("avro_too_deep", f"records nest more than {MAX_RECURSION} levels deep")
+                raise Refusal("avro_too_deep", _TOO_DEEP)
             value, position = readers[name](buffer, position)
             budget.levels += 1
             return value, position

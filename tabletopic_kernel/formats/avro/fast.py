@@ -40,10 +40,8 @@ from tabletopic_kernel.formats.avro.schema import AvroSchema
 from tabletopic_kernel.formats.avro.types import columns_of
 from tabletopic_kernel.formats.driver import FastRows
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
-from tabletopic_kernel.formats.wire import PREFIX_BYTES
+from tabletopic_kernel.formats.wire import PREFIX_BYTES, varint
 
-# Arrow's 32-bit offsets of strings and lists must fit the sum over a group. Larger groups are halved.
-MAX_GROUP_BYTES: Final = 2**30
 # Below this, halving a group finds its bad records as fast as a walk over it.
 MIN_PREFILTERED_RECORDS: Final = 500
 _SYNC: Final = b"tabletopic-sync."
@@ -86,8 +84,6 @@ class FastEngine(driver.FastEngine):
     def rows(self, bodies: Bodies) -> FastRows:
         """See ``driver.FastEngine``; ``bodies`` have a prefix in front. None of the rows is a suspect."""
         count = len(bodies)
-        if bodies.size > MAX_GROUP_BYTES:
-            raise NotRows("the group is larger than 32-bit offsets allow")
         token = os.urandom(PREFIX_BYTES)
         begin, end = int(bodies.offsets[0]) + PREFIX_BYTES, int(bodies.offsets[-1])
         block = np.empty(end - begin + PREFIX_BYTES, np.uint8)
@@ -160,11 +156,7 @@ def _memory_file(*parts: bytes | memoryview) -> Iterator[str]:
 
 
 def _zigzag(number: int) -> bytes:
-    value, out = number << 1, bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
+    return varint(number << 1)
 
 
 def _container_header(record: dict[str, Any]) -> bytes:

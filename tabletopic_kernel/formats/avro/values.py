@@ -20,17 +20,15 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from tabletopic_kernel.formats.arrays import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.types import DURATION_FIELDS, is_text_decimal
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
 # RFC 4122 text, as Avro 1.12 "UUID" requires; other spellings (urn:, braces, no hyphens) are refused.
 _UUID_TEXT: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_FLOAT = struct.Struct("<f")
-_DOUBLE = struct.Struct("<d")
 _DURATION = struct.Struct("<III")
 _DECIMALS = decimal.Context(prec=100)
 
@@ -108,16 +106,16 @@ def _boolean(buffer: bytes, position: int) -> tuple[bool, int]:
     return byte == 1, position + 1
 
 
-def _float(buffer: bytes, position: int) -> tuple[float, int]:
-    if position + 4 > len(buffer):
-        raise IndexError
-    return _FLOAT.unpack_from(buffer, position)[0], position + 4
+def _floats(layout: str) -> Reader:
+    form = struct.Struct(layout)
+    size = form.size
 
+    def read(buffer: bytes, position: int) -> tuple[float, int]:
+        if position + size > len(buffer):
+            raise IndexError
+        return form.unpack_from(buffer, position)[0], position + size
 
-def _double(buffer: bytes, position: int) -> tuple[float, int]:
-    if position + 8 > len(buffer):
-        raise IndexError
-    return _DOUBLE.unpack_from(buffer, position)[0], position + 8
+    return read
 
 
 def fixed_reader(size: int) -> Reader:
@@ -137,8 +135,8 @@ PRIMITIVE_READERS: Final[dict[str, Reader]] = {
     "boolean": _boolean,
     "int": read_int,
     "long": read_long,
-    "float": _float,
-    "double": _double,
+    "float": _floats("<f"),
+    "double": _floats("<d"),
     "bytes": read_bytes,
     "string": read_string,
 }

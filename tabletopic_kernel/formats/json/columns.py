@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import without_nulls
+from tabletopic_kernel.formats.arrays import MAX_DAY, MICROS_PER_DAY, MIN_DAY, valid, without_nulls
 from tabletopic_kernel.formats.avro.columns import spread, uuids
 from tabletopic_kernel.formats.json.text import EXACT_DOUBLE, MAX_INT, MAX_LONG
 from tabletopic_kernel.formats.json.types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -97,10 +96,7 @@ def with_integers(node: JsonType) -> JsonType | None:
 
 
 class Columns:
-    """Converts one batch; ``suspects`` are the rows for the exact engine to judge.
-
-    ``floor``: times finer than a microsecond are truncated, instead of suspect.
-    """
+    """Converts one batch, marks ``suspects``; ``floor``: truncates times finer than a microsecond."""
 
     def __init__(self, count: int, *, floor: bool = False) -> None:
         self.suspects = np.zeros(count, np.bool_)
@@ -127,9 +123,9 @@ class Columns:
         names = [field.name for field in array.type]
         for index, name in enumerate(names):
             if name not in known and not pa.types.is_null(array.type.field(index).type):
-                self._mark(_valid(array.field(index)), rows)
+                self._mark(valid(array.field(index)), rows)
         columns = {known[name].name: array.field(index) for index, name in enumerate(names) if name in known}
-        present = _valid(array) if array.null_count else None
+        present = valid(array) if array.null_count else None
         converted = []
         by_name = {field.name: field for field in known.values()}
         for target in targets:
@@ -139,7 +135,7 @@ class Columns:
                 continue
             column = columns[target.name]
             if not field.optional and column.null_count:
-                absent = ~_valid(column)
+                absent = ~valid(column)
                 self._mark(absent if present is None else absent & present, rows)
             column = self.convert(field.type, column, target.type, rows)
             converted.append(column if target.nullable else without_nulls(column))
@@ -156,7 +152,7 @@ class Columns:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
         items, item_rows = _items(array, rows)
         if not node.optional and items.null_count:
-            self._mark(~_valid(items), item_rows)
+            self._mark(~valid(items), item_rows)
         items = self.convert(node.items, items, target.value_type, item_rows)
         if not node.optional:
             items = without_nulls(items)
@@ -164,10 +160,7 @@ class Columns:
         return pa.Array.from_buffers(target, len(array), buffers, array.null_count, children=[items])
 
     def odd_integers(self, node: JsonType, array: pa.Array, rows: Rows | None) -> None:
-        """Marks doubles that are not integers, or beyond their type's limits, where integers are expected.
-
-        ``node``: the result of ``with_integers`` for a type.
-        """
+        """Marks doubles that are no integers of their type; ``node``: of ``with_integers``."""
         match node:
             case Struct(fields):
                 for index, field in enumerate(fields):
@@ -189,7 +182,8 @@ class Columns:
             array = pc.if_else(fits, array, pa.scalar(None, array.type))
         if kind == "uuid":
             values = uuids(array.drop_null())
-            return spread_uuids(values, array) if array.null_count else values
+            storage = spread(values.storage, valid(array))
+            return pa.ExtensionArray.from_storage(values.type, storage)
         try:
             if kind == "time":  # Arrow casts large texts to timestamps, but not to times
                 moments = pc.binary_join_element_wise(_1970, array, _NO_TEXT).cast(pa.timestamp("us"))
@@ -214,26 +208,13 @@ class Columns:
 
 
 def _items(array: pa.ListArray, rows: Rows | None) -> tuple[pa.Array, Rows]:
-    """The items of lists, and each item's row."""
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
     parents = np.repeat(np.arange(len(array)), np.diff(offsets))
     items = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     return items, parents if rows is None else rows[parents]
 
 
-def spread_uuids(values: pa.Array, like: pa.Array) -> pa.Array:
-    """The UUIDs at the places where ``like`` is not null."""
-    storage = spread(values.storage, _valid(like))
-    return pa.ExtensionArray.from_storage(values.type, storage)
-
-
-def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    valid: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)
-    return valid
-
-
 def _floats(array: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The values, with 0 for nulls."""
     filled = array.fill_null(0.0) if array.null_count else array
-    floats: np.ndarray[Any, np.dtype[np.float64]] = filled.to_numpy(zero_copy_only=False)
-    return floats
+    return filled.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

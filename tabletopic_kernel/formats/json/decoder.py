@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Bodies, Positions
+from tabletopic_kernel.formats.arrays import Bodies
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
 from tabletopic_kernel.formats.json.exact import ExactEngine
 from tabletopic_kernel.formats.json.fast import FastEngine
@@ -37,11 +37,7 @@ SAMPLE_RECORDS: Final = 1_000
 
 
 class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
-    """All records of one JSON Schema, each with its 5-byte prefix.
-
-    ``nanos``: whether times finer than a microsecond are refused or truncated. Raises JsonSchemaError if the
-    schema is not valid.
-    """
+    """Records of one JSON Schema, each with its prefix; ``nanos``: what to do with finer times."""
 
     def __init__(
         self,
@@ -199,13 +195,7 @@ def payloads(values: pa.Array) -> pa.Array:
         remaining = remaining[~is_cut]
     parts.append(_read(values.take(pa.array(remaining))))
     positions.append(remaining)
-    return pa.concat_arrays(parts).take(pa.array(_inverse(np.concatenate(positions))))
-
-
-def _inverse(order: Positions) -> Positions:
-    inverse = np.empty_like(order)
-    inverse[order] = np.arange(len(order))
-    return inverse
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(positions))))
 
 
 def _head(record: bytes) -> bytes | None:
@@ -227,12 +217,10 @@ def _is_head(head: bytes) -> bool:
 
 
 def _read(values: pa.Array) -> pa.Array:
-    """Like ``payloads``, one by one."""
     return pa.array([_payload(value) for value in values.to_pylist()], values.type)
 
 
 def _has_more(record: bytes) -> bool:
-    """Whether a record is JSON with other properties beside schema and payload."""
     try:
         value = parse(record)
     except JsonTextError:

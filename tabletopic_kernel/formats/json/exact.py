@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tabletopic_kernel.formats.arrays import storage_type
+from tabletopic_kernel.formats.arrays import batch_of
 from tabletopic_kernel.formats.json.text import JsonTextError, json_text, parse, shortened
 from tabletopic_kernel.formats.json.types import (
     REST,
@@ -39,8 +39,6 @@ class ExactEngine:
     def __init__(self, root: Struct, arrow_schema: pa.Schema, rules: Rules) -> None:
         self._rules = rules
         self._arrow_schema = arrow_schema
-        self._storage_types = [storage_type(field.type) for field in arrow_schema]
-        self._has_rest = REST in arrow_schema.names
         compiler = _Compiler(rules)
         self._compiler = compiler
         self._read = compiler.reader(root)
@@ -76,13 +74,10 @@ class ExactEngine:
 
     def batch(self, rows: Sequence[_Row]) -> pa.RecordBatch:
         """The rows as a batch of the Arrow schema."""
-        arrays = []
-        for field, storage in zip(self._arrow_schema, self._storage_types, strict=True):
-            array = pa.array([row.get(field.name) for row in rows], storage)
-            arrays.append(array if storage == field.type else array.cast(field.type))
-        if not arrays:  # a table always has columns, a sample may have none
+        names = self._arrow_schema.names
+        if not names:  # a table always has columns, a sample may have none
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        return batch_of(([row.get(name) for row in rows] for name in names), self._arrow_schema)
 
 
 class _Compiler:
@@ -245,6 +240,4 @@ def _left_of_list(left_of: Read) -> Read:
 
 
 def _missing(key: str, is_null: bool) -> Refusal:
-    refusal = Refusal("json_missing", "is required but null" if is_null else "is required but missing")
-    refusal.path.append(key)
-    return refusal
+    return Refusal("json_missing", f"is required but {'null' if is_null else 'missing'}", key)

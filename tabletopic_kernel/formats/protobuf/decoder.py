@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
@@ -32,17 +31,9 @@ from tabletopic_kernel.model.dead_letter import OTHER_MESSAGE
 
 
 class ProtobufDecoder(EngineDecoder[ExactEngine]):
-    """All records of one schema and one message.
+    """All records of one schema and one message, by name; None for the file's first.
 
-    Args:
-        schema: .proto text, or a FileDescriptorProto in base64.
-        references: the files that the schema imports, by name, in either form.
-        message: the records' message, with or without its package; None for the first.
-        sub_micros: what to do with a Timestamp or Duration finer than microseconds.
-
-    Raises:
-        ProtobufSchemaError: the schema does not compile, has no such message, or is beyond our limits.
-        RetryableError: protoc could not run.
+    Raises ProtobufSchemaError if the schema does not compile, lacks the message, or is beyond our limits.
     """
 
     def __init__(
@@ -60,6 +51,7 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
         self.message: str = descriptor.full_name
         self._messages = headers_of(file)
         self._headers = [header for header, name in self._messages.items() if name == self.message]
+        self.frame = bytes(PREFIX_BYTES) + self._headers[0]  # of messages that have none
         plain = None if isinstance(root, Json) else Plain(root, pool)
 
         def fast(arrow_schema: pa.Schema) -> FastEngine:
@@ -74,11 +66,7 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
         )
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without the refused ones.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix and its
-        message indexes.
-        """
+        """Rows in the order of ``values``, without refused ones; with message indexes behind the prefix."""
         every, left, groups = Bodies(values, PREFIX_BYTES), np.ones(len(values), bool), []
         for header in self._headers:
             chosen = _begin_with(every, header)
@@ -91,11 +79,6 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
             refused += [Refused(index, *self._why_not_ours(every.body(index))) for index in others]
             refused.sort(key=lambda record: record.index)
         return Decoded(rows, refused)
-
-    def decode_bodies(self, values: pa.Array) -> Decoded:
-        """Like ``decode``, for bare messages, without prefix and message indexes."""
-        frame = pa.scalar(bytes(PREFIX_BYTES) + self._headers[0], values.type)
-        return self.decode(pc.binary_join_element_wise(frame, values, pa.scalar(b"", values.type)))
 
     def _why_not_ours(self, body: bytes) -> tuple[str, str]:
         """The reason and message for a body that does not begin with our message's indexes."""

@@ -98,8 +98,6 @@ def _with_lengths(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: Numbers, f
     return out
 
 
-# Arrow's 32-bit offsets of the values must fit the sum over a group. Larger groups are halved.
-MAX_GROUP_BYTES: Final = 2**30
 # The native reader enters unknown groups without a limit, and a group takes at least one byte. It was seen to
 # survive 100,000 levels, but not 1,000,000. Google's parser checks longer values first; it has a limit.
 LONG_BYTES: Final = 16 * 1024
@@ -132,12 +130,7 @@ class FastEngine(driver.FastEngine):
         self._reader = ptars.HandlerPool([plain.file], _CONFIG).get_for_message(plain.root)
 
     def rows(self, bodies: Bodies) -> FastRows:
-        """See ``driver.FastEngine``; ``bodies`` have prefix and message indexes in front.
-
-        Suspects are records whose bytes are not proved, or with values that only the exact engine can judge.
-        """
-        if bodies.size > MAX_GROUP_BYTES:
-            raise NotRows("the group is larger than 32-bit offsets allow")
+        """See ``driver.FastEngine``; suspects are records not proved, or with values for the exact engine."""
         for index in np.flatnonzero(bodies.lengths > LONG_BYTES).tolist():
             if not self._prefilter.takes(bodies.body(index)):
                 raise NotRows("a long value is not a message, and may be groups within groups")
@@ -165,7 +158,7 @@ class FastEngine(driver.FastEngine):
 
 
 def _narrow(bodies: Bodies) -> pa.Array:
-    """The values as a BinaryArray with offset 0; they must not have more than MAX_GROUP_BYTES."""
+    """The values as a BinaryArray with offset 0; they must have less than 2 GiB."""
     begin = int(bodies.offsets[0])
     offsets = pa.py_buffer((bodies.offsets - begin).astype(np.int32))
     buffers = [None, offsets, bodies.buffer.slice(begin, bodies.size)]

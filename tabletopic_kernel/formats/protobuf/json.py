@@ -19,25 +19,12 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
 
 from tabletopic_kernel.formats.avro.values import json_number
-from tabletopic_kernel.formats.protobuf.schema.tree import enum_names, is_map_entry
+from tabletopic_kernel.formats.protobuf.schema.tree import KINDS, WRAPPERS, enum_names, is_map_entry
 from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, WireChecker
 from tabletopic_kernel.formats.rejection import Refusal
 
 Text = Callable[[bytes], str]
-_WIDE: Final = frozenset(
-    {
-        FieldDescriptor.TYPE_INT64,
-        FieldDescriptor.TYPE_UINT64,
-        FieldDescriptor.TYPE_FIXED64,
-        FieldDescriptor.TYPE_SFIXED64,
-        FieldDescriptor.TYPE_SINT64,
-    }
-)
 _PACKAGE: Final = "google.protobuf."
-_WRAPPED: Final = frozenset(
-    f"{_PACKAGE}{kind}Value"
-    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-)
 
 
 class JsonTexts:
@@ -47,10 +34,7 @@ class JsonTexts:
         self._pool = pool
 
     def of(self, name: str, levels: int) -> Text:
-        """A function from the bytes of a ``name`` message to its JSON text; it may raise Refusal.
-
-        ``levels``: of messages that the bytes may have, including their own.
-        """
+        """Makes JSON of the bytes of ``name`` messages with at most ``levels``; may raise Refusal."""
         descriptor = self._pool.FindMessageTypeByName(name)
         checker, message_class = WireChecker(descriptor), GetMessageClass(descriptor)
 
@@ -85,7 +69,7 @@ class JsonTexts:
                 if kind is None or kind == "null_value":
                     return None
                 return self._value(message.DESCRIPTOR.fields_by_name[kind], getattr(message, kind))
-        if name in _WRAPPED:
+        if name in WRAPPERS:
             return self._value(message.DESCRIPTOR.fields_by_name["value"], message.value)
         return self._fields(message)
 
@@ -114,14 +98,14 @@ class JsonTexts:
             if field.enum_type.full_name == "google.protobuf.NullValue":
                 return None
             return dict(enum_names(field.enum_type)).get(value, value)
-        if field.type in _WIDE:
-            return str(value)
-        match field.type:
-            case FieldDescriptor.TYPE_BYTES:
+        match KINDS[field.type]:
+            case "int64" | "uint64" | "fixed64" | "sfixed64" | "sint64":
+                return str(value)
+            case "bytes":
                 return base64.b64encode(value).decode()
-            case FieldDescriptor.TYPE_DOUBLE:
+            case "double":
                 return json_number(value)
-            case FieldDescriptor.TYPE_FLOAT:
+            case "float":
                 return json_number(float(str(np.float32(value))))  # the shortest text for 32 bits
         return value
 

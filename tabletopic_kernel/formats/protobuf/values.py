@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import Mask
+from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, Mask, valid
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MIN_DAY
 
 SubMicros = Literal["refuse", "floor"]
 
@@ -125,11 +124,6 @@ class Scope:
             return self
         present = valid(structs)
         return Scope(self._suspects, self._lists, present if self.present is None else self.present & present)
-
-
-def valid(array: pa.Array) -> Mask:
-    """A mask of the elements that are not null."""
-    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def numbers(array: pa.Array) -> np.ndarray[Any, Any]:

@@ -22,12 +22,12 @@ from tabletopic_kernel.formats.rejection import Refusal
 MAX_LEVELS: Final = 100
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _WIRE_NAMES: Final = ("a varint", "8 bytes", "bytes of a length", "a group", "the end of a group", "4 bytes")
-_FIXED: Final = {"double": 8, "fixed64": 8, "sfixed64": 8, "float": 4, "fixed32": 4, "sfixed32": 4}
+FIXED: Final = {"double": 8, "fixed64": 8, "sfixed64": 8, "float": 4, "fixed32": 4, "sfixed32": 4}
 _WIRE_OF_SIZE: Final = {8: _FIXED64, 4: _FIXED32}
 _MAX_FIELD: Final = 2**29 - 1
 _TAG_BYTES: Final = 5
-_TEXTS: Final = frozenset({"string", "bytes"})
-_PACKABLE: Final = frozenset({*KINDS.values(), "enum"} - _TEXTS)
+TEXTS: Final = frozenset({"string", "bytes"})
+_PACKABLE: Final = frozenset({*KINDS.values(), "enum"} - TEXTS)
 
 
 def _fits_signed(value: int) -> bool:
@@ -131,10 +131,9 @@ class WireChecker:
         if wire == _GROUP:
             assert field.message is not None
             return self._message(field.message, buffer, position, end, levels - 1, field.number)
-        return _advance(position, _FIXED[field.kind], end)
+        return _advance(position, FIXED[field.kind], end)
 
     def _other(self, name: str, tag: int, buffer: bytes, position: int, end: int, levels: int) -> int:
-        """Check a value that matches no field of the schema; returns its end."""
         number, wire = tag >> 3, tag & 7
         if not 1 <= number <= _MAX_FIELD:
             raise Refusal("protobuf_tag", f"the tag of a field {number}, which is not a valid number")
@@ -164,7 +163,7 @@ def _field(name: str, field: FieldDescriptor) -> _Field:
         wire = _GROUP if field.type == FieldDescriptor.TYPE_GROUP else _BYTES
         return _Field(name, kind, field.number, wire, field.is_repeated, field.message_type.full_name, None)
     kind = KINDS.get(field.type, "enum")
-    wire = _WIRE_OF_SIZE[_FIXED[kind]] if kind in _FIXED else _BYTES if kind in _TEXTS else _VARINT
+    wire = _WIRE_OF_SIZE[FIXED[kind]] if kind in FIXED else _BYTES if kind in TEXTS else _VARINT
     return _Field(name, kind, field.number, wire, field.is_repeated, None, _FITS.get(kind))
 
 
@@ -201,7 +200,6 @@ def _advance(position: int, size: int, end: int) -> int:
 
 
 def _skip(number: int, wire: int, buffer: bytes, position: int, end: int, levels: int) -> int:
-    """The position after the value of a field, which may be a group."""
     if wire == _VARINT:
         return _varint(buffer, position, end)[1]
     if wire == _BYTES:
@@ -224,9 +222,9 @@ def _skip(number: int, wire: int, buffer: bytes, position: int, end: int, levels
 def _packed(field: _Field, buffer: bytes, position: int, end: int) -> int:
     size, position = _varint(buffer, position, end)
     stop = _advance(position, size, end)
-    if field.kind in _FIXED:
-        if size % _FIXED[field.kind]:
-            raise Refusal("protobuf_truncated", f"a list of {size} bytes, of {_FIXED[field.kind]} bytes each")
+    if field.kind in FIXED:
+        if size % FIXED[field.kind]:
+            raise Refusal("protobuf_truncated", f"a list of {size} bytes, of {FIXED[field.kind]} bytes each")
         return stop
     while position < stop:
         value, position = _varint(buffer, position, stop)

@@ -43,14 +43,9 @@ def delay_of(
     *,
     has_open_transaction: bool = False,
 ) -> Delay | None:
-    """Why a topic is late; None if it is not, or if its state says more.
+    """Why a topic is late; None if it is not, or if its ``state`` says more.
 
-    Args:
-        state: the coordinator's, or another word if nobody runs the topic.
-        lag_seconds: age of the oldest record that is not in the table; None if unknown.
-        commit_interval_ms: the topic's setting.
-        turn_wait_ms: how long its batch has waited for a turn; None if it does not wait.
-        has_open_transaction: whether one has been open for longer than a moment.
+    ``turn_wait_ms``: how long its batch has waited for a turn; None if it does not wait.
 
     >>> delay_of("running", 29.0, 10_000, None), delay_of("running", 31.0, 10_000, None).value
     (None, 'behind')

@@ -32,10 +32,7 @@ class OpenTransaction:
 
 
 def waits_behind(transactions: Sequence[OpenTransaction]) -> str:
-    """What waits, and how to end it; ``transactions``: at least one, of one topic.
-
-    Kafka's protocol names producers, but librdkafka does not ask for them: a command does.
-    """
+    """What waits behind transactions of a topic, and how to end it: librdkafka cannot ask who began them."""
     oldest = min(transactions, key=lambda each: (each.since_ms is None, each.since_ms or 0))
     since = ""
     if oldest.since_ms is not None:

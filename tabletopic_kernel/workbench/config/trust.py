@@ -35,16 +35,14 @@ def find_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
 
 
 def trust_file() -> tuple[Path | None, list[str]]:
-    """Accept the properties of the settings file found here that can run code; returns file and properties.
-
-    Raises:
-        SettingsError: the file cannot be read, or others can change it.
-    """
+    """Accept what can run code in the settings file found here; returns the file and those properties."""
     cwd = Path(os.path.abspath(working_folder()))
     file = find_file({}, cwd)
     code = code_of(from_file(file, cwd))
     if file is not None and code:
-        _trust(file, code, os.environ)
+        record = _record_file(os.environ)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(record, json.dumps({**_trusted(os.environ), str(file): _digest(code)}, indent=1))
     return file, sorted(code)
 
 
@@ -80,12 +78,6 @@ def check_trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str])
             f"{file} has properties that can run code: {', '.join(sorted(code))}. If you trust them, run "
             "`tabletopic trust` in this folder, or name the file in TABLETOPIC_CONFIG"
         )
-
-
-def _trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    record = _record_file(environ)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(record, json.dumps({**_trusted(environ), str(file): _digest(code)}, indent=1))
 
 
 def _trusted(environ: Mapping[str, str]) -> dict[str, str]:

@@ -49,6 +49,19 @@ def jdk() -> str:
     return f"{version.strip()} at {java}"
 
 
+def kafka_reader() -> str:
+    from tabletopic_kernel.clients.kafka.ranges.reading import why_slow
+
+    if why := why_slow():
+        raise Failed(
+            f"the C function that copies records cannot be loaded ({why}); hosts need several times the CPU "
+            "time for reading",
+            "install the wheel for this platform, or install again where there is a C compiler",
+            "warn",
+        )
+    return "records are copied by the C function"
+
+
 def jars() -> str:
     from tabletopic_kernel.local.java import jvm
     from tabletopic_kernel.local.progress import Step
@@ -152,10 +165,8 @@ def login(settings: Settings) -> str:
             "others have accounts on this machine" if wants_login(settings) else "nobody else has an account"
         )
         reason += f", {'behind a JupyterHub' if behind_hub() else others}"
-    if len(servers) == 1:
-        state = "requires one" if has_login else "is open to every user of this machine"
-    else:
-        state = "require one" if has_login else "are open to every user of this machine"
+    s, are = ("s", "is") if len(servers) == 1 else ("", "are")
+    state = f"require{s} one" if has_login else f"{are} open to every user of this machine"
     if has_login != wants_login(settings):
         wanted = "with" if wants_login(settings) else "without"
         raise Failed(

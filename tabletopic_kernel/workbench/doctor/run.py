@@ -22,6 +22,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     """Run all checks in order; never raises."""
     state_dir = Path(loaded.settings.state_dir)
     yield checked("Python", machine.python)
+    yield checked("Kafka reader", machine.kafka_reader)
     yield checked("JDK", machine.jdk)
     yield checked("Java libraries", machine.jars)
     yield checked("query extensions", machine.extensions)
@@ -50,10 +51,7 @@ def _named(settings: Settings) -> Servers:
     """The servers that the settings name, when there is no local stack."""
     own = own_servers(settings)
     kafka, registry, catalog = (
-        dict(properties) if section in own else {}
-        for section, properties in zip(
-            SECTIONS, (settings.kafka, settings.registry, settings.catalog), strict=True
-        )
+        dict(getattr(settings, section)) if section in own else {} for section in SECTIONS
     )
     catalogs = {name: {**properties, "name": name} for name, properties in settings.catalogs.items()}
     return Servers(kafka, registry, catalog, Path(settings.state_dir), catalogs=catalogs)
@@ -72,10 +70,7 @@ def _check_servers(servers: Servers) -> Iterator[Check]:
 
 
 def check_server(section: str, properties: Mapping[str, str]) -> Iterator[Check]:
-    """Check one of the user's servers; never raises.
-
-    ``section``: ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``.
-    """
+    """Check a user's server; ``section`` is ``kafka``, ``registry``, ``catalog`` or ``catalogs.<name>``."""
     section, _, name = section.partition(".")
     sections = {section: dict(properties)}
     kafka, registry, catalog = (sections.get(key, {}) for key in SECTIONS)

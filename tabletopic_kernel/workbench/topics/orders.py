@@ -35,11 +35,7 @@ class Orders:
         self._workbench = workbench
 
     def settings_for(self, given: Given = None, /) -> TopicSettings:
-        """The settings of ``[topics.<topic>]``, overridden by those given.
-
-        Raises:
-            SettingsError: a value is wrong, and the message names the key; or there is no such catalog.
-        """
+        """The settings of ``[topics.<topic>]``, overridden by those given; or SettingsError."""
         base, servers = self._workbench.settings.topics.get(self.name), self._workbench.servers
         in_file = base.model_dump(exclude_unset=True) if base else {}
         settings = validated(servers.in_default_catalog({**in_file, **(given or {})}))
@@ -47,11 +43,7 @@ class Orders:
         return settings
 
     def desired_state(self, desired_topics: Mapping[str, DesiredTopic] | None = None) -> DesiredTopic:
-        """The topic's desired state, among those of all topics.
-
-        Raises:
-            UnknownTopicError: it is not enabled; the message names others.
-        """
+        """The topic's desired state, among those of all topics; UnknownTopicError names others."""
         if desired_topics is None:
             desired_topics = self._workbench.desired_topics()
         if self.name in desired_topics:
@@ -82,16 +74,8 @@ class Orders:
     ) -> Plan:
         """What ``enable`` would do with these settings, and why it would not; changes nothing.
 
-        Args:
-            given: as for ``enable``.
-            schema: file with an unregistered schema (.avsc, .proto, .json): what would it change? The
-                settings are then the enabled topic's current ones, if it is enabled.
-            schema_type: ``avro``, ``protobuf`` or ``json``, for a file with another extension.
-            settings: as ``given``.
-
-        Raises:
-            UsageError: no such topic, an unknown setting, an unreadable file.
-            RetryableError: broker, registry or catalog do not respond.
+        ``schema``: a file with an unregistered schema (.avsc, .proto, .json; of another ``schema_type``):
+        what would it change, with an enabled topic's settings? Raises UsageError if it cannot be read.
         """
         from tabletopic_kernel.table.schemas.registered import read_candidate  # noqa: PLC0415
 
@@ -109,15 +93,10 @@ class Orders:
         return self._planned(chosen, desired_topics, candidate)
 
     def enable(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
-        """Enable the topic: check everything, then write one message.
+        """Enable the topic: check everything, then write one message. Settings default to the file's.
 
-        Catalog and storage are tested with a change and a file, which are undone. Settings that are not given
-        are those of the settings file.
-
-        Raises:
-            UsageError: no such topic, an invalid setting or partition expression, a foreign table.
-            ActionNeededError: catalog or storage do not permit what a table topic does there.
-            RetryableError: broker, registry, catalog or storage do not respond.
+        Catalog and storage are tested with a change and a file, which are undone. Raises UsageError (no such
+        topic, a wrong setting, a foreign table) or ActionNeededError (catalog or storage do not permit it).
         """
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
         from tabletopic_kernel.clients.storage.probe import try_table  # noqa: PLC0415
@@ -138,12 +117,9 @@ class Orders:
     def alter(self, given: Given = None, /, **settings: Any) -> DesiredTopic:
         """Change settings of the enabled topic; other settings stay as they are.
 
-        Within seconds its host commits what is staged and continues from the ledger with the new settings.
-        Table properties are added to the existing ones; None or empty text unsets an optional setting.
-
-        Raises:
-            UsageError: the topic is not enabled, a setting is invalid or, as it defines the table, fixed.
-            RetryableError: broker, registry or catalog do not respond.
+        Within seconds its host commits what is staged and continues from the ledger. Table properties are
+        added to the existing ones; None or empty text unsets an optional setting. UsageError: a setting is
+        fixed.
         """
         wanted = self._workbench.servers.in_default_catalog({**(given or {}), **settings})
         if not wanted:
@@ -166,11 +142,7 @@ class Orders:
     def accept_schema(self, schema_id: int, registry_id: int | None = None) -> RegisteredSchema:
         """Say which text records mean by an id that the registry gave a second time; they are read on.
 
-        Args:
-            registry_id: the id under which the registry has that text now; None: the same.
-
-        Returns:
-            The accepted schema. Raises UnknownSchemaError if the registry has none with the id.
+        ``registry_id``: where the registry has that text now; None: the same. Raises UnknownSchemaError.
         """
         schema = self._workbench.registry.by_id(schema_id if registry_id is None else registry_id)
         answer = AcceptedText(schema_id, int(schema.id), schema.fingerprint)
@@ -199,11 +171,7 @@ class Orders:
         return self._change(lambda now: _desired(self.name, altered(self.name, now.settings, wanted), "on"))
 
     def commit(self) -> None:
-        """Ask the host to commit what the topic contains now, before it is due.
-
-        Raises:
-            UsageError: the topic is not enabled.
-        """
+        """Ask the host to commit what the topic contains now, before it is due."""
         self._change(lambda now: now.model_copy(update={"commit_asked_ms": now_ms()}))
 
     def _change(self, change: Callable[[DesiredTopic], DesiredTopic]) -> DesiredTopic:

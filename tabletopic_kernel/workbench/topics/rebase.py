@@ -79,10 +79,8 @@ class _Record:
 def rebase(topic: str, settings: TopicSettings, bench: Workbench, *, records: int, dry_run: bool) -> Rebase:
     """Find and prove the offsets, and write them unless it is a ``dry_run``.
 
-    Raises:
-        UsageError: there is no table with a ledger, or it is this very topic's.
-        ActionNeededError: the topic is no copy of the table's, or that cannot be proved.
-        RetryableError: broker, registry, catalog or storage do not respond.
+    Raises UsageError (there is no ledger, or it is this very topic's), ActionNeededError (it is no copy, or
+    that cannot be proved).
     """
     identifier, catalog = table_identifier(topic, settings), bench.open_catalog(settings.catalog)
     table, letters = TopicTable.load(catalog, identifier, topic), LetterTable(catalog, identifier, topic)
@@ -206,7 +204,7 @@ class _Search:
 
     def _copied(self, partition: int, start: int, end: int, only: int | None) -> Iterator[pa.RecordBatch]:
         topic, properties = self.facts.topic, self.broker.properties
-        source = KafkaRanges(topic, properties, headers=True, group="tabletopic-readers")
+        source = KafkaRanges(topic, properties, headers=True)
         for records in source.read(StagedOffsets({partition: start}, {partition: end})):
             times = pc.cast(records["timestamp"], pa.int64()).fill_null(-1)
             chosen = records if only is None else records.filter(pc.equal(times, only))

@@ -17,8 +17,10 @@ from tabletopic_kernel.workbench.topics.orders import Orders
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+    from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
+    from tabletopic_kernel.table.topic_table import TopicTable
 
 
 class Requests(Orders):
@@ -34,12 +36,7 @@ class Requests(Orders):
     resume_s = 5.0  # until a host has reported that it resumed a topic
 
     def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
-        """Replay the dead letters with the current settings.
-
-        Args:
-            where: a condition on the columns of the dead-letter table; None selects all letters.
-            timeout_s: how long to wait for the outcome.
-        """
+        """Replay dead letters with the current settings; ``where``: a condition on their table."""
         answers = self._answers(self.ask_for_replay(where), timeout_s)
         return answers[-1] if answers else None
 
@@ -63,12 +60,7 @@ class Requests(Orders):
         return plan_replay(self.name, settings, where, self._workbench.registry, catalog)
 
     def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
-        """Compact small files of the table.
-
-        Args:
-            where: a condition on the columns of the table, for files that may have such rows; None for all.
-            timeout_s: how long to wait for the outcome.
-        """
+        """Compact small files of the table: those that may have rows matching ``where``, or all."""
         answers = self._answers(self.ask_for_compaction(where), timeout_s)
         return answers[-1] if answers else None
 
@@ -80,18 +72,13 @@ class Requests(Orders):
         """What a compaction would merge."""
         from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
-        table = self._loaded(self.desired_state())
+        table = self._loaded(self.desired_state().settings).table
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
 
     def expire(
         self, *, orphans: bool = False, timeout_s: float = 600
     ) -> list[Expired | OrphansRemoved] | None:
-        """Expire old snapshots of the tables: the dead letters', the topic's own, then orphans.
-
-        Args:
-            orphans: also remove files that no snapshot needs; other writers' only when older than three days.
-            timeout_s: how long to wait for the outcome.
-        """
+        """Expire snapshots: the dead letters', the topic's own; then remove ``orphans``, files of none."""
         return self._answers(self.ask_for_maintenance("expire", orphans=orphans), timeout_s)
 
     def plan_expiry(self, *, orphans: bool = False) -> list[ExpiryPlan]:
@@ -116,21 +103,32 @@ class Requests(Orders):
 
         desired = self.desired_state()
         if where is not None:
-            rows_where(where, self._loaded(desired).schema())
+            rows_where(where, self._loaded(desired.settings).table.schema())
         self._check_acts(desired)
         request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
         self._change(lambda now: now.model_copy(update={"maintenance": request}))
         return request
 
-    def _loaded(self, desired: DesiredTopic) -> Any:
-        """The table; raises UsageError if there is none."""
+    def _settings(self) -> TopicSettings:
+        """The topic's settings; if it is not enabled, the settings file's."""
+        desired = self._workbench.desired_topics().get(self.name)
+        return desired.settings if desired else self.settings_for()
+
+    def _table(self, settings: TopicSettings) -> TopicTable | None:
+        """The table, if there is one; raises UsageError if there is no such topic either."""
         from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
 
-        catalog = self._workbench.open_catalog(desired.settings.catalog)
-        table = TopicTable.load(catalog, table_identifier(self.name, desired.settings), self.name)
+        # Opened for each query: catalog objects are not shared between threads.
+        catalog = self._workbench.open_catalog(settings.catalog)
+        table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
         if table is None:
-            raise UsageError(f"{self.name} has no table yet")
-        return table.table
+            self._workbench.broker.facts(self.name)
+        return table
+
+    def _loaded(self, settings: TopicSettings) -> TopicTable:
+        if (table := self._table(settings)) is None:
+            raise UsageError(f"{self.name} has no table yet: the first records create it")
+        return table
 
     def _stamp(self) -> dict[str, Any]:
         """Id and time of a new request; see ``events_from`` of requests."""

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.workbench.topics.requests import Requests
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent
-    from tabletopic_kernel.model.settings.sections import TopicSettings
+    from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
-    from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.topics.rebase import Rebase
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
@@ -44,21 +43,22 @@ class TableTopic(Requests):
     def wait(
         self, timeout_s: float = 120.0, on_status: Callable[[TopicStatus], None] = lambda _: None
     ) -> TopicStatus:
-        """Wait until the table contains everything that was in the topic when called.
+        """Wait until the table contains everything that was in the topic when called, across outages.
 
-        A server that stops responding in between is waited for, too. ``on_status`` gets each further status.
-
-        Raises:
-            ActionNeededError: the topic failed, or is paused.
-            RetryableError: the table did not catch up in time, or a server did not respond at all.
+        ``on_status`` gets each further status. Raises ActionNeededError if the topic failed or is paused,
+        RetryableError if the table did not catch up in time.
         """
         deadline = time.monotonic() + timeout_s
         now = self.status()
         ends = now.end_offsets
         # If the lag is unknown, the ledger's offsets mean other records, or there is no topic.
         while now.lag_records is None or any(now.next_offsets.get(p, 0) < end for p, end in ends.items()):
-            if reason := _why_futile(now):
-                raise ActionNeededError(reason)
+            if now.state == "failed":
+                raise ActionNeededError(f"{self.name} failed: {now.error}")
+            if now.state == "paused":
+                raise ActionNeededError(
+                    f"{self.name} is paused; resume it with `tabletopic resume {self.name}`"
+                )
             if time.monotonic() > deadline:
                 reason = f": {now.error}" if now.error else ""
                 behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
@@ -70,10 +70,7 @@ class TableTopic(Requests):
         return now
 
     def status_by(self, deadline: float) -> TopicStatus:
-        """The status, as soon as the servers respond; raises RetryableError if they do not by then.
-
-        ``deadline`` is a time of ``time.monotonic()``.
-        """
+        """The status, as soon as the servers respond; RetryableError if not by then (``monotonic()``)."""
         while True:
             try:
                 return self.status()
@@ -88,6 +85,18 @@ class TableTopic(Requests):
         """Events, newest first, without heartbeats."""
         return self._workbench.newest_events(self.name, limit)
 
+    def scan(self, *, live: bool = False, limit: int | None = None) -> Answer:
+        """The rows of the table; with ``live`` also those of records that are not committed yet.
+
+        Raises as ``Workbench.query``.
+        """
+        from tabletopic_kernel.query.sql import quote  # noqa: PLC0415
+
+        settings = self._settings()
+        *namespace, table = table_identifier(self.name, settings)
+        parts = [*filter(None, [settings.catalog]), ".".join(namespace), table]
+        return self._workbench.query(f"FROM {'.'.join(map(quote, parts))}", limit=limit, live=live)
+
     def peek(self, n: int = 20) -> list[PeekedRecord]:
         """The newest records of the topic, decoded, newest first, whether or not they are in the table."""
         from tabletopic_kernel.workbench.peek import peek  # noqa: PLC0415
@@ -95,11 +104,7 @@ class TableTopic(Requests):
         return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
 
     def schema(self, version: int | None = None) -> TopicSchema:
-        """The table's columns and the registered versions; with ``version`` that version's columns.
-
-        Raises:
-            UsageError: there is neither table nor topic, or no such version.
-        """
+        """The table's columns and the registered versions; with ``version`` that version's columns."""
         from tabletopic_kernel.table.history import topic_schema  # noqa: PLC0415
 
         settings, registry = self._settings(), self._workbench.registry
@@ -110,14 +115,12 @@ class TableTopic(Requests):
     def schema_diff(self, v1: int, v2: int) -> list[str]:
         """What version ``v2`` changes in the columns of ``v1``, one change per line, after reused ids."""
         from tabletopic_kernel.table.history import schema_difference  # noqa: PLC0415
+        from tabletopic_kernel.table.schemas.reused import reused_ids  # noqa: PLC0415
 
         settings, registry = self._settings(), self._workbench.registry
         changes = schema_difference(settings.subject_of(self.name), registry, v1, v2)
-        from tabletopic_kernel.table.schemas.reused import reused_ids  # noqa: PLC0415
-
         table = self._table(settings)
-        reused = reused_ids(table, self.name, self._workbench.registry, settings) if table else []
-        return [*reused, *changes]
+        return [*(reused_ids(table, self.name, registry, settings) if table else []), *changes]
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
         """The table's snapshots, newest first; empty while there is no table. Raises like ``schema``."""
@@ -127,26 +130,16 @@ class TableTopic(Requests):
         return [] if table is None else snapshots(table.table.metadata, limit)
 
     def health(self) -> TableHealth:
-        """The table's health: file sizes, deletes, snapshots, and the next maintenance.
-
-        Raises:
-            UsageError: there is no table yet.
-            RetryableError: catalog or storage do not respond.
-        """
+        """The table's health: file sizes, deletes, snapshots, and the next maintenance."""
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415
 
         settings = self._settings()
-        table = self._table(settings)
-        if table is None:
-            raise UsageError(f"{self.name} has no table yet: the first records create it")
+        table = self._loaded(settings)
         work = next_work(table.table, settings, now_ms())
         return table_health(self.name, table.table, work, settings.catalog)
 
     def rebase(self, *, records: int = 1_000, dry_run: bool = False) -> Rebase:
-        """Let the table go on with a copy of its topic: on another cluster, or made anew.
-
-        Compares the last ``records`` of each partition; a ``dry_run`` changes nothing. Raises as ``rebase``.
-        """
+        """Let the table go on with a copy of its topic, comparing the last ``records``."""
         from tabletopic_kernel.workbench.topics.rebase import rebase  # noqa: PLC0415
 
         return rebase(self.name, self._settings(), self._workbench, records=records, dry_run=dry_run)
@@ -154,27 +147,3 @@ class TableTopic(Requests):
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines that hosts on this machine logged about this topic, oldest first."""
         return self._workbench.logs(lines, self.name)
-
-    def _settings(self) -> TopicSettings:
-        """The topic's settings; if it is not enabled, the settings file's."""
-        desired = self._workbench.desired_topics().get(self.name)
-        return desired.settings if desired else self.settings_for()
-
-    def _table(self, settings: TopicSettings) -> TopicTable | None:
-        from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
-
-        # Opened for each query: catalog objects are not shared between threads.
-        catalog = self._workbench.open_catalog(settings.catalog)
-        table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
-        if table is None:
-            self._workbench.broker.facts(self.name)  # raises if there is no such topic either
-        return table
-
-
-def _why_futile(now: TopicStatus) -> str | None:
-    """Why waiting for the table is futile, and what to do; None if it may catch up by itself."""
-    if now.state == "failed":
-        return f"{now.topic} failed: {now.error}"
-    if now.state == "paused":
-        return f"{now.topic} is paused; resume it with `tabletopic resume {now.topic}`"
-    return None

@@ -17,6 +17,7 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor, FileDescriptor  # type: ignore[import-untyped]
 
 from tabletopic_kernel.formats.protobuf.schema.tree import is_map_entry
+from tabletopic_kernel.formats.wire import varint
 
 MAX_INDEX_BYTES: Final = 5  # of one varint
 MAX_LEVELS: Final = 64  # of nested messages
@@ -42,7 +43,7 @@ def header_of(path: tuple[int, ...]) -> bytes:
     """
     if any(index < 0 for index in path):
         raise ValueError(f"message indexes {list(path)}: no message has a negative one")
-    return b"".join(_varint(number << 1) for number in (len(path), *path))
+    return b"".join(varint(number << 1) for number in (len(path), *path))
 
 
 def read_header(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
@@ -79,14 +80,6 @@ def _paths(
         if not is_map_entry(message):
             yield (*above, index), message
             yield from _paths(message.nested_types, (*above, index), count_map_entries)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
 
 
 def _read_varint(value: bytes, position: int) -> tuple[int, int]:

@@ -33,7 +33,7 @@ SCALARS: Final = (
 )
 KINDS: Final[dict[int, str]] = {getattr(FieldDescriptor, f"TYPE_{kind.upper()}"): kind for kind in SCALARS}
 _WRAPPED: Final = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-_WRAPPERS: Final = {f"google.protobuf.{kind}Value": kind.lower() for kind in _WRAPPED}
+WRAPPERS: Final = {f"google.protobuf.{kind}Value": kind.lower() for kind in _WRAPPED}
 _ALWAYS_JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Any", "Struct", "Value", "ListValue"))
 
 
@@ -163,10 +163,7 @@ def is_map_entry(message: Descriptor) -> bool:
 
 
 def fields_of(message: Descriptor) -> list[tuple[str, FieldDescriptor]]:
-    """The fields by number, including extensions from the loaded files.
-
-    An extension has its own name if no field has it, else its full name with ``_`` for dots.
-    """
+    """The fields by number, with extensions from the loaded files, by their full names if need be."""
     fields = [(field.name, field) for field in message.fields]
     taken = {name for name, _ in fields}
     for field in sorted(message.file.pool.FindAllExtensions(message), key=lambda field: field.number):
@@ -223,8 +220,8 @@ class _Parser:
                 return Timestamp()
             case "google.protobuf.Duration":
                 return Duration()
-            case name if name in _WRAPPERS:
-                return Wrapper(_WRAPPERS[name])
+            case name if name in WRAPPERS:
+                return Wrapper(WRAPPERS[name])
             case name if name in _ALWAYS_JSON or name == self._root or self._contains_itself(message):
                 return Json(name)
         return self.message(message, depth + 1) if fields_of(message) else Json(message.full_name)
@@ -252,7 +249,6 @@ def enum_names(enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
 
 
 def _parts(message: Descriptor) -> Iterator[Descriptor]:
-    """The message types of a message's fields; for a map, of its values."""
     for _, field in fields_of(message):
         part = field.message_type
         if part is not None:

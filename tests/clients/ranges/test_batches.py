@@ -1,4 +1,4 @@
-"""Records that librdkafka reads are handed over as Spark's source hands them over."""
+"""Records that librdkafka reads have the columns that a task takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabletopic_kernel.pipeline.source import batch_of
+from tabletopic_kernel.clients.kafka.ranges.batches import batch_of
 from tests.pipeline.source import SOURCE
 
 NANOSECONDS = 1_750_000_000_000_000_000
@@ -51,7 +51,7 @@ RECORDS: list[Any] = [
 ]
 
 
-def test_columns_are_those_of_sparks_source() -> None:
+def test_columns_are_those_that_a_task_takes() -> None:
     """Nulls stay nulls, doubled headers stay doubled, a time that nothing can hold is null."""
     batch = batch_of(RECORDS, headers=True)
     assert batch.schema == SOURCE
@@ -70,7 +70,7 @@ def test_columns_are_those_of_sparks_source() -> None:
 
 @pytest.mark.parametrize("headers", [True, False])
 def test_headers_are_left_out_where_nobody_wants_them(headers: bool) -> None:
-    """As in the frame of Spark's source."""
+    """A batch has no such column then."""
     assert ("headers" in batch_of(RECORDS, headers=headers).schema.names) is headers
 
 

@@ -1,0 +1,181 @@
+"""Ranges of a real broker's topics are what ``confluent_kafka`` reads, with the C function and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.ranges.consumer import PlainConsumer
+from tabletopic_kernel.clients.kafka.ranges.idle_consumers import IDLE_CONSUMERS, Connect
+from tabletopic_kernel.clients.kafka.ranges.native import NativeConsumer
+from tabletopic_kernel.clients.kafka.ranges.reading import read_ranges
+from tabletopic_kernel.local.stack import LocalStack, StackInfo
+from tabletopic_kernel.model.errors import RetryableError
+from tests.clients.ranges.topics import Filler, expected, full_topic, holed_topic, in_order, new_topic, slices
+from tests.recovery.test_cut_log import kill_broker, start_broker
+
+pytestmark = pytest.mark.integration
+BOTH = pytest.mark.parametrize("connect", [NativeConsumer, PlainConsumer])
+
+
+@pytest.fixture(scope="module")
+def broker(stack: StackInfo) -> Broker:
+    """The broker of the stack."""
+    return Broker({"bootstrap.servers": stack.bootstrap_servers})
+
+
+@pytest.fixture(scope="module")
+def full(broker: Broker) -> Iterator[tuple[str, Producer]]:
+    """A topic with everything, one transaction of which is open."""
+    name, opened = full_topic(broker, 1)
+    yield name, opened
+    opened.abort_transaction()
+
+
+@pytest.fixture(scope="module")
+def holed(broker: Broker) -> str:
+    """A compacted topic."""
+    return holed_topic(broker, 2)
+
+
+def check_equal(broker: Broker, topic: str, connect: Connect, seed: int, most: int) -> pa.Table:
+    """The whole, and slices of it, are what the reference reads; returns it."""
+    facts = broker.facts(topic)
+    there = expected(broker, topic, facts.first, facts.end)
+
+    def read(starts: dict[int, int], ends: dict[int, int]) -> list[pa.RecordBatch]:
+        return list(read_ranges(broker.properties, topic, starts, ends, headers=True, connect=connect))
+
+    assert in_order(read(facts.first, facts.end)).equals(there)
+    for batch in (batches := read(facts.first, facts.end)):
+        batch.validate(full=True)
+    assert max(map(len, batches)) <= 65_536
+    parts = [batch for part in slices(seed, facts.first, facts.end, most) for batch in read(*part)]
+    assert in_order(parts).equals(there), (in_order(parts).num_rows, there.num_rows)
+    return there
+
+
+@BOTH
+def test_everything_is_read_as_the_reference_reads_it(
+    broker: Broker, full: tuple[str, Producer], connect: Connect
+) -> None:
+    """Codecs, nulls, headers, long records, times, transactions: whole, and in slices of random sizes."""
+    there = check_equal(broker, full[0], connect, 3, 400)
+    assert there.num_rows > 2_000
+    assert pa.compute.max(pa.compute.binary_length(there["value"])).as_py() == 9 * 1024**2
+
+
+@BOTH
+def test_holes_end_no_range_early_and_none_late(broker: Broker, holed: str, connect: Connect) -> None:
+    """Compaction leaves few records; slices begin and end between them."""
+    assert check_equal(broker, holed, connect, 4, 50).num_rows > 0
+
+
+@BOTH
+def test_headers_are_left_out_where_nobody_wants_them(
+    broker: Broker, full: tuple[str, Producer], connect: Connect
+) -> None:
+    """The other columns are the same."""
+    end = broker.facts(full[0]).end[0]
+    without, with_them = (
+        pa.Table.from_batches(
+            read_ranges(broker.properties, full[0], {0: 0}, {0: end}, headers=wanted, connect=connect)
+        )
+        for wanted in (False, True)
+    )
+    assert without.equals(with_them.drop_columns(["headers"]))
+
+
+@BOTH
+def test_a_log_that_begins_later_is_an_error(broker: Broker, connect: Connect) -> None:
+    """Records that retention deleted are never passed over (I8)."""
+    filler = Filler(broker, new_topic(broker, 1), 5)
+    producer = Producer(broker.properties)
+    filler.send(producer, 30, 0)
+    producer.flush()
+    place = TopicPartition(filler.topic, 0, 10)
+    broker.admin.delete_records([place])[place].result(30)
+    with pytest.raises(RetryableError, match="no longer has all records of partition 0"):
+        list(read_ranges(broker.properties, filler.topic, {0: 9}, {0: 30}, headers=False, connect=connect))
+    (batch,) = read_ranges(broker.properties, filler.topic, {0: 10}, {0: 30}, headers=False, connect=connect)
+    assert len(batch) == 20
+
+
+@BOTH
+def test_a_topic_that_is_not_there_is_an_error(broker: Broker, connect: Connect) -> None:
+    """In the words of the product, and soon."""
+    with pytest.raises(RetryableError, match="nowhere"):
+        list(read_ranges(broker.properties, "nowhere", {0: 0}, {0: 1}, headers=False, connect=connect))
+
+
+@BOTH
+def test_a_connection_is_kept_unless_it_failed(broker: Broker, connect: Connect) -> None:
+    """The next task goes on with it; after an error, and when a reader leaves, it is closed."""
+    properties = {**broker.properties, "client.id": connect.__name__}
+    filler = Filler(broker, new_topic(broker, 1), 6)
+    producer = Producer(broker.properties)
+    filler.send(producer, 20, 0)
+    producer.flush()
+
+    def idle() -> object:
+        consumer = IDLE_CONSUMERS.take(properties, connect)
+        if consumer:
+            IDLE_CONSUMERS.give(properties, connect, consumer)
+        return consumer
+
+    def read(topic: str = filler.topic) -> Iterator[pa.RecordBatch]:
+        return read_ranges(properties, topic, {0: 5}, {0: 15}, headers=False, connect=connect)
+
+    assert sum(map(len, read())) == 10
+    first = idle()
+    assert first is not None
+    assert sum(map(len, read())) == 10
+    assert idle() is first
+    left = read()
+    next(left)
+    assert idle() is None
+    left.close()  # type: ignore[attr-defined]
+    assert idle() is None
+    assert sum(map(len, read())) == 10
+    with pytest.raises(RetryableError):
+        list(read("nowhere"))
+    assert idle() is None
+
+
+@BOTH
+def test_the_broker_restarts_within_a_range(tmp_path: Path, connect: Connect) -> None:
+    """A range is read to its end, or it fails and is read again: no record is missing, none comes twice."""
+    stack = LocalStack(tmp_path / "own").up(die_with_parent=True)
+    try:
+        broker = Broker({"bootstrap.servers": stack.bootstrap_servers})
+        filler = Filler(broker, new_topic(broker, 2), 7)
+        producer = Producer({**broker.properties, "linger.ms": 50})
+        for partition in (0, 1):
+            filler.send(producer, 60_000, partition, 1_000)
+        producer.flush()
+        facts = broker.facts(filler.topic)
+        there = expected(broker, filler.topic, facts.first, facts.end)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            ranges = facts.first, facts.end
+            return read_ranges(broker.properties, filler.topic, *ranges, headers=True, connect=connect)
+
+        reading = read()
+        batches = [next(reading)]
+        kill_broker(stack)
+        start_broker(stack, tmp_path)
+        try:
+            batches += reading
+        except RetryableError:
+            batches = list(read())
+        assert in_order(batches).equals(there)
+        kill_broker(stack)
+        with pytest.raises(RetryableError, match="does not respond"):
+            list(read())
+    finally:
+        LocalStack(tmp_path / "own").down()
