@@ -100,7 +100,7 @@ def test_what_the_session_is_told(builder: Builder, tmp_path: Path) -> None:
         ("-XX:+UseZGC -XX:TieredStopAtLevel=4", True, ["-XX:+UseZGC"]),
     ],
 )
-def test_a_person_may_choose_another_collector(
+def test_another_collector_wins(
     builder: Builder, tmp_path: Path, own: str, is_host: bool, collectors: list[str]
 ) -> None:
     """A JVM that is told of two does not start; of other options it takes the last."""
