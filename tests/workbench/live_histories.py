@@ -24,7 +24,7 @@ from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.host.services import Services
 from tabletopic_kernel.host.topics.control_topic import ControlLog
-from tabletopic_kernel.model.ledger import Ledger, StagedOffsets
+from tabletopic_kernel.model.ledger import TAG, Ledger, StagedOffsets
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
 from tabletopic_kernel.pipeline.sinks import Files
@@ -302,11 +302,12 @@ class Life:
                 update.delete_column("extra")
 
     def expire(self) -> None:
-        """Another program expires what no ref holds."""
-        ids = [snapshot.snapshot_id for snapshot in self.catalog.load_table(IDENTIFIER).snapshots()]
+        """Another program expires what is older than the newest ledger."""
         table = self.catalog.load_table(IDENTIFIER)
-        held = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        if old := [one for one in ids if one not in held]:
+        kept = table.snapshot_by_id(table.metadata.refs[TAG].snapshot_id)
+        assert kept is not None
+        newest = kept.sequence_number or 0
+        if old := [one.snapshot_id for one in table.snapshots() if (one.sequence_number or 0) < newest]:
             table.maintenance.expire_snapshots().by_ids(old).commit()
 
     # -- the judge
