@@ -19,7 +19,6 @@ from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.pipeline.source import (
     SourceSpec,
     batch_end_offsets,
-    poll_interval_ms,
     reader_options,
 )
 
@@ -82,9 +81,6 @@ class Query:
                     frame.writeStream.foreachBatch(self._begin)
                     .option("checkpointLocation", str(self._checkpoint))
                     .queryName(f"{spec.topic} {self._checkpoint.name}")
-                    .trigger(
-                        processingTime=f"{poll_interval_ms(spec.settings.commit_interval_ms)} milliseconds"
-                    )
                     .start()
                 )
         except Exception as error:  # Py4J wraps whatever the JVM throws
