@@ -38,10 +38,6 @@ from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
 
 R = TypeVar("R")
 RESULT_SCHEMA = "result binary"
-# Records decoded together: enough to make the fast engine's fixed cost per call (about 2 ms) small, few
-# enough that a group of long records fits into memory.
-_GROUP_RECORDS = 65_536
-_GROUP_BYTES = 32 * 1024**2
 
 
 class StageTask:
@@ -55,7 +51,7 @@ class StageTask:
         loaded = load_plan(self._topic, self._plan)
         reach(Step.STAGE)
         try:
-            result = stage_files(loaded, _merged(batches))
+            result = stage_files(loaded, batches)
         except RetryableError as error:  # as a value: Spark would make a text of it
             result = StageResult(error=error)
         reach(Step.STAGED)
@@ -215,36 +211,6 @@ class _Staging:
             result.needs |= Needs(dead_letters=True)
         if not result.is_void(self._plan.settings):
             self._sink.rejected(batch, rejections)
-
-
-def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches until they are worth a call of the fast engine; split those that are too long."""
-    held: list[pa.RecordBatch] = []
-    records = size = 0
-    for batch in batches:
-        for part in _cut(batch):
-            held.append(part)
-            records += len(part)
-            size += part.nbytes
-            if records >= _GROUP_RECORDS or size >= _GROUP_BYTES:
-                yield _concat(held)
-                held, records, size = [], 0, 0
-    if held:
-        yield _concat(held)
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of at most ``_GROUP_BYTES``, or one record."""
-    if batch.nbytes <= _GROUP_BYTES or len(batch) < 2:
-        yield batch
-        return
-    middle = len(batch) // 2
-    yield from _cut(batch.slice(0, middle))
-    yield from _cut(batch.slice(middle))
-
-
-def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def note_last(batch: pa.RecordBatch, last_records: dict[int, tuple[int, str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -39,9 +39,8 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import decode, stage
 from tabletopic_kernel.pipeline.conform import file_schema
-from tabletopic_kernel.pipeline.decode import LoadedPlan, load_plan
+from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
-from tabletopic_kernel.pipeline.sinks import Sink
 from tabletopic_kernel.pipeline.stage import StageTask, note_last
 from tabletopic_kernel.pipeline.worker.refused import explain_no_table
 from tabletopic_kernel.pipeline.write import DataFileWriter
@@ -322,26 +321,6 @@ def test_every_record_is_a_row_or_a_letter_once(
     assert sorted([*in_rows, *in_letters]) == list(range(100, 100 + len(kept)))
     assert all(kept[offset - 100] == value for offset, value in in_letters.items())
     assert (result.rows, result.refused_count) == (len(in_rows), len(in_letters))
-
-
-def test_a_batch_of_long_records_is_cut(plan: StagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is decoded at once is bounded, however many bytes come at once; no record is lost or doubled."""
-    monkeypatch.setattr(stage, "_GROUP_BYTES", 10_000)
-    taken: list[int] = []
-    real = stage.stage
-
-    def note(loaded: LoadedPlan, records: Iterable[pa.RecordBatch], sink: Sink) -> StageResult:
-        parts = list(records)
-        taken.extend(part.nbytes for part in parts)
-        return real(loaded, parts, sink)
-
-    monkeypatch.setattr(stage, "stage", note)
-    bad = good(1) + b"x" * 25_000
-    result = run(plan, batch(*map(good, range(500)), bad, *map(good, range(500, 1_000))), batch(good(1_000)))
-    assert [row["id"] for row in rows(result.files)] == list(range(1_001))
-    assert [row["value"] for row in rows(result.dead_letters)] == [bad]
-    assert sorted(size for size in taken if size > 10_000 * 2) == [max(taken)]
-    assert len(taken) > 5
 
 
 def test_values_that_expand_are_decoded_a_few_at_a_time(

@@ -61,6 +61,8 @@ def error_of_trouble(what: str, error: Exception) -> RetryableError:
     """
     if isinstance(error, TableTopicError) and isinstance(error.args[0], Trouble):  # with its own remedy
         return RetryableError(error.behind(f"{what}, retrying: "))
+    if isinstance(error, LoginRefusedError):
+        return LoginRefusedError(error.behind(f"{what}, retrying: "))
     reason = reason_of(error)
     words_of_reason = without_names(reason)
     advice = next((text for words, text in _ADVICE if words.search(words_of_reason)), _NO_ADVICE)

@@ -49,6 +49,19 @@ def jdk() -> str:
     return f"{version.strip()} at {java}"
 
 
+def kafka_reader() -> str:
+    from tabletopic_kernel.clients.kafka.ranges.reading import why_slow
+
+    if why := why_slow():
+        raise Failed(
+            f"the C function that copies records cannot be loaded ({why}); hosts need several times the CPU "
+            "time for reading",
+            "install the wheel for this platform, or install again where there is a C compiler",
+            "warn",
+        )
+    return "records are copied by the C function"
+
+
 def jars() -> str:
     from tabletopic_kernel.local.java import jvm
     from tabletopic_kernel.local.progress import Step

@@ -22,6 +22,7 @@ def run_checks(loaded: LoadedSettings) -> Iterator[Check]:
     """Run all checks in order; never raises."""
     state_dir = Path(loaded.settings.state_dir)
     yield checked("Python", machine.python)
+    yield checked("Kafka reader", machine.kafka_reader)
     yield checked("JDK", machine.jdk)
     yield checked("Java libraries", machine.jars)
     yield checked("query extensions", machine.extensions)
