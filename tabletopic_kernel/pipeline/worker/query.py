@@ -23,13 +23,11 @@ from tabletopic_kernel.pipeline.source import (
 )
 
 # How long a starting query holds up others, whatever it does; a broker that is down must not block all.
-_START_S: Final = 15.0
-_START_LOOK_S: Final = 0.1
+_START_S, _START_LOOK_S = 15.0, 0.1
 _NOTHING_TO_READ: Final = "Waiting for data to arrive"  # Spark's word, when it has looked
 # After the first of these, Spark searches for an interrupt; this many characters are enough.
 _PY4J_ERROR: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling"
-_REWORDED_ERROR: Final = "Py4JJavaError: an error occurred while calling"
-_SEARCHED: Final = 500
+_REWORDED_ERROR, _SEARCHED = "Py4JJavaError: an error occurred while calling", 500
 
 
 class EndedError(Exception):
