@@ -106,6 +106,21 @@ def test_a_wait_that_was_ended_before_it_began_does_not_begin() -> None:
     assert broker.asked == []
 
 
+@pytest.mark.parametrize(
+    ("ends", "now_s", "reads"),
+    [
+        ({0: 5, 1: 0}, 10, False),
+        ({0: 5, 1: 1}, 10, True),
+        ({0: 4}, 10, True),  # Spark judges a log that was cut
+        ({0: 104}, 8, False),
+        ({0: 105}, 8, True),
+    ],
+)
+def test_a_batch_begins_when_it_is_due_or_large(ends: dict[int, int], now_s: float, reads: bool) -> None:
+    """Due from 9 on, and a hundred records are many."""
+    assert Wait("t", {0: 5}, 9, 100, 1.0).ends_with(ends, now_s) is reads
+
+
 def test_looks_of_topics_with_one_interval_coincide() -> None:
     """So that a hundred topics take one question a second, not a hundred."""
     waits = [Wait("a", {}, due_s, 100, 1.0) for due_s in (100.2, 100.9, 50.0)]

@@ -80,6 +80,8 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",  # Kafka timestamps reach Arrow as instants
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.metricsEnabled": "false",
+    # A query is woken when its topic has records (ADR 0035); should it find none, it looks again after this.
+    "spark.sql.streaming.pollingDelay": "1s",
     "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is thrown away at each start
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",

@@ -19,18 +19,15 @@ from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.pipeline.source import (
     SourceSpec,
     batch_end_offsets,
-    poll_interval_ms,
     reader_options,
 )
 
 # How long a starting query holds up others, whatever it does; a broker that is down must not block all.
-_START_S: Final = 15.0
-_START_LOOK_S: Final = 0.1
+_START_S, _START_LOOK_S = 15.0, 0.1
 _NOTHING_TO_READ: Final = "Waiting for data to arrive"  # Spark's word, when it has looked
 # After the first of these, Spark searches for an interrupt; this many characters are enough.
 _PY4J_ERROR: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling"
-_REWORDED_ERROR: Final = "Py4JJavaError: an error occurred while calling"
-_SEARCHED: Final = 500
+_REWORDED_ERROR, _SEARCHED = "Py4JJavaError: an error occurred while calling", 500
 
 
 class EndedError(Exception):
@@ -82,9 +79,6 @@ class Query:
                     frame.writeStream.foreachBatch(self._begin)
                     .option("checkpointLocation", str(self._checkpoint))
                     .queryName(f"{spec.topic} {self._checkpoint.name}")
-                    .trigger(
-                        processingTime=f"{poll_interval_ms(spec.settings.commit_interval_ms)} milliseconds"
-                    )
                     .start()
                 )
         except Exception as error:  # Py4J wraps whatever the JVM throws
