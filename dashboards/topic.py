@@ -188,7 +188,7 @@ class TopicPage:
             lines["others"] = columns[OTHERS]
         self._lag.show_lines(columns["at"], lines)
         worst = max(lags, key=lambda p: lags[p], default=None)
-        now = f"now {words.number(record.lag_records)} records over {cards.many(len(lags), 'partition')}"
+        now = f"now {words.number(record.lag_records)} records over {words.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
             now += f"; most in partition {worst}: {words.number(lags[worst])}"
         self._about["lag"].show(html.heading(_LAG_TITLE, now, self._lag.key))

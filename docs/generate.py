@@ -30,6 +30,7 @@ from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import (
     AthenaSettings,
+    LiveSettings,
     LocalSettings,
     Settings,
     SparkSettings,
@@ -132,7 +133,8 @@ def _first_sentence(text: str | None) -> str:
 def general_settings() -> str:
     """The settings of a process: the state folder, the Spark session, the embedded servers."""
     fields = [("state_dir", Settings.model_fields["state_dir"])]
-    for section, model in (("spark", SparkSettings), ("athena", AthenaSettings), ("local", LocalSettings)):
+    models = {"spark": SparkSettings, "athena": AthenaSettings, "live": LiveSettings, "local": LocalSettings}
+    for section, model in models.items():
         fields += [(f"{section}.{name}", field) for name, field in model.model_fields.items()]
     rows = [_row(name, field, f"TABLETOPIC_{name.upper().replace('.', '__')}") for name, field in fields]
     return table(["key", "type", "default", "meaning", "variable"], [row[:3] + row[4:] for row in rows])
@@ -368,6 +370,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "sizing": lambda: table(*sizing.table()),
     "sizing-assumptions": sizing.assumptions,
     "prices": lambda: table(*sizing.prices()),
+    "intervals": lambda: table(*sizing.intervals()),
     "price-lists": sizing.price_lists,
     "types-avro": lambda: types_of(type_examples.AVRO, "null"),
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 _MIB, _HOURS = 1024**2, 730  # hours of a month
 _TASK_RECORDS, _BATCH_RECORDS = 50_000, 1_000_000  # pipeline/worker/worker.py, pipeline/source.py
+_INTERVALS = {"1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0}
 _RATES = (0.1, 1, 10, 100, 500, 2_048, 4_096)
 
 
@@ -135,6 +136,19 @@ def _prices(rate: float) -> list[str]:
 def _listed(name: str, case: Case) -> Case:
     more: dict[str, Any] = dict(LISTS[name])
     return replace(case, **more)
+
+
+def intervals() -> tuple[list[str], list[list[str]]]:
+    """Head and rows of what one topic's commit interval costs, with a compaction that merges all files."""
+    head = ["commit interval", "commits/h", "files/h", "PUT/h", "HEAD, GET/h", "files compacted a day"]
+    head += ["requests a month, S3", "compaction a month, S3 Tables"]
+    rows = []
+    for name, seconds in _INTERVALS.items():
+        plain, tables = (need(_listed(one, Case(mib_per_second=0.1, interval_s=seconds))) for one in LISTS)
+        counts = (plain.commits, plain.files, plain.puts, plain.gets, plain.files * 24)
+        rows.append([name, *(f"{each:,.0f}" for each in counts), f"{plain.requests:,.2f}"])
+        rows[-1].append(f"{tables.compaction:,.2f}")
+    return head, rows
 
 
 def price_lists() -> str:

@@ -52,20 +52,11 @@ _SESSION = 2
 _WIDTH = {"function": 0, "class": 0, "module": 1, "package": _SESSION, "session": _SESSION}
 # They start nothing.
 _STATELESS = {
-    "tmp_path_factory",
-    "pytestconfig",
-    "class_archive",
-    "worker_id",
-    "testrun_uid",
-    "record_testsuite_property",
-    "temporary_files_of_the_run",
-    "catalogs_do_not_wait_for_the_disk",
-    "commands_are_built_once",
-    "extensions_are_verified_once",
-    "nothing_stays",
-    "nothing_stays_of_a_module",
+    "tmp_path_factory", "pytestconfig", "class_archive", "worker_id", "testrun_uid",
+    "record_testsuite_property", "temporary_files_of_the_run", "catalogs_do_not_wait_for_the_disk",
+    "commands_are_built_once", "extensions_are_verified_once", "nothing_stays", "nothing_stays_of_a_module",
     "nothing_stays_of_a_test",
-}
+}  # fmt: skip
 
 
 # -- what there is

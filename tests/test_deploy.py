@@ -55,14 +55,6 @@ def test_the_unit_starts_and_ends_a_host() -> None:
     assert int(service["RestartPreventExitStatus"]) == call.WRONG_USE
 
 
-def test_the_container_starts_a_host() -> None:
-    """As the unit; it says that it was never built."""
-    text = (DEPLOY / "Dockerfile").read_text("utf-8")
-    words = json.loads(text.partition("ENTRYPOINT ")[2].replace("\\\n", ""))
-    check_command(words)
-    assert "Nobody has built this file" in text
-
-
 # --- Kubernetes -------------------------------------------------------------------------------------------
 
 
@@ -79,12 +71,25 @@ def test_manifests_are_of_kubernetes_schemas(kind: str) -> None:
     assert kind == "Namespace" or manifests()[kind]["metadata"]["namespace"] == "tabletopic"
 
 
-def test_the_schemas_find_a_mistake() -> None:
-    """Of a field's name."""
+def test_manifests_are_what_they_say() -> None:
+    """The schemas find a mistake; executors have the Spark of the host, in the image's user."""
     wrong = manifests()["Deployment"]
     wrong["spec"]["template"]["spec"]["terminationGracePeriod"] = 120
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, kubernetes_validate.latest_version(), strict=True)
+    text = (DEPLOY / "Dockerfile.executor").read_text("utf-8")
+    assert f"apache/spark:{pyspark.__version__}-" in text
+    assert "Nobody has built this file" in text
+    context = manifests()["Deployment"]["spec"]["template"]["spec"]["securityContext"]
+    assert f"USER {context['runAsUser']}\n" in text
+    assert f"--uid {context['runAsUser']} " in (DEPLOY / "Dockerfile").read_text("utf-8")
+    text = (ROOT / "docs" / "production.md").read_text("utf-8")
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
+    assert codes == [0, call.FAILED, call.WRONG_USE, call.INTERRUPTED]
+    text = (DEPLOY / "Dockerfile").read_text("utf-8")
+    words = json.loads(text.partition("ENTRYPOINT ")[2].replace("\\\n", ""))
+    check_command(words)
+    assert "Nobody has built this file" in text
 
 
 def test_the_deployment_starts_and_ends_a_host() -> None:
@@ -114,23 +119,6 @@ def test_the_settings_of_the_deployment_are_the_programs(tmp_path: Path) -> None
     assert settings.spark.conf["spark.kubernetes.driver.pod.name"] == "$(POD_NAME)"
     assert not settings.spark.is_local
     assert out_of_reach(settings.spark, settings.kafka, settings.catalog) == []
-
-
-def test_executors_have_the_spark_of_the_host() -> None:
-    """The entry point is of the version that is installed; the manifest runs the image's user."""
-    text = (DEPLOY / "Dockerfile.executor").read_text("utf-8")
-    assert f"apache/spark:{pyspark.__version__}-" in text
-    assert "Nobody has built this file" in text
-    context = manifests()["Deployment"]["spec"]["template"]["spec"]["securityContext"]
-    assert f"USER {context['runAsUser']}\n" in text
-    assert f"--uid {context['runAsUser']} " in (DEPLOY / "Dockerfile").read_text("utf-8")
-
-
-def test_exit_codes_of_serve() -> None:
-    """docs/production.md has them, and they are the program's."""
-    text = (ROOT / "docs" / "production.md").read_text("utf-8")
-    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
-    assert codes == [0, call.FAILED, call.WRONG_USE, call.INTERRUPTED]
 
 
 # --- queries ----------------------------------------------------------------------------------------------

@@ -80,14 +80,11 @@ def _patterns(value: object, where: str, depth: int = 0) -> Iterator[tuple[str, 
 @pytest.mark.parametrize(
     "work",
     [
-        Net().redact,
-        mask,
-        without_login,
-        lambda text: list(secrets_in("url", text)),
+        Net().redact, mask, without_login, lambda text: list(secrets_in("url", text)),
         lambda text: list(secrets_in("token", text)),
     ],
     ids=["redact", "mask", "without_login", "secrets_in a text", "secrets_in a token"],
-)
+)  # fmt: skip
 def test_redaction_is_linear(work: Callable[[str], object]) -> None:
     """A token of Entra ID or Keycloak has thousands of characters."""
     assert _slow(work) == []

@@ -89,24 +89,16 @@ def test_a_secret_in_a_setting_is_in_no_text(place: tuple[str, str]) -> None:
         assert "hunter2" not in str(TableTopicError(f"refused: {told}, sorry"))
 
 
-def test_a_login_is_known_as_a_header() -> None:
-    """Clients send name and password in base64."""
+def test_a_secret_is_known_in_other_forms() -> None:
+    """Name and password as a header, a folded key, a signature of Azure wherever it stands."""
     given(("registry.url", "https://me:{}@host"), "p%40ss")
     sent = base64.b64encode(b"me:p@ss").decode()
     assert redact(f"sent {{'Authorization': 'Basic {sent}'}} with p@ss") == (
         f"sent {{'Authorization': 'Basic {HIDDEN}'}} with {HIDDEN}"
     )
-
-
-def test_a_key_is_known_however_it_is_folded() -> None:
-    """Tools quote a line of a PEM file."""
     line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
     given(("kafka.ssl.key.pem", "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"), line)
     assert line not in redact(f"bad key at line 1: {line}")
-
-
-def test_a_signature_of_azure_is_hidden_wherever_it_stands() -> None:
-    """Its client tells addresses with all parts, in an order of its own; the container is no login."""
     given(("catalog.adls.sas-token", "?sv=2024&sp=rw&sig={}"), "hunter2%2Bx%3D")
     place = "https://acme.blob.core.windows.net/lake/x?se=2030&sig=hunter2%2Bx%3D&sp=rw"
     told = str(TableTopicError(f"GetProperties failed for '{place}'; lent: ?sig=hunter2Other&sv=1"))
@@ -179,12 +171,6 @@ def test_events_hold_no_secrets(event: ControlEvent) -> None:
         assert masked.topic == AT["topic"]
 
 
-def test_an_event_without_secrets_is_the_same() -> None:
-    """Nothing is made anew where there is nothing to hide."""
-    event = Failed(**AT, reason="the disk is full", waits=False)
-    assert event_of_json(event_json(event)) == event
-
-
 def test_logs_hold_no_secrets(tmp_path: Path) -> None:
     """Messages with their arguments, and traces; and nobody else may enter the folder."""
     learn({"sasl.password": MARK})
@@ -218,22 +204,25 @@ def test_terminals_show_no_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.count(HIDDEN) >= 6
 
 
-def test_long_messages_are_masked_before_they_are_cut() -> None:
-    """Half of a secret is not known as one."""
+def test_what_people_read_shows_no_secrets() -> None:
+    """Checks quote servers; long messages are masked before they are cut; the registry has no login."""
     learn({"sasl.password": MARK})
     for length in range(280, 500, 7):
         error = OSError(f"{'x' * length} {MARK} and more")
         for told in (plain(error), reason_of(error)):
             assert "hunter" not in told
-
-
-def test_checks_show_no_secrets() -> None:
-    """What a server said is a part of them."""
     learn({"sasl.password": MARK})
     for error in (ValueError(MARK), RetryableError(MARK), SettingsError(MARK), FailedCheck(MARK, "remedy")):
         check = checked("broker", Mock(side_effect=error))
-        assert "hunter2" not in str(check.to_json())
+        assert "hunter2" not in str(check)
         assert HIDDEN in check.detail
+    registry = Registry({"url": "http://me:hunter2@127.0.0.1:1", "timeout": "1"})
+    with pytest.raises(RetryableError) as caught:
+        registry.check()
+    assert "http://***@127.0.0.1:1" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    event = Failed(**AT, reason="the disk is full", waits=False)
+    assert event_of_json(event_json(event)) == event
 
 
 def test_questions_and_pages_show_no_secrets() -> None:
@@ -246,15 +235,6 @@ def test_questions_and_pages_show_no_secrets() -> None:
         for told in (str(question.trouble), words(error)):
             assert HIDDEN in told
             assert "hunter2" not in told
-
-
-def test_the_registry_is_named_without_its_login() -> None:
-    """Also where nobody has told what the settings are."""
-    registry = Registry({"url": "http://me:hunter2@127.0.0.1:1", "timeout": "1"})
-    with pytest.raises(RetryableError) as caught:
-        registry.check()
-    assert "http://***@127.0.0.1:1" in str(caught.value)
-    assert "hunter2" not in str(caught.value)
 
 
 def test_spark_is_started_without_secrets_on_its_command_line(

@@ -13,8 +13,8 @@ from docs.sizing import Case, need
 MIB = 1024**2
 
 
-def test_a_case_by_hand() -> None:
-    """100,000 records/s of 4 + 1 µs need half a core, of which half shall be idle: one core."""
+def test_sizes_by_hand() -> None:
+    """100,000 records/s of 4 + 1 µs need a core, half idle; commits are early; S3 Tables for a month."""
     case = Case(100, 1_048.576, cpu_us=4, compaction_us=1, busy=0.5, interval_s=10, commit_bytes=1e12)
     found = need(replace(case, price_core_hour=0.5, price_1000_put=2, price_1000_get=1, price_gb_month=0.01))
     assert found.records == pytest.approx(100_000)
@@ -25,17 +25,11 @@ def test_a_case_by_hand() -> None:
     assert found.gb == pytest.approx(100_000 * 50 * 3600 * 730 / 1e9)
     requests = (8_280 * 2 + 7_920 * 1) / 1000
     assert found.price == pytest.approx(730 * (0.5 + requests) + 0.01 * found.gb)
-
-
-def test_a_month_of_s3_tables_by_hand() -> None:
-    """Objects that are watched, objects and bytes that the store puts together."""
+    assert need(Case(100, 1_048.576, interval_s=10, commit_bytes=10e6)).commits == 1_800
     case = Case(100, 1_048.576, cpu_us=4, compaction_us=0, busy=0.5, interval_s=10, commit_bytes=1e12)
     prices = {
-        "price_gb_month": 0.1,
-        "price_1000_objects": 3,
-        "price_1000_compacted": 2,
-        "price_gb_compacted": 5,
-    }
+        "price_gb_month": 0.1, "price_1000_objects": 3, "price_1000_compacted": 2, "price_gb_compacted": 5,
+    }  # fmt: skip
     found = need(replace(case, compacted_bytes=1e9, **prices))
     assert found.storage == pytest.approx(found.gb * 0.1 + found.gb * 3 / 1000)
     assert found.compaction == pytest.approx(730 * 7_200 * 2 / 1000 + found.gb * 5)
@@ -52,11 +46,6 @@ def test_a_list_of_prices(capsys: pytest.CaptureFixture[str]) -> None:
     own = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert own["compute"] == "0"
     assert own["storage"] == told["storage"]
-
-
-def test_a_commit_is_due_early_when_enough_is_staged() -> None:
-    """100,000 rows/s of 50 bytes fill 10 MB in 2 s."""
-    assert need(Case(100, 1_048.576, interval_s=10, commit_bytes=10e6)).commits == 1_800
 
 
 def test_more_records_never_need_less() -> None:

@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_what_skips_itself_fails_in_ci(tmp_path: Path) -> None:
-    """A test, its fixture and a module alike, each with its reason; what is known to fail does not."""
+    """Each with its reason; what is known to fail does not, and elsewhere it is skipped."""
     code, told = run(tmp_path, "--no-skips")
     assert code == 1
     failed = re.findall(
@@ -60,10 +60,6 @@ def test_what_skips_itself_fails_in_ci(tmp_path: Path) -> None:
         ("test_whole.py", "no_such"),
     }
     assert "1 passed, 1 xfailed" in told
-
-
-def test_elsewhere_it_is_skipped(tmp_path: Path) -> None:
-    """Whoever has no browser can run the others."""
     code, told = run(tmp_path)
     assert code == 0
     assert "1 passed, 3 skipped, 1 xfailed" in told

@@ -16,25 +16,10 @@ from tabletopic_kernel._datasets.clickstream.questions import Row
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.storage.storage import list_files
-from tabletopic_kernel.demo import proof, report
+from tabletopic_kernel.demo import proof, report, script
 from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.screen import Screen
-from tabletopic_kernel.demo.script import (
-    ANSWERS,
-    COMMIT_INTERVAL_MS,
-    COMMITS,
-    ENABLE,
-    INTRODUCTION,
-    KEPT,
-    PARTITIONS,
-    PROOF,
-    SCHEMAS,
-    SERVERS,
-    STREAM,
-    TITLE,
-    TOPIC,
-    Script,
-)
+from tabletopic_kernel.demo.script import TOPIC, Script
 from tabletopic_kernel.demo.servers import DemoServers, Interrupted, Monitor, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.machine import now_ms
@@ -56,12 +41,11 @@ def run(
     Without ``state_dir`` in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on stdout.
     Returns the exit code: 1 if a comparison failed, 128 + signal number if interrupted.
     """
-    script = Script(events)
     screen = Screen(sys.stderr if as_json else sys.stdout)
     try:
         with interruptible(), DemoServers(state_dir, keep=keep) as servers:
             try:
-                outcome = Demo(script, servers, screen).play()
+                outcome = Demo(Script(events), servers, screen).play()
             except Exception:
                 screen.step("✗", f"the demo stops here; the logs are in {servers.folder / 'logs'}")
                 raise
@@ -77,18 +61,18 @@ def run(
 class Demo:
     """One run of the demo."""
 
-    def __init__(self, script: Script, servers: DemoServers, screen: Screen) -> None:
-        self._script = script
+    def __init__(self, plan: Script, servers: DemoServers, screen: Screen) -> None:
+        self._script = plan
         self._servers = servers
         self._screen = screen
-        self.outcome = Outcome(script.events)
+        self.outcome = Outcome(plan.events)
 
     def play(self) -> Outcome:
         """Play all scenes; raises what a scene raises."""
         screen, outcome = self._screen, self.outcome
-        screen.console.print(f"\n[bold]{TITLE.format(events=f'{self._script.events:,}')}[/]")
-        screen.text(INTRODUCTION)
-        with self._scene("servers", "1. Servers", SERVERS):
+        screen.console.print(f"\n[bold]{script.TITLE.format(events=f'{self._script.events:,}')}[/]")
+        screen.text(script.INTRODUCTION)
+        with self._scene("servers", "1. Servers", script.SERVERS):
             self._servers.up(TerminalReport(screen.stream))
         workbench = Workbench(Settings(state_dir=str(self._servers.folder)))
         tallies = self._stream(workbench)
@@ -115,9 +99,9 @@ class Demo:
         """Scenes 2 and 3: the topic is enabled, then the events flow."""
         began_ms = now_ms()
         with Monitor(Workbench(workbench.settings), TOPIC, began_ms) as monitor:
-            with self._scene("enable", "2. A topic becomes a table topic", ENABLE):
+            with self._scene("enable", "2. A topic becomes a table topic", script.ENABLE):
                 scene = self._enable(workbench, monitor)
-            with self._scene("stream", "3. Events flow, and a host is killed", STREAM):
+            with self._scene("stream", "3. Events flow, and a host is killed", script.STREAM):
                 tallies = scene.play(workbench.servers)
             self.outcome.story = scene.story
         # The rest needs no host: let it leave while the queries run.
@@ -135,16 +119,14 @@ class Demo:
             )
         # First the host: it takes a while to start.
         scene = StreamScene(self._script, self._servers.start_host, monitor, screen)
-        workbench.broker.ensure_topic(TOPIC, PARTITIONS, {})
+        workbench.broker.ensure_topic(TOPIC, script.PARTITIONS, {})
         with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{TOPIC}-value", Schema(schema_text("v1"), "AVRO"))
-        screen.step(
-            "✓",
-            f"topic {TOPIC} with {PARTITIONS} partitions; schema {TOPIC}-value version 1 (id {schema_id})",
-        )
-        desired = workbench.enable(TOPIC, {"commit_interval_ms": COMMIT_INTERVAL_MS})
+        schema = f"schema {TOPIC}-value version 1 (id {schema_id})"
+        screen.step("✓", f"topic {TOPIC} with {script.PARTITIONS} partitions; {schema}")
+        desired = workbench.enable(TOPIC, {"commit_interval_ms": script.COMMIT_INTERVAL_MS})
         table = ".".join(table_identifier(TOPIC, desired.settings))
-        screen.step("✓", f"enabled: table {table}, a commit every {COMMIT_INTERVAL_MS / 1000:g} s")
+        screen.step("✓", f"enabled: table {table}, a commit every {script.COMMIT_INTERVAL_MS / 1000:g} s")
         epoch = scene.wait_until_owned()
         screen.step("✓", f"{scene.host} owns the table under epoch {epoch}", time.monotonic() - began)
         return scene
@@ -163,13 +145,13 @@ class Demo:
             return list(zip(*(column.to_pylist() for column in lake.sql(sql).columns), strict=True))
 
         outcome.commits = proof.commits(ask, TOPIC, metadata)
-        screen.section("4. The table's history: one snapshot per commit", COMMITS)
+        screen.section("4. The table's history: one snapshot per commit", script.COMMITS)
         screen.show(report.commit_table(outcome.commits))
         outcome.schemas = proof.schemas(metadata, table.registered_schemas(), self._events)
-        screen.section("5. The table's schemas", SCHEMAS)
+        screen.section("5. The table's schemas", script.SCHEMAS)
         screen.show(report.schema_table(outcome.schemas))
         outcome.answers = proof.answers(ask, TOPIC, tallies)
-        screen.section("6. Five queries with DuckDB", ANSWERS)
+        screen.section("6. Five queries with DuckDB", script.ANSWERS)
         for answer in outcome.answers:
             screen.show(report.answer_table(answer))
         ends = workbench.broker.end_offsets([TOPIC])[TOPIC]
@@ -178,7 +160,7 @@ class Demo:
         outcome.checks = proof.checks(
             ask, TOPIC, tallies.events, outcome.partitions, proof.files(table.table), len(on_disk)
         )
-        screen.section("7. The proof: nothing lost, nothing duplicated", PROOF)
+        screen.section("7. The proof: nothing lost, nothing duplicated", script.PROOF)
         screen.show(report.partition_table(outcome.partitions))
         screen.show(report.check_table(outcome.checks))
 
@@ -188,5 +170,5 @@ class Demo:
         screen.show(report.summary(outcome))
         kept = self._servers.folder if self._servers.is_kept else None
         if kept is not None:
-            screen.text(KEPT.format(folder=kept))
+            screen.text(script.KEPT.format(folder=kept))
         screen.show(report.next_steps(kept))

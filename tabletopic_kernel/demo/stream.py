@@ -7,18 +7,10 @@ from collections.abc import Callable
 
 from tabletopic_kernel._datasets.clickstream.produce import produce
 from tabletopic_kernel._datasets.clickstream.tallies import Tallies
+from tabletopic_kernel.demo import script
 from tabletopic_kernel.demo.report import Story, short_change
 from tabletopic_kernel.demo.screen import Screen
-from tabletopic_kernel.demo.script import (
-    CAUGHT_UP_LIMIT_S,
-    COMMITS_BEFORE_KILL,
-    OWNED_LIMIT_S,
-    PARTITIONS,
-    RESTART_AFTER_S,
-    SEED,
-    TOPIC,
-    Script,
-)
+from tabletopic_kernel.demo.script import TOPIC, Script
 from tabletopic_kernel.demo.servers import Monitor
 from tabletopic_kernel.local.hosts import HostProcess
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
@@ -39,12 +31,12 @@ class StreamScene:
     """Sends the events, and causes the trouble; it knows the table's state from control events alone."""
 
     def __init__(
-        self, script: Script, start_host: Callable[[], HostProcess], monitor: Monitor, screen: Screen
+        self, plan: Script, start_host: Callable[[], HostProcess], monitor: Monitor, screen: Screen
     ) -> None:
         self.story = Story()
         self.events: list[ControlEvent] = []
         self.host = start_host()
-        self._script = script
+        self._script = plan
         self._start_host = start_host
         self._monitor = monitor
         self._screen = screen
@@ -55,8 +47,8 @@ class StreamScene:
         """Wait until a host owns the table, and return its epoch; raises an error if host or topic failed."""
         self._wait(
             lambda: self._owned > 0,
-            OWNED_LIMIT_S,
-            f"no host took the topic within {OWNED_LIMIT_S:.0f} s; is the machine overloaded?",
+            script.OWNED_LIMIT_S,
+            f"no host took the topic within {script.OWNED_LIMIT_S:.0f} s; is the machine overloaded?",
         )
         return self._owned
 
@@ -70,8 +62,8 @@ class StreamScene:
             TOPIC,
             self._script.events,
             rate=self._script.rate,
-            seed=SEED,
-            partitions=PARTITIONS,
+            seed=script.SEED,
+            partitions=script.PARTITIONS,
             switch_at=self._script.switch_at,
             on_progress=self._advance,
             stop=self._hold,
@@ -94,7 +86,7 @@ class StreamScene:
         return False  # True would end the sending
 
     def _wait(
-        self, condition: Callable[[], bool], limit_s: float = CAUGHT_UP_LIMIT_S, too_late: str = ""
+        self, condition: Callable[[], bool], limit_s: float = script.CAUGHT_UP_LIMIT_S, too_late: str = ""
     ) -> None:
         deadline = time.monotonic() + limit_s
         while not condition():
@@ -118,9 +110,11 @@ class StreamScene:
             self._take(event)
         if self.story.killed_s is None:
             # On a slow machine the first commits come late, and a kill proves more after them.
-            if sent >= self._script.kill_at and (self._commits >= COMMITS_BEFORE_KILL or self.story.sent_s):
+            if sent >= self._script.kill_at and (
+                self._commits >= script.COMMITS_BEFORE_KILL or self.story.sent_s
+            ):
                 self._kill()
-        elif self.host.ending and self._now() - self.story.killed_s >= RESTART_AFTER_S:
+        elif self.host.ending and self._now() - self.story.killed_s >= script.RESTART_AFTER_S:
             self.host = self._start_host()
             self._screen.moment("·", f"{self.host} replaces it")
         if self._sent:

@@ -1,26 +1,37 @@
-"""Views of Arrow arrays that all formats use."""
+"""What all formats use: views of Arrow arrays, an Iceberg schema as Arrow's, the dates of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 
 # Positions of records in a batch, ascending.
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+# 0001-01-01 to 9999-12-31, in days since 1970-01-01: the dates of Python (which PyIceberg's column metrics
+# use), Spark, Trino and Athena. Few programs could write a file with other dates, and fewer read it.
+MIN_DAY: Final = -719_162
+MAX_DAY: Final = 2_932_896
+MILLIS_PER_DAY: Final = 86_400_000
+MICROS_PER_DAY: Final = 1000 * MILLIS_PER_DAY
+
+
+def arrow_schema_of(schema: Schema) -> pa.Schema:
+    """The Arrow schema that PyIceberg's writer accepts without a cast: its own canonical types."""
+    return schema_to_pyarrow(schema, include_field_ids=False)
 
 
 class Bodies:
-    """Records of one schema: the values of a binary array, without a copy.
+    """Records of one schema: the values of a binary array without nulls, without a copy.
 
-    Args:
-        values: BinaryArray or LargeBinaryArray without nulls.
-        front: bytes of the frame before each body. An engine that reads from a copy may overwrite them there.
-        positions: of the values in the array passed to the decoder, ascending; None: it is this one.
+    ``front``: bytes of the frame before each body, which an engine that reads a copy may overwrite there;
+    ``positions``: of the values in the array passed to the decoder, ascending.
     """
 
     def __init__(self, values: pa.Array, front: int = 0, positions: Positions | None = None) -> None:
@@ -121,11 +132,7 @@ def valid(array: pa.Array) -> Mask:
 
 
 def without_nulls(array: pa.Array) -> pa.Array:
-    """The array with its nulls replaced by the values under them: zeros, empty texts and lists.
-
-    Parquet refuses nulls in a required field, even if the struct around it is null. The value under a null of
-    text or bytes must be empty.
-    """
+    """Nulls as zeros and empty values: Parquet refuses them in required fields, even of a null struct."""
     kind = array.type
     if not array.null_count:
         return array

@@ -46,10 +46,7 @@ class WholeValueDecoder:
 
 
 class WrittenBytesDecoder(WholeValueDecoder):
-    """Values of an Avro schema that is just ``bytes``, each with its 5-byte prefix.
-
-    Confluent's serializers write these unchanged, without Avro's length in front.
-    """
+    """Values of the schema ``bytes``: Confluent writes them unchanged behind the prefix, without length."""
 
     def __init__(self) -> None:
         super().__init__(BinaryType())
@@ -66,10 +63,7 @@ class Decoder(Protocol):
     arrow_schema: pa.Schema
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without the refused ones.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls; each value as in Kafka.
-        """
+        """Rows in the order of ``values`` (binary, without nulls, as in Kafka), without the refused ones."""
 
 
 @runtime_checkable
@@ -88,12 +82,7 @@ class EncryptedError(BadSchemaError):
 
 
 def make_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
-    """The decoder of a writer schema.
-
-    Raises:
-        BadSchemaError: the schema cannot be read or built, or its format is unknown.
-        RetryableError: it cannot be built now: memory, disk space, file handles or a compiler are lacking.
-    """
+    """The decoder of a writer schema; raises BadSchemaError, or RetryableError if it cannot be built now."""
     if schema.encrypted_by:
         raise EncryptedError(
             f"values of schema id {schema_id} are encrypted as a whole by its rule {schema.encrypted_by} "
@@ -132,10 +121,7 @@ def cached_decoder(schema_id: SchemaKey, schema: WriterSchema) -> Decoder:
 
 
 def inferring_decoder(columns: Schema, reserved: Reserved | None = None) -> Decoder:
-    """The decoder of JSON without a schema, for the existing columns.
-
-    ``reserved``: names that become no columns; if given, values may be in Kafka Connect's envelope.
-    """
+    """The decoder of JSON without a schema; with ``reserved`` names, values may be in Connect's envelope."""
     # Imported when needed.
     from tabletopic_kernel.formats.json.decoder import JsonDecoder, PayloadDecoder  # noqa: PLC0415
 

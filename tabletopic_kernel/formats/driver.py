@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions
+from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions, arrow_schema_of
 from tabletopic_kernel.formats.rejection import NotRows, Refusal, Refused, UnsupportedError, halves, narrowed
-from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
 from tabletopic_kernel.model.dead_letter import NO_SCHEMA_ID
 
@@ -88,11 +87,8 @@ E = TypeVar("E", bound=ExactEngine[Any])
 class EngineDecoder(Generic[E]):
     """A decoder (see ``decoder``) of the records of one schema. For one thread at a time.
 
-    Args:
-        iceberg_schema: of its rows.
-        fast: makes the fast engine for the rows' Arrow schema; UnsupportedError says why it cannot decode
-            this schema, and is kept in ``fast_refusal``.
-        exact: makes the exact engine.
+    ``fast`` and ``exact`` make the engines for the rows' Arrow schema; UnsupportedError says why the fast one
+    cannot decode this schema, and is kept in ``fast_refusal``.
     """
 
     def __init__(
@@ -112,10 +108,7 @@ class EngineDecoder(Generic[E]):
             self.fast_refusal = str(error)
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without those that are rejected.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix.
-        """
+        """Rows in the order of ``values`` (binary, no nulls, each with its prefix), without rejected ones."""
         return self.decode_groups(Bodies(values, PREFIX_BYTES))
 
     def decode_groups(self, *groups: Bodies) -> Decoded:
@@ -140,7 +133,6 @@ class _Run:
         self._row_bytes = 0
 
     def take(self, bodies: Bodies, fast: FastEngine | None) -> None:
-        """Decode the records of ``bodies``."""
         short = bodies.lengths < 0
         if short.any():
             message = "the value is shorter than the prefix that names its schema"
@@ -192,7 +184,6 @@ class _Run:
         self._judge(group, indexes)
 
     def _judge(self, group: Bodies, indexes: Iterable[int]) -> None:
-        """Let the exact engine read records of a group."""
         for index in indexes:
             body, position = group.body(index), int(group.positions[index])
             try:
@@ -216,7 +207,6 @@ class _Run:
         self._positions.append(positions)
 
     def decoded(self) -> Decoded:
-        """All rows and rejections, in the order of the records."""
         self._flush()
         self._refused.sort(key=lambda refused: refused.index)
         if not self._batches:

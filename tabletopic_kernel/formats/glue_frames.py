@@ -33,15 +33,7 @@ class GlueFrames:
 
 
 def split_glue(values: pa.Array, positions: Positions) -> GlueFrames:
-    """Split the values at ``positions``, none of which is null.
-
-    Args:
-        values: binary or large_binary.
-        positions: of values without Confluent's frame.
-
-    Raises:
-        TooMuchAtOnceError: uncompressed, several values have more than 128 MiB.
-    """
+    """Split the values at ``positions``, which are not null and not in Confluent's frame."""
     chosen = values.take(pa.array(positions))
     heads = pc.binary_slice(chosen, 0, wire.GLUE_BYTES)
     is_head = pc.is_in(pc.binary_slice(heads, 0, 2), value_set=_HEADS.cast(chosen.type))

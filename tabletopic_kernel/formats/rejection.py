@@ -99,11 +99,8 @@ R = TypeVar("R")
 def narrowed(work: Callable[[P], R], whole: P, cut: Callable[[P, BaseException], Sequence[P]]) -> list[R]:
     """The results of ``work``, in order, for ``whole`` or for the parts that its exceptions lead to.
 
-    Args:
-        work: must not keep anything of a part before it returns.
-        whole: some records.
-        cut: the smaller parts, in order, that replace a part for which ``work`` raised; none if its records
-            are done. Raises the exception again if it is not due to records.
+    ``work`` must not keep anything of a part before it returns. ``cut``: the smaller parts, in order, that
+    replace a part for which it raised, none if its records are done; or raises what is not due to records.
     """
     results, todo = [], [whole]
     while todo:
@@ -139,10 +136,7 @@ class Failure:
 
 @dataclass
 class Isolated(Generic[R]):
-    """The outcome of a range: results of its parts in order, and the records that failed alone.
-
-    ``alike``: every record that was tried fails alike, and the others were not tried.
-    """
+    """Results of a range's parts in order, and the records that failed alone; or how all seem to fail."""
 
     results: list[R] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -154,15 +148,9 @@ class _AlikeError(Exception):
 
 
 def isolated(work: Callable[[range], R], count: int, *, patient: bool = False) -> Isolated[R]:
-    """Do ``work`` for the records 0 to ``count``, in as few parts as its exceptions allow.
+    """Do ``work``, which keeps nothing of parts that fail, for records 0 to ``count``, in few parts.
 
-    Args:
-        work: must not keep anything of a part before it returns.
-        count: of records.
-        patient: try every record, even if all of them may fail alike.
-
-    Raises:
-        Any error that ``is_trouble``, except that several records are too much at once.
+    ``patient``: try every record, even if all of them may fail alike. Raises any error that ``is_trouble``.
     """
     outcome: Isolated[R] = Isolated()
     failures, judges = outcome.failures, not patient

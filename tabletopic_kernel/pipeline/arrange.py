@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirectio
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.typedef import Record
 
+from tabletopic_kernel.model.errors import RetryableError
+
+# A file costs as much as this many rows: with fewer, a second task of a batch makes it slower, and two files
+# of what could be one (ADR 0038).
+ROWS_PER_FILE: Final = 256
 _MOST_NAME = 120  # characters of a folder's name: file systems allow 255, object stores 1,024 for a full path
 
 
@@ -42,8 +48,8 @@ class Partition(PartitionKey):
         return "/".join(re.sub("%[0-9A-F]?$", "", folder[:_MOST_NAME]) for folder in folders)
 
 
-class ScatteredError(Exception):
-    """Rows belong to more partitions than a task may write files for, if it is one of several of a batch."""
+class ScatteredError(RetryableError):
+    """Rows belong to so many partitions that one task of their batch should write all files."""
 
 
 def divided(
@@ -67,7 +73,7 @@ def divided(
         ordered, codes = table.take(pa.array(order)), [code[order] for code in codes]
         starts = np.flatnonzero(_changes(codes)).tolist()
     if len(starts) > most:
-        raise ScatteredError
+        raise ScatteredError(f"{len(table):,} rows belong to {len(starts):,} partitions")
     for start, stop in zip(starts, [*starts[1:], len(table)], strict=True):
         values = [
             PartitionFieldValue(field, key.dictionary[code[start].item()].as_py())

@@ -17,11 +17,7 @@ from tabletopic_kernel.model.ledger import Outliers, StagedOffsets, added, all_o
 from tabletopic_kernel.model.moved_rows import MovedRows
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
-# The id of the one schema of a topic whose values carry none.
-WHOLE_TOPIC: Final = -1
-# A file costs as much as this many rows: with fewer, a second task of a batch makes it slower, and two files
-# of what could be one (ADR 0038).
-ROWS_PER_FILE: Final = 256
+WHOLE_TOPIC: Final = -1  # the id of the one schema of a topic whose values carry none
 ASK_AGAIN_MS: Final = 60_000  # how often the registry's texts of known ids are compared, while records come
 _MAX_TRACES, MAX_SAMPLES = 5, 20  # enough to see a pattern; the rest is counted
 
@@ -72,7 +68,6 @@ class StagePlan:
     ``table`` and ``dead_letters`` are None while there is no such table, ``keys`` if no column has keys that
     name schemas. ``covers_tombstones``: all value columns are optional. ``inferred``: what JSON is decoded to
     if it has no schema. ``patient``: no batch is given up because its first records all fail alike.
-    ``tasks``: how many stage the batch.
     """
 
     topic: str
@@ -86,7 +81,7 @@ class StagePlan:
     projection: Projection | None = None
     keys: SchemaPlan | None = None
     patient: bool = False
-    tasks: int = 1
+    tasks: int = 1  # that stage the batch
 
     def with_settings(self, **changes: object) -> StagePlan:
         """This plan with other settings."""
@@ -159,7 +154,6 @@ class StageResult:
 
     ``decoded``: records that became rows, or describe none. ``failed`` counts unexpected exceptions by class;
     ``traces`` has a few, by their last lines. ``alike``: a group was given up, as all seemed to fail alike.
-    ``scattered``: a task gave up, as each of several would make small files of the same partitions.
     """
 
     records: int = 0
@@ -178,7 +172,6 @@ class StageResult:
     failed: dict[str, int] = field(default_factory=dict)
     traces: dict[str, str] = field(default_factory=dict)
     alike: bool = False
-    scattered: bool = False
     error: TableTopicError | None = None  # why the topic waits, or cannot continue with these settings
 
     def add(self, pickled: bytes) -> None:
@@ -200,7 +193,6 @@ class StageResult:
         for line, trace in other.traces.items():
             self.trace(line, trace)
         self.alike |= other.alike
-        self.scattered |= other.scattered
         self.error = self.error or other.error
 
     def trace(self, line: str, trace: str) -> None:

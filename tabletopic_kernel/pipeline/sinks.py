@@ -15,14 +15,16 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE
 from tabletopic_kernel.pipeline.conform import conform
-from tabletopic_kernel.pipeline.plan import ROWS_PER_FILE, StageResult
+from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.write import DataFileWriter
 
 # Registries' ids are signed integers. A larger one comes from a damaged record; its message has it.
 _MAX_ID: Final = 2**31 - 1
 # Arrow bytes held before a file is written: bounds a task's memory whatever the batch.
 _HELD_BYTES: Final = 128 * 1024**2
+_FEW_FILES: Final = 100  # so many cost less than to stage a batch once more
 Place = tuple[int, int]  # partition, offset
 
 
@@ -103,9 +105,9 @@ class Files:
         *,
         of_several: bool = False,
     ) -> None:
-        """``of_several``: other tasks stage the batch, too, and so rows that are scattered are refused."""
+        """``of_several``: other tasks stage the batch, too; with scattered rows, ScatteredError is raised."""
         self._topic = topic
-        self._rows = _FileBuffer(writer, ROWS_PER_FILE if of_several else 0) if writer else None
+        self._rows = _FileBuffer(writer, may_scatter=not of_several) if writer else None
         self._letters = _FileBuffer(dead_letter_writer) if dead_letter_writer else None
         self._rejected: list[Rejections] = []  # of one batch
         self._batch: pa.RecordBatch | None = None
@@ -130,11 +132,6 @@ class Files:
         if rejected and self._letters is not None:
             target = self._letters.writer.target
             self._letters.add(dead_letters_of(self._topic, self._batch, rejected, datetime.now(UTC), target))
-
-    def begun(self) -> StageResult:
-        """The files so far."""
-        rows, letters = (buffer.files if buffer else [] for buffer in (self._rows, self._letters))
-        return StageResult(files=rows, dead_letters=letters)
 
     def close(self, result: StageResult, *, is_void: bool) -> None:
         """Add the files to the result; what is buffered is written unless the result is void."""
@@ -184,9 +181,9 @@ class Memory:
 class _FileBuffer:
     """Rows of one table on their way to a file."""
 
-    def __init__(self, writer: DataFileWriter, rows_per_file: int = 0) -> None:
+    def __init__(self, writer: DataFileWriter, *, may_scatter: bool = True) -> None:
         self.writer = writer
-        self._rows_per_file = rows_per_file
+        self._may_scatter = may_scatter
         self.count = 0  # of all rows, held or written
         self.files: list[DataFile] = []
         self._held: list[pa.RecordBatch] = []
@@ -203,8 +200,8 @@ class _FileBuffer:
         if self._held:
             table = pa.Table.from_batches(self._held)
             self._held, self._bytes = [], 0
-            most = len(table) / self._rows_per_file if self._rows_per_file else math.inf
-            self.files += self.writer.write(table, max(1, most)) if len(table) else []
+            most = math.inf if self._may_scatter else max(_FEW_FILES, len(table) // ROWS_PER_FILE)
+            self.files += self.writer.write(table, most) if len(table) else []
 
 
 def places_of(batch: pa.RecordBatch | pa.Table, positions: Positions | None = None) -> Iterable[Place]:

@@ -9,7 +9,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,6 @@ from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, R
 from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.arrange import ScatteredError
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
     KeyColumns,
@@ -68,11 +67,8 @@ def stage_files(loaded: LoadedPlan, records: Iterable[pa.RecordBatch]) -> StageR
         loaded.dead_letter_writer if has_letters else None,
         of_several=loaded.plan.tasks > 1,
     )
-    try:
-        result = stage(loaded, records, files)
-        files.close(result, is_void=result.is_void(loaded.plan.settings))
-    except ScatteredError:
-        return replace(files.begun(), scattered=True)
+    result = stage(loaded, records, files)
+    files.close(result, is_void=result.is_void(loaded.plan.settings))
     return result
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -44,12 +44,48 @@ def interruptible(name: str, work: Callable[[], T], cancel: Callable[[], object]
 
 
 @dataclass(frozen=True)
+class LiveRead:
+    """The records behind a table's ledger that a query read as well; offsets are next ones, by partition.
+
+    Attributes:
+        table_to: the ledger of the snapshot.
+        live_to: how far the records were read.
+        records: read ones, of which some are no rows:
+        refused: by reason, ``waiting`` if the registry does not say how to decode them,
+        passed_over: by reason, as they describe no row.
+        newest_ms: the newest timestamp of a record in the table or behind it; None without records.
+        unread: offsets that a limit has left out: that of ``cut_by``.
+    """
+
+    table_to: Mapping[int, int]
+    live_to: Mapping[int, int]
+    records: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    newest_ms: int | None = None
+    unread: int = 0
+    cut_by: str = ""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The rows behind a table's snapshot, with the table's columns."""
+
+    rows: pa.Table
+    read: LiveRead
+
+
+@dataclass(frozen=True)
 class TableRead:
-    """A table that a query read, and its snapshot, None if it has none yet. Time in ms."""
+    """A table that a query read, and its snapshot, None if it has none yet. Time in ms.
+
+    ``live``: what was read behind it, if that was wanted.
+    """
 
     table: str
     snapshot_id: int | None
     snapshot_ms: int | None
+    live: LiveRead | None = None
 
 
 @dataclass(frozen=True)

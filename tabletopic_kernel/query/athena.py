@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,24 +54,6 @@ _TYPES = {
 }
 
 
-class Cursor(Protocol):
-    """The part of PyAthena's cursor that is used."""
-
-    description: Sequence[tuple[Any, ...]] | None
-    data_scanned_in_bytes: int | None
-
-    def execute(self, operation: str, parameters: dict[str, Any] | None = None) -> Any:
-        """Run a statement to its end; ``parameters`` fill ``%(name)s``. Ctrl-C cancels it."""
-
-    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        """The next rows, at most ``size``."""
-        ...
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """All remaining rows."""
-        ...
-
-
 def data_catalog(catalog: Mapping[str, str]) -> str | None:
     """Athena's name of a catalog, from PyIceberg's properties; None if they do not determine it.
 
@@ -104,7 +86,7 @@ class AthenaLake:
         tables: Callable[[str], tuple[TableRead, ...]],
         settings: AthenaSettings | None = None,
         namespace: str = "default",
-        cursor: Callable[[], Cursor] | None = None,
+        cursor: Callable[[], Any] | None = None,
         others: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._settings = settings or AthenaSettings()
@@ -181,7 +163,7 @@ class AthenaLake:
         except TableTopicError:
             return ()
 
-    def _pyathena(self, catalog: Mapping[str, str]) -> Cursor:
+    def _pyathena(self, catalog: Mapping[str, str]) -> Any:
         try:
             # By name: it is an extra that few have, and not type-checked.
             connect = importlib.import_module("pyathena").connect
@@ -195,7 +177,7 @@ class AthenaLake:
         # Besides raising the error, it prints each refused statement with a page of traceback.
         logging.getLogger("pyathena").setLevel(logging.CRITICAL)
         try:
-            cursor: Cursor = connect(
+            return connect(
                 catalog_name=self._data_catalog or data_catalog(catalog),
                 schema_name=self._namespace,
                 work_group=self._settings.workgroup or os.environ.get("AWS_ATHENA_WORK_GROUP", "primary"),
@@ -207,7 +189,6 @@ class AthenaLake:
             ).cursor(arraysize=_PAGE_ROWS)
         except Exception as error:  # no region, no such profile: its message says which
             raise _classified(error) from error
-        return cursor
 
 
 def _session(catalog: Mapping[str, str]) -> dict[str, str]:

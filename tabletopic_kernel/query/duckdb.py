@@ -9,20 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.table_properties import names_class
 from tabletopic_kernel.query.answer import Answer, TableRead, interruptible
-from tabletopic_kernel.query.as_of import AsOf, snapshot_at
+from tabletopic_kernel.query.as_of import AsOf
 from tabletopic_kernel.query.catalogs import Catalogs, no_such_table
 from tabletopic_kernel.query.duckdb_connection import (
     FATAL,
@@ -33,6 +30,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     sql_errors,
 )
 from tabletopic_kernel.query.duckdb_files import TableFiles
+from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, views_of, with_tails
 from tabletopic_kernel.query.sql import (
     MOST_PARTS,
     Name,
@@ -48,28 +46,12 @@ _BATCH_ROWS = 10_000
 _MISSING_TABLE = ("Catalog Error: Table with name", "Catalog Error: Schema", 'Binder Error: Catalog "')
 
 
-@dataclass(frozen=True)
-class _View:
-    """A table of the catalog under its name in the query."""
-
-    database: str
-    schema: str
-    name: str
-    spelled: str  # with namespace, and with its catalog unless that is the default one
-    table: Table
-    snapshot: Snapshot | None
-    fixed: bool  # at that snapshot, with its schema; else with the newest of both
-
-    @property
-    def place(self) -> str:
-        return _dotted_place(self.database, self.schema, self.name)
-
-
 class DuckLake:
     """Queries over catalogs. Thread-safe: one query runs at a time.
 
     Tables are called ``table`` (in the default namespace of the default catalog), ``namespace.table`` or
-    ``catalog.namespace.table``. ``others``: functions that open further catalogs, by name.
+    ``catalog.namespace.table``; ``table$live`` also has the records behind it. ``others``: functions that
+    open further catalogs, by name. ``tails``: reads what is behind tables.
     """
 
     def __init__(
@@ -77,6 +59,7 @@ class DuckLake:
         catalog: Catalog,
         namespace: str = "default",
         others: Mapping[str, Callable[[], Catalog]] | None = None,
+        tails: Tails | None = None,
     ) -> None:
         self._catalogs = Catalogs(catalog, namespace, others)
         self._namespace = namespace
@@ -84,6 +67,7 @@ class DuckLake:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._own_views: set[str] = set()  # their places
         self._files = TableFiles()
+        self._tails = tails
         # A separate one: if a view already exists, DuckDB returns the tables below it instead.
         self._parser = duckdb.connect()
 
@@ -103,8 +87,14 @@ class DuckLake:
         at: AsOf | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
+        *,
+        live: bool = False,
     ) -> Answer:
-        """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows."""
+        """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows.
+
+        ``live``: also read the records that topics have behind their tables, as all of ``table$live`` do. The
+        snapshots are chosen first, then the end offsets of all topics: no commit in between changes the rows.
+        """
         with self._lock, sql_errors(), self._restarting_after_fatal():
             if wants_table_list(sql):
                 return Answer(self._table_list())
@@ -112,29 +102,34 @@ class DuckLake:
             text = quote_default(sql)
             check_reads(self._parser, text)
             names = tables_in(self._parser, text)
-            views, unknown = self._views(names, at)
+            views, unknown = views_of(self._catalogs, names, at, live=live)
+            views = with_tails(views, self._tails)
             self._drop(connection, unknown)
-            with self._files.errors():
+            try:
+                with self._files.errors():
+                    for view in views:
+                        self._make(connection, view)
+                    with _unknown_tables(unknown, self._catalogs):
+                        work = partial(_run, connection, text, params, limit)
+                        rows, truncated = interruptible("duckdb", work, connection.interrupt)
+            finally:
                 for view in views:
-                    self._make(connection, view)
-                with _unknown_tables(unknown, self._catalogs):
-                    work = partial(_run, connection, text, params, limit)
-                    rows, truncated = interruptible("duckdb", work, connection.interrupt)
-            return Answer(rows, tuple(map(_read, views)), truncated)
+                    view.forget(connection)
+            return Answer(rows, tuple(view.read for view in views), truncated)
 
     def tables(self, sql: str) -> tuple[TableRead, ...]:
         """The tables, with newest snapshots, in another engine's SQL; none if DuckDB cannot parse it."""
         with self._lock:
             try:
-                views, _ = self._views(tables_in(self._parser, quote_default(sql)), None)
+                views, _ = views_of(self._catalogs, tables_in(self._parser, quote_default(sql)), None)
             except duckdb.Error:
                 return ()
-        return tuple(map(_read, views))
+        return tuple(view.read for view in views)
 
     def check_spark_writes(self, sql: str) -> None:
         """Raise ActionNeededError if a table that Spark may write to names a class: Spark would load it."""
         with self._lock:
-            views, _ = self._views(names_written(sql), None)
+            views, _ = views_of(self._catalogs, names_written(sql), None)
         for view in views:
             for name, value in view.table.properties.items():
                 is_java = names_class(name) and not name.startswith(("py-", "write.py-"))
@@ -174,46 +169,21 @@ class DuckLake:
         self._connection.execute(f"USE {quote(self._catalogs.default)}.{quote(self._namespace)}")
         return self._connection
 
-    def _views(self, names: Sequence[Name], at: AsOf | None) -> tuple[list[_View], list[Name]]:
-        """The views to create, and the names that are not tables of the catalog."""
-        views: dict[str, _View] = {}
-        unknown: list[Name] = []
-        for name in names:
-            table = self._catalogs.load(name)
-            if table is None:
-                unknown.append(name)
-                continue
-            spelled = self._catalogs.spelled(name, table)
-            view = _View(
-                *self._catalogs.place(name), spelled, table, snapshot_at(table, at), fixed=at is not None
-            )
-            other = views.setdefault(view.place.lower(), view)
-            if other.spelled != spelled:
-                raise UsageError(
-                    f"{spelled} and {other.spelled} differ only in case, which SQL ignores: "
-                    "query one at a time"
-                )
-        return list(views.values()), unknown
-
     def _drop(self, connection: duckdb.DuckDBPyConnection, unknown: Sequence[Name]) -> None:
         """Drop views of tables that are no longer in the catalog; user-created objects stay."""
         for name in unknown:
-            place = _dotted_place(*self._catalogs.place(name)) if 1 <= len(name) <= MOST_PARTS else ""
+            place = dotted_place(*self._catalogs.place(name)) if 1 <= len(name) <= MOST_PARTS else ""
             if place in self._own_views:
                 connection.execute(f"DROP VIEW IF EXISTS {place}")
                 self._own_views.discard(place)
 
-    def _make(self, connection: duckdb.DuckDBPyConnection, view: _View) -> None:
+    def _make(self, connection: duckdb.DuckDBPyConnection, view: View) -> None:
         folders = folders_of(view.table.location(), view.table.properties)
         give_secret(connection, folders, view.table.io.properties)
         self._files.give(connection, view.table)
         _make_schema(connection, view.database, view.schema)
-        location = view.table.metadata_location.replace("'", "''")
-        chosen = f", snapshot_from_id = {view.snapshot.snapshot_id}" if view.fixed and view.snapshot else ""
         self._own_views.add(view.place)
-        connection.execute(
-            f"CREATE OR REPLACE VIEW {view.place} AS SELECT * FROM iceberg_scan('{location}'{chosen})"
-        )
+        view.make(connection)
 
     # -- names
 
@@ -249,10 +219,6 @@ def _make_schema(connection: duckdb.DuckDBPyConnection, database: str, schema: s
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(schema)}")
 
 
-def _dotted_place(*parts: str) -> str:
-    return ".".join(map(quote, parts))
-
-
 def _run(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
@@ -275,12 +241,3 @@ def _run(
         batches.append(batch)
         rows += batch.num_rows
     return pa.Table.from_batches(batches, reader.schema).slice(0, limit), rows > limit
-
-
-def _read(view: _View) -> TableRead:
-    snapshot = view.snapshot
-    return TableRead(
-        view.spelled,
-        None if snapshot is None else snapshot.snapshot_id,
-        None if snapshot is None else snapshot.timestamp_ms,
-    )

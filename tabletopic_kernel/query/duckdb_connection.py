@@ -72,21 +72,27 @@ def folders_of(
     return [f"{place.rstrip('/')}/" for place in named if place.partition("://")[0] in schemes]
 
 
+def scopes_of(folders: Iterable[str]) -> list[str]:
+    """Where a table may have files: anywhere, in its buckets and folders; nowhere if it has none."""
+    folders = list(folders)
+    buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in folders)
+    return list(dict.fromkeys(("", *buckets, *folders))) if folders else []
+
+
 def give_secret(connection: duckdb.DuckDBPyConnection, folders: Iterable[str], io: Mapping[str, str]) -> None:
     """Give DuckDB PyIceberg's access to a table on S3; ``io`` has the properties of the table's storage.
 
     One secret for each of the table's folders, as catalogs lend keys per table; one for each bucket and one
     for all other places: a table may have files anywhere.
     """
-    scopes = [*folders]
+    scopes = scopes_of(folders)
     if not scopes:
         return
     options = {"PROVIDER": "config", **duckdb_secret(io)}
     if getproxies_environment() and is_loopback(options["ENDPOINT"]):
         # DuckDB's default client, curl, would use the environment's proxy.
         connection.execute("SET httpfs_client_implementation = 'httplib'; SET http_proxy = ''")
-    buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in scopes)
-    for scope in dict.fromkeys(("", *buckets, *scopes)):
+    for scope in scopes:
         name = f"{_SECRET}_{zlib.crc32(scope.encode()):08x}" if scope else _SECRET
         scoped = options | ({"SCOPE": scope} if scope else {})
         options_sql = ", ".join(f"{key} {_quoted(value)}" for key, value in scoped.items() if value)

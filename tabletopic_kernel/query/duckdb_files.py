@@ -21,7 +21,7 @@ from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.storage.azure import AZURE
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.query.duckdb_connection import folders_of
+from tabletopic_kernel.query.duckdb_connection import folders_of, scopes_of
 
 SCHEMES = ("gs", "gcs", *AZURE)
 
@@ -68,12 +68,9 @@ class TableFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def give(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
         """Let DuckDB read a table if it is in such a store; its files may also be elsewhere."""
-        folders = folders_of(table.location(), table.properties, SCHEMES)
-        if not folders:
-            return
-        buckets = ("/".join(folder.split("/")[:3]) + "/" for folder in folders)
-        self._by_folder |= dict.fromkeys(("", *buckets, *folders), table.io)
-        if SCHEMES[0] not in connection.list_filesystems():
+        scopes = scopes_of(folders_of(table.location(), table.properties, SCHEMES))
+        self._by_folder |= dict.fromkeys(scopes, table.io)
+        if scopes and SCHEMES[0] not in connection.list_filesystems():
             connection.register_filesystem(self)
 
     @classmethod

@@ -12,8 +12,8 @@ from tabletopic_kernel.model.errors import UsageError
 _TOKEN = re.compile(
     r"""
     '(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | --[^\n]* | /\*.*?\*/
-    | \$(?P<tag>\w*)\$ .*? \$(?P=tag)\$
-    | \$(?P<name>[A-Za-z_]\w*)
+    | (?<!\w)\$(?P<tag>\w*)\$ .*? \$(?P=tag)\$
+    | (?<!\w)\$(?P<name>[A-Za-z_]\w*)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -24,6 +24,8 @@ def names_in(sql: str) -> list[str]:
 
     >>> names_in("SELECT '$a', $b, $c FROM t -- $d" + chr(10) + "WHERE x = $b")
     ['b', 'c']
+    >>> names_in("FROM clicks$live WHERE a = $b")
+    ['b']
     """
     names = (match["name"] for match in _TOKEN.finditer(sql))
     return list(dict.fromkeys(name for name in names if name))

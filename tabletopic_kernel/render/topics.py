@@ -9,7 +9,7 @@ from tabletopic_kernel.model.columns.wrong_units import times_of, wrong_unit
 from tabletopic_kernel.render.grid import Cell, Grid
 from tabletopic_kernel.render.states import UNKNOWN, words_of
 from tabletopic_kernel.render.values import text
-from tabletopic_kernel.render.words import age, clock, event_text, interval, number, seconds, size
+from tabletopic_kernel.render.words import age, clock, event_text, interval, many, number, seconds, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.progress.events import ControlEvent
@@ -83,7 +83,7 @@ def status_facts(status: TopicStatus) -> Grid:
         "table": status.table,
         "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}{_waiting(status)}",
         "rate": f"{number(status.rows_per_second)} rows/s",
-        "rows": f"{number(status.rows)} in {_files(status.files)}, {number(status.staged_rows)} staged"
+        "rows": f"{number(status.rows)} in {many(status.files, 'file')}, {number(status.staged_rows)} staged"
         + (f", {number(status.staging_records)} being staged" if status.staging_records else ""),
         "commits": f"{number(status.commits)}, every {interval(status.commit_interval_ms)}",
         "last commit": committed,
@@ -140,10 +140,6 @@ def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
         places = ", ".join(f"partition {p}: {number(count)}" for p, count in sorted(status.lost.items()))
         pairs["lost"] = Cell(f"{number(sum(status.lost.values()))} records, by retention ({places})", "bad")
     return pairs
-
-
-def _files(count: int) -> str:
-    return f"{number(count)} file{'' if count == 1 else 's'}"
 
 
 def plan_table(plan: Plan) -> Grid:
@@ -220,10 +216,10 @@ def health_facts(health: TableHealth) -> Grid:
     kept = f"; kept by {', '.join(health.refs)}" if health.refs else ""
     metadata = f"{size(health.metadata_bytes)}, {number(health.metadata_files)} versions"
     pairs: dict[str, str | Cell] = {
-        "rows": f"{number(health.rows)} in {_files(health.files)}{spread}, {size(health.bytes)}",
+        "rows": f"{number(health.rows)} in {many(health.files, 'file')}{spread}, {size(health.bytes)}",
         "small files": Cell(small, "warn" if many_small else "good"),
         "file sizes": ", ".join(map(_bar, health.sizes)) or "-",
-        "deletes": f"{number(health.deleted_rows)} rows by {_files(health.delete_files)}"
+        "deletes": f"{number(health.deleted_rows)} rows by {many(health.delete_files, 'file')}"
         if health.delete_files
         else "none",
         "snapshots": f"{number(health.snapshots)}{oldest}{kept}",

@@ -6,31 +6,16 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
-from tabletopic_kernel.model.progress.events import (
-    CommitFailed,
-    CommitRequested,
-    Committed,
-    Compacted,
-    ControlEvent,
-    DeadLettered,
-    Enabled,
-    Expired,
-    Failed,
-    FilesStaged,
-    GapDetected,
-    Heartbeat,
-    HostHeartbeat,
-    OrphansRemoved,
-    Paused,
-    Replayed,
-    Resumed,
-    SchemaEvolved,
-    SchemaRefused,
-    SchemaVersion,
-    Stopped,
-)
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.events import ControlEvent, SchemaVersion
 from tabletopic_kernel.render.states import Tone
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.query.answer import TableRead
+
+_FEW_PARTITIONS: Final = 4
 
 
 def number(value: float | None) -> str:
@@ -38,6 +23,15 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}"
+
+
+def many(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> many(1, "file"), many(2_000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count: float) -> str:
@@ -87,6 +81,39 @@ def age(moment_ms: int | None) -> str:
     return f"{' '.join(span[:2])} ago"
 
 
+def recent(moment_ms: int) -> str:
+    """The age of a time, within the last second in ms."""
+    ms = max(0.0, time.time() * 1000 - moment_ms)
+    return f"{ms:.0f} ms ago" if ms < 1000 else age(moment_ms)
+
+
+def freshness(read: TableRead) -> str:
+    """How fresh a table was when a query read it, and how far the query read behind it."""
+    if (live := read.live) is None:
+        at_ms = read.snapshot_ms
+        snapshot = "no snapshot yet" if at_ms is None else f"snapshot {read.snapshot_id} of {clock(at_ms)}"
+        return f"{read.table}: {snapshot}" + ("" if at_ms is None else f", {age(at_ms)}")
+    return (
+        f"{read.table}: table to offset {_by_partition(live.table_to)} of snapshot {read.snapshot_id}, "
+        f"live to {_by_partition(live.live_to)}, {number(live.records)} records"
+        + ("" if live.newest_ms is None else f", newest {recent(live.newest_ms)}")
+        + (f"; refused: {_by_reason(live.refused)}" if live.refused else "")
+        + (f"; passed over: {_by_reason(live.passed_over)}" if live.passed_over else "")
+        + (f"; {number(live.unread)} more are left out by [live] {live.cut_by}" if live.cut_by else "")
+    )
+
+
+def _by_partition(offsets: Mapping[int, int]) -> str:
+    """Offsets in the order of partitions, or their sum if they are many."""
+    if len(offsets) > _FEW_PARTITIONS:
+        return f"{sum(offsets.values()):,} over {len(offsets)} partitions"
+    return " + ".join(f"{offsets[p]:,}" for p in sorted(offsets))
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number(count)} {reason}" for reason, count in counts.items())
+
+
 def clock(moment_ms: int) -> str:
     """A time in local time with its zone, to the millisecond; an out-of-range number is kept."""
     try:
@@ -106,58 +133,58 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
     """The text of an event, without time and topic."""
     # Longer than other functions: a sentence for each event.
     match event:
-        case Enabled():
+        case events.Enabled():
             return f"taken over by {event.host}, epoch {event.epoch}, at {_offsets(event.next_offsets)}"
-        case FilesStaged():
+        case events.FilesStaged():
             return f"{_amount(event.rows, event.files, event.bytes)} in {seconds(event.seconds)}"
-        case Committed():
+        case events.Committed():
             amount = _amount(event.rows, event.files, event.bytes)
             return f"{amount} in {seconds(event.seconds)}, snapshot {event.snapshot_id}"
-        case CommitFailed() | Failed():
-            waits = "; waiting to retry" if isinstance(event, Failed) and event.waits else ""
+        case events.CommitFailed() | events.Failed():
+            waits = "; waiting to retry" if isinstance(event, events.Failed) and event.waits else ""
             return event.reason + waits
-        case SchemaEvolved():
+        case events.SchemaEvolved():
             return f"{'; '.join(event.changes)}{_cause(event.cause)}"
-        case SchemaRefused():
+        case events.SchemaRefused():
             refused = "; ".join(f"{column} {why}" for column, why in event.refused.items())
             return f"{refused}{_cause(event.cause)}"
-        case DeadLettered():
+        case events.DeadLettered():
             where = f" to {event.table}" if event.table else " skipped"
             return f"{_counts(event.counts)}{where}"
-        case Replayed():
+        case events.Replayed():
             stayed = f", still dead letters: {_counts(event.stayed)}" if event.stayed else ""
             ended = f"; ended early: {event.error}" if event.error else ""
             return f"{event.rows:,} dead letters became rows{stayed}{ended}"
-        case Compacted() | Expired() | OrphansRemoved():
+        case events.Compacted() | events.Expired() | events.OrphansRemoved():
             return _maintenance_text(event)
-        case GapDetected() if event.on_truncation:
+        case events.GapDetected() if event.on_truncation:
             ranges = (f"partition {p}: {first:,} to {end - 1:,}" for p, (first, end) in event.missing.items())
             rows = "stay, marked in the ledger" if event.on_truncation == "mark" else "were deleted"
             return f"the log lost {'; '.join(ranges)}, and is read again from there; their rows {rows}"
-        case GapDetected():
+        case events.GapDetected():
             gone = "; ".join(
                 f"partition {partition}: next offset was {wanted:,}, the first available is {first:,}"
                 for partition, (wanted, first) in event.missing.items()
             )
             return f"{gone}; the topic continues after the gap" if event.skipped else gone
-        case Heartbeat():
+        case events.Heartbeat():
             progress, rate = event.progress, f"{event.progress.rows_per_second:,.0f} rows/s"
             return f"{progress.state}, {progress.rows:,} rows, {rate}, {progress.staged_rows:,} staged"
-        case HostHeartbeat():
+        case events.HostHeartbeat():
             memory = "" if event.memory_bytes is None else f", {size(event.memory_bytes)}"
             return f"{event.host} runs {', '.join(event.topics) or 'no topic'}{memory}"
-        case Stopped():
+        case events.Stopped():
             return f"released by {event.host}"
-        case Paused() | Resumed() | CommitRequested():
+        case events.Paused() | events.Resumed() | events.CommitRequested():
             return ""
 
 
 _NAMES: Mapping[type[ControlEvent], str] = {
-    Enabled: "taken over",
-    Failed: "error",
-    GapDetected: "gap",
-    Stopped: "released",
-    Expired: "snapshots expired",
+    events.Enabled: "taken over",
+    events.Failed: "error",
+    events.GapDetected: "gap",
+    events.Stopped: "released",
+    events.Expired: "snapshots expired",
 }
 
 
@@ -167,31 +194,31 @@ def event_name(event: ControlEvent) -> str:
 
 
 _TONES: Mapping[type[ControlEvent], Tone] = {
-    Committed: "good",
-    Enabled: "good",
-    Resumed: "good",
-    SchemaEvolved: "note",
-    CommitFailed: "warn",
-    DeadLettered: "warn",
-    SchemaRefused: "bad",
-    GapDetected: "bad",
+    events.Committed: "good",
+    events.Enabled: "good",
+    events.Resumed: "good",
+    events.SchemaEvolved: "note",
+    events.CommitFailed: "warn",
+    events.DeadLettered: "warn",
+    events.SchemaRefused: "bad",
+    events.GapDetected: "bad",
 }
 
 
 def event_tone(event: ControlEvent) -> Tone:
     """How much attention an event needs."""
-    if isinstance(event, Failed):
+    if isinstance(event, events.Failed):
         return "warn" if event.waits else "bad"
-    if isinstance(event, Replayed | Compacted | Expired | OrphansRemoved):
+    if isinstance(event, events.Replayed | events.Compacted | events.Expired | events.OrphansRemoved):
         return "good" if event.error is None else "bad"
     return _TONES.get(type(event), "quiet")
 
 
-def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
+def _maintenance_text(event: events.Compacted | events.Expired | events.OrphansRemoved) -> str:
     ended = f"; ended early: {event.error}" if event.error else ""
-    if isinstance(event, Compacted) and not event.files_before:
+    if isinstance(event, events.Compacted) and not event.files_before:
         return event.error or "no small files to compact"
-    if isinstance(event, Compacted):
+    if isinstance(event, events.Compacted):
         sizes = f"{size(event.bytes_before)} to {size(event.bytes)}"
         of = " of dead letters" if event.dead_letters else ""
         deleted = f" without {event.deleted_rows:,} deleted rows" if event.deleted_rows else ""
@@ -200,7 +227,7 @@ def _maintenance_text(event: Compacted | Expired | OrphansRemoved) -> str:
             f"{seconds(event.seconds)}{ended}"
         )
     removed = f"{event.files:,} files, {size(event.bytes)}"
-    if isinstance(event, OrphansRemoved):
+    if isinstance(event, events.OrphansRemoved):
         return f"removed orphans: {removed}{ended}"
     of = " of the dead-letter table" if event.dead_letters else ""
     back = ""
@@ -214,7 +241,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _amount(rows: int, files: int, size_bytes: int) -> str:
-    return f"{rows:,} rows in {files:,} file{'' if files == 1 else 's'} ({size(size_bytes)})"
+    return f"{rows:,} rows in {many(files, 'file')} ({size(size_bytes)})"
 
 
 def _offsets(next_offsets: dict[int, int]) -> str:

@@ -6,6 +6,7 @@ instead of sent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -28,7 +29,7 @@ from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress.events import ControlEvent, SchemaEvolved
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.decode import LoadedPlan
-from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, SchemaPlan, StagePlan
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, Needs, SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Sink
 from tabletopic_kernel.pipeline.stage import stage
 from tabletopic_kernel.table.changes.change import TableChange
@@ -66,13 +67,20 @@ def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Calla
         ActionNeededError: the topic would stop.
         RetryableError: the registry does not respond.
     """
+    return tried_records(draft, records, new_sink)[0]
+
+
+def tried_records(
+    draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]
+) -> tuple[S, StageResult]:
+    """As ``try_records``, with the counts."""
     while True:
         sink = new_sink()
         result = stage(LoadedPlan(draft.plan()), records, sink)
         if result.error is not None:
             raise result.error
         if not result.needs:
-            return sink
+            return sink, result
         draft.cover(result.needs)
 
 
@@ -101,11 +109,20 @@ class TopicDraft:
         catalog, identifier = table.table.catalog, table.table.name()
         self._keeper = SchemaKeeper(catalog, identifier, topic, settings, services)
         self._keeper.adopt(TableDraft(table.table), ledger)
-        self._keeper.cover(Needs(), recheck=True)
+        self.recheck()
 
     def plan(self) -> StagePlan:
         """See ``Draft``."""
         return self._keeper.plan().tolerant()
+
+    def recheck(self) -> None:
+        """Look up again what the registry may have by now, as when a batch begins; raises as ``cover``."""
+        self._keeper.cover(self._keeper.plan().to_ask_again(math.inf) or Needs(), recheck=True)
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of the rows."""
+        return self._keeper.needed_table().table.schema()
 
     def cover(self, needs: Needs) -> None:
         """See ``Draft``."""

@@ -6,11 +6,13 @@ Each client is a few lines that differ, around one cache.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tabletopic_kernel.local.machine import logs_folder, need_limits
 from tabletopic_kernel.model.errors import StackError, TableTopicError
+from tabletopic_kernel.model.settings.cluster import local_warehouse
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config.servers import Servers
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from tabletopic_kernel.clients.kafka.broker import Broker
     from tabletopic_kernel.clients.registry.registry import Registry
     from tabletopic_kernel.local.progress import Report
-    from tabletopic_kernel.query.duckdb import DuckLake
 
 
 T = TypeVar("T")
@@ -38,10 +39,8 @@ class Clients:
         self._clients: dict[str, Any] = {}
         self._of_thread = threading.local()
         self._probing = threading.Lock()
-        # By catalog:
-        self._probed: dict[str | None, SparkSession] = {}  # sessions whose executors share the storage
-        self._probes: dict[str | None, int] = {}  # the number of finished probes
-        self._probe_errors: dict[str | None, TableTopicError] = {}  # of the newest probe
+        # By catalog: the session, when its probe ended, and its error.
+        self._probes: dict[str | None, tuple[SparkSession, float, TableTopicError | None]] = {}
         self._jars_error: StackError | None = None  # why the session lacks jars
 
     @property
@@ -110,7 +109,6 @@ class Clients:
         from tabletopic_kernel.clients.catalog.engine_properties import spark_extras  # noqa: PLC0415
         from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark  # noqa: PLC0415
         from tabletopic_kernel.local.java import jvm  # noqa: PLC0415
-        from tabletopic_kernel.local.machine import logs_folder, need_limits  # noqa: PLC0415
         from tabletopic_kernel.local.progress import silent  # noqa: PLC0415
 
         def start() -> SparkSession:
@@ -149,27 +147,25 @@ class Clients:
 
     def _probe(self, session: SparkSession, name: str | None) -> None:
         from tabletopic_kernel.clients.catalog.catalog import in_section, warehouse_location  # noqa: PLC0415
-        from tabletopic_kernel.model.settings.cluster import local_warehouse  # noqa: PLC0415
 
         catalog = self.servers.catalog_of(name)
         warehouse = warehouse_location(catalog) or local_warehouse(catalog)
-        before = self._probes.get(name, 0)
+        asked, error = time.monotonic(), None
         with self._probing:
-            if self._probed.get(name) is session:
+            probed, ended, trouble = self._probes.get(name, (None, 0.0, None))
+            if probed is session and trouble is None:
                 return
-            if self._probes.get(name, 0) != before and (error := self._probe_errors.get(name)) is not None:
+            if trouble is not None and ended > asked:
                 # Another thread's probe has just ended: topics do not wait for probes in turn.
-                raise type(error)(*error.args) from error
+                raise type(trouble)(*trouble.args) from trouble
             try:
                 with in_section(name):
                     self.check_cluster(session, catalog, warehouse)
-                self._probed[name] = session
-                self._probe_errors.pop(name, None)
-            except TableTopicError as trouble:
-                self._probe_errors[name] = trouble
+            except TableTopicError as failure:
+                error = failure
                 raise
             finally:
-                self._probes[name] = self._probes.get(name, 0) + 1
+                self._probes[name] = session, time.monotonic(), error
 
     def check_cluster(self, session: SparkSession, catalog: dict[str, str], warehouse: str | None) -> None:
         """Check that executors run this program and share the storage; raises as ``host_spark``."""
@@ -178,14 +174,6 @@ class Clients:
         cluster_probe.check_executors(session)
         if warehouse is not None:
             cluster_probe.check_shared_storage(session, catalog, warehouse)
-
-    @property
-    def lake(self) -> DuckLake:
-        """The tables for SQL with DuckDB, with its own catalog objects."""
-        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
-
-        others = {name: partial(self.open_catalog, name) for name in self.servers.catalogs}
-        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others))
 
     def _once(self, name: str, create: Callable[[], T]) -> T:
         # One lock per client: while Spark starts, the others are available.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.host.host import GROUP
@@ -29,10 +28,6 @@ class HostStatus:
     version: str | None = None
     memory_bytes: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return asdict(self)
-
 
 def live_hosts(broker: Broker) -> list[str]:
     """The ids of the live hosts, sorted."""
@@ -56,12 +51,11 @@ def fold_hosts(live: Iterable[str], events: Iterable[ControlEvent]) -> list[Host
             newest[event.host] = event
         elif isinstance(event, Heartbeat):
             topics.setdefault(event.host, set()).add(event.topic)
-    return [_status(host, newest.get(host), topics.get(host, set())) for host in sorted(set(live))]
-
-
-def _status(host: str, heartbeat: HostHeartbeat | None, topics: set[str]) -> HostStatus:
-    if heartbeat is None:
-        return HostStatus(host, sorted(topics))
-    return HostStatus(
-        host, sorted(heartbeat.topics), heartbeat.started_ms, heartbeat.version, heartbeat.memory_bytes
-    )
+    statuses = []
+    for host in sorted(set(live)):
+        if (last := newest.get(host)) is None:
+            statuses.append(HostStatus(host, sorted(topics.get(host, ()))))
+        else:
+            about = last.started_ms, last.version, last.memory_bytes
+            statuses.append(HostStatus(host, sorted(last.topics), *about))
+    return statuses

@@ -35,16 +35,13 @@ from tabletopic_kernel.table.schemas.registered import (
     key_subject,
 )
 from tabletopic_kernel.table.topic_table import TopicTable
+from tabletopic_kernel.workbench.backlog import Backlog, Layout, backlog
 from tabletopic_kernel.workbench.peek import check_newest
 
 TableName = tuple[str, ...]  # namespace parts and name, in PyIceberg's form
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]
-_CHANGED: dict[str, ColumnChange] = {
-    "add": "new",
-    "relax": "relaxed",
-    "widen": "widened",
-    "rename": "renamed",
-}
+_CHANGED: dict[str, ColumnChange]
+_CHANGED = {"add": "new", "relax": "relaxed", "widen": "widened", "rename": "renamed"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,8 @@ class Plan:
     ``partition_by_before`` has an existing table's partitions, ``sort_by_before`` its order.
 
     For an unregistered schema: ``changes`` of the table in words, ``incompatible`` with the reason for each
-    column that does not fit, and ``registry``, whether the registry would accept it.
+    column that does not fit, and ``registry``, whether the registry would accept it. ``backlog`` is of a new
+    table with partitions.
     """
 
     topic: str
@@ -84,6 +82,7 @@ class Plan:
     changes: list[str] = field(default_factory=list)
     incompatible: dict[str, str] = field(default_factory=dict)
     registry: str | None = None
+    backlog: Backlog | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
@@ -151,7 +150,9 @@ def plan_enable(
         if table is None:
             if candidate is None:
                 plan.notes += check_newest(topic, settings, broker, registry)
-            _plan_new(plan, columns, key, origin, settings, facts)
+            layout = _plan_new(plan, columns, key, origin, settings, facts)
+            layout = layout if candidate is None else None
+            plan.backlog = backlog(facts, settings, broker, registry, layout, plan.notes)
         else:
             _plan_old(plan, table, columns, origin, settings, facts)
             _plan_key(plan, table.table, key, settings)
@@ -173,7 +174,7 @@ def _plan_new(
     origin: str,
     settings: TopicSettings,
     facts: TopicFacts,
-) -> None:
+) -> Layout | None:
     records = sum(end - facts.first.get(partition, 0) for partition, end in facts.end.items())
     if settings.start == "earliest" and records:
         plan.notes.append(f"the table starts with up to {records:,} records that are already in the topic")
@@ -181,13 +182,13 @@ def _plan_new(
         plan.notes.append("the table starts with records sent from now on")
     plan.notes.append(origin if columns is None else f"columns of {origin}")
     if columns is None:
-        return
+        return None
     value, _ = columns.first(settings)
     schema = table_schema(value, settings, key)
     plan.columns = [_column(field, "new") for field in schema.fields]
     former = columns.former_names(schema, settings)
-    partition_spec(settings.partition_by, schema, former)
     sort_order(settings.sort_by, schema, former)
+    return schema, partition_spec(settings.partition_by, schema, former)
 
 
 def _plan_old(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tabletopic_kernel.model.redact import mask_property
 from tabletopic_kernel.model.settings.names import variable_name
-from tabletopic_kernel.workbench.config import PREFIX
+from tabletopic_kernel.workbench.config.sources import PREFIX
 
 Answers = dict[str, str]
 
@@ -32,11 +32,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to reach a server: the choice, the properties it implies, and the questions."""
+    """One way to reach a server: the choice, the questions, and the properties it implies."""
 
     text: str
-    fixed: Mapping[str, str] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
+    fixed: Mapping[str, str] = field(default_factory=dict)
     then: tuple[Way, ...] = ()  # a choice among these follows the questions
     then_text: str = ""
 
@@ -53,35 +53,29 @@ class Server:
 _EMBEDDED = Way("Local, started by `tabletopic up`")
 _BOOTSTRAP = Question("bootstrap.servers", "Brokers, as host:port separated by commas")
 _CA = Question("ssl.ca.location", "CA certificate file, if the system does not trust it", optional=True)
-_USER = (
+_LOGIN = (
+    Question(
+        "sasl.mechanism",
+        "Mechanism",
+        default="SCRAM-SHA-512",
+        choices=("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
+    ),
     Question("sasl.username", "User"),
     Question("sasl.password", "Password", secret=True),
 )
-_MECHANISM = Question(
-    "sasl.mechanism",
-    "Mechanism",
-    default="SCRAM-SHA-512",
-    choices=("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
-)
+_TLS = {"security.protocol": "SSL"}
 
 KAFKA = Server(
     "kafka",
     "Kafka",
     (
         _EMBEDDED,
-        Way("Without a login", {}, (_BOOTSTRAP,)),
-        Way("TLS", {"security.protocol": "SSL"}, (_BOOTSTRAP, _CA)),
-        Way(
-            "TLS, user and password", {"security.protocol": "SASL_SSL"}, (_BOOTSTRAP, _MECHANISM, *_USER, _CA)
-        ),
-        Way(
-            "User and password, without TLS",
-            {"security.protocol": "SASL_PLAINTEXT"},
-            (_BOOTSTRAP, _MECHANISM, *_USER),
-        ),
+        Way("Without a login", (_BOOTSTRAP,)),
+        Way("TLS", (_BOOTSTRAP, _CA), _TLS),
+        Way("TLS, user and password", (_BOOTSTRAP, *_LOGIN, _CA), {"security.protocol": "SASL_SSL"}),
+        Way("User and password, without TLS", (_BOOTSTRAP, *_LOGIN), {"security.protocol": "SASL_PLAINTEXT"}),
         Way(
             "Client certificate, as PEM files",
-            {"security.protocol": "SSL"},
             (
                 _BOOTSTRAP,
                 Question("ssl.certificate.location", "Certificate file"),
@@ -89,24 +83,20 @@ KAFKA = Server(
                 Question("ssl.key.password", "Password of the key", optional=True, secret=True),
                 _CA,
             ),
+            _TLS,
         ),
         Way(
             "Client certificate, as PKCS#12",
-            {"security.protocol": "SSL"},
             (
                 _BOOTSTRAP,
                 Question("ssl.keystore.location", "Key store file"),
                 Question("ssl.keystore.password", "Its password", secret=True),
                 _CA,
             ),
+            _TLS,
         ),
         Way(
             "OIDC, client credentials",
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.oauthbearer.method": "oidc",
-            },
             (
                 _BOOTSTRAP,
                 Question("sasl.oauthbearer.token.endpoint.url", "URL of the token endpoint"),
@@ -115,6 +105,11 @@ KAFKA = Server(
                 Question("sasl.oauthbearer.scope", "Scope", optional=True),
                 _CA,
             ),
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+            },
         ),
     ),
 )
@@ -125,20 +120,19 @@ REGISTRY = Server(
     "Schema registry",
     (
         _EMBEDDED,
-        Way("Without a login", {}, (_URL, _CA)),
+        Way("Without a login", (_URL, _CA)),
         Way(
             "User and password",
-            {"basic.auth.credentials.source": "USER_INFO"},
             (_URL, Question("basic.auth.user.info", "user:password", secret=True), _CA),
+            {"basic.auth.credentials.source": "USER_INFO"},
         ),
         Way(
             "Token",
-            {"bearer.auth.credentials.source": "STATIC_TOKEN"},
             (_URL, Question("bearer.auth.token", "Token", secret=True), _CA),
+            {"bearer.auth.credentials.source": "STATIC_TOKEN"},
         ),
         Way(
             "Client certificate",
-            {},
             (
                 _URL,
                 Question("ssl.certificate.location", "Certificate file (PEM)"),
@@ -148,11 +142,11 @@ REGISTRY = Server(
         ),
         Way(
             "AWS Glue, with credentials from the environment, a profile or a role",
-            {"type": "glue"},
             (
                 Question("glue.region", "Region", default="us-east-1"),
                 Question("glue.registry-name", "Name of the registry", default="default-registry"),
             ),
+            {"type": "glue"},
         ),
     ),
 )
@@ -164,81 +158,51 @@ _KEYS = (
 )
 _BUCKET = Question("warehouse", "Warehouse, such as s3://bucket/folder")
 _GOOGLE = Question("warehouse", "Warehouse, such as gs://bucket/folder")
+_TOKEN = Question("gcs.oauth2.token", "Token", secret=True)
+_EXPIRY = Question("gcs.oauth2.token-expires-at", "Its expiry, in milliseconds since 1970")
 _AZURE = Question("warehouse", "Warehouse: abfss://container@account.dfs.core.windows.net/folder")
+_ACCOUNT_KEY = Question("adls.account-key", "Key of the account", secret=True)
+_SAS = Question("adls.sas-token", "Shared access signature (SAS)", secret=True)
 STORAGE = (
-    Way(
-        "Amazon S3, with credentials from the environment, a profile or a role",
-        {},
-        (_BUCKET, _REGION),
-    ),
-    Way("Amazon S3, with keys", {}, (_BUCKET, _REGION, *_KEYS)),
-    Way(
-        "Another S3-compatible store",
-        {},
-        (_BUCKET, Question("s3.endpoint", "Its URL"), *_KEYS, _REGION),
-    ),
-    Way("Google Cloud Storage, with the login of the environment", {}, (_GOOGLE,)),
-    Way(
-        "Google Cloud Storage, with a token",
-        {},
-        (
-            _GOOGLE,
-            Question("gcs.oauth2.token", "Token", secret=True),
-            Question("gcs.oauth2.token-expires-at", "Its expiry, in milliseconds since 1970"),
-        ),
-    ),
-    Way(
-        "Azure, with the account's key",
-        {},
-        (_AZURE, Question("adls.account-key", "Key of the account", secret=True)),
-    ),
-    Way(
-        "Azure, with a shared access signature",
-        {},
-        (_AZURE, Question("adls.sas-token", "Shared access signature (SAS)", secret=True)),
-    ),
-    Way("A folder", {}, (Question("warehouse", "Warehouse, such as file:///data/lake"),)),
+    Way("Amazon S3, with credentials from the environment, a profile or a role", (_BUCKET, _REGION)),
+    Way("Amazon S3, with keys", (_BUCKET, _REGION, *_KEYS)),
+    Way("Another S3-compatible store", (_BUCKET, Question("s3.endpoint", "Its URL"), *_KEYS, _REGION)),
+    Way("Google Cloud Storage, with the login of the environment", (_GOOGLE,)),
+    Way("Google Cloud Storage, with a token", (_GOOGLE, _TOKEN, _EXPIRY)),
+    Way("Azure, with the account's key", (_AZURE, _ACCOUNT_KEY)),
+    Way("Azure, with a shared access signature", (_AZURE, _SAS)),
+    Way("A folder", (Question("warehouse", "Warehouse, such as file:///data/lake"),)),
 )
 _URI = Question("uri", "URL of its API, such as https://catalog.example/api/catalog")
 _WAREHOUSE_NAME = Question("warehouse", "Warehouse, by its name in the catalog", optional=True)
-_LENT = Way("Where the catalog says, with credentials it vends", {}, (_WAREHOUSE_NAME,))
-_WHERE = "Where are tables stored?"
+_LENT = Way("Where the catalog says, with credentials it vends", (_WAREHOUSE_NAME,))
+_OAUTH = Question("oauth2-server-uri", "URL of the token endpoint, if it is another server", optional=True)
+
+
+def _stored(kind: str, text: str, *questions: Question, storage: tuple[Way, ...] = STORAGE) -> Way:
+    """A catalog of a type, with a choice of where tables are stored."""
+    return Way(text, questions, {"type": kind}, storage, "Where are tables stored?")
+
+
+def _rest(text: str, *questions: Question) -> Way:
+    return _stored("rest", text, _URI, *questions, storage=(_LENT, *STORAGE))
+
+
 CATALOG = Server(
     "catalog",
     "Iceberg catalog",
     (
         Way("SQLite and a local folder"),
-        Way(
-            "REST, without a login",
-            {"type": "rest"},
-            (_URI,),
-            (_LENT, *STORAGE),
-            _WHERE,
-        ),
-        Way(
+        _rest("REST, without a login"),
+        _rest(
             "REST, with client credentials (Polaris, Lakekeeper, Unity…)",
-            {"type": "rest"},
-            (
-                _URI,
-                Question("credential", "client-id:client-secret", secret=True),
-                Question(
-                    "oauth2-server-uri", "URL of the token endpoint, if it is another server", optional=True
-                ),
-                Question("scope", "Scope", optional=True),
-            ),
-            (_LENT, *STORAGE),
-            _WHERE,
+            Question("credential", "client-id:client-secret", secret=True),
+            _OAUTH,
+            Question("scope", "Scope", optional=True),
         ),
-        Way(
-            "REST, with a token",
-            {"type": "rest"},
-            (_URI, Question("token", "Token", secret=True)),
-            (_LENT, *STORAGE),
-            _WHERE,
-        ),
+        _rest("REST, with a token", Question("token", "Token", secret=True)),
         Way(
             "Amazon S3 Tables, with credentials from the environment, a profile or a role",
-            {"type": "rest", "rest.sigv4-enabled": "true", "rest.signing-name": "s3tables"},
             (
                 Question(
                     "rest.signing-region",
@@ -248,33 +212,24 @@ CATALOG = Server(
                 ),
                 Question("warehouse", "ARN of the table bucket"),
             ),
+            {"type": "rest", "rest.sigv4-enabled": "true", "rest.signing-name": "s3tables"},
         ),
-        Way(
-            "AWS Glue",
-            {"type": "glue"},
-            (Question("glue.region", "Region", default="us-east-1"),),
-            STORAGE[:3],
-            _WHERE,
+        _stored(
+            "glue", "AWS Glue", Question("glue.region", "Region", default="us-east-1"), storage=STORAGE[:3]
         ),
-        Way(
+        _stored(
+            "hive",
             "Hive Metastore",
-            {"type": "hive"},
-            (Question("uri", "Its address, such as thrift://metastore.example:9083"),),
-            STORAGE,
-            _WHERE,
+            Question("uri", "Its address, such as thrift://metastore.example:9083"),
         ),
-        Way(
+        _stored(
+            "sql",
             "PostgreSQL",
-            {"type": "sql"},
-            (
-                Question(
-                    "uri",
-                    "Its URI, such as postgresql+psycopg2://user:password@db.example:5432/lake",
-                    secret=True,
-                ),
+            Question(
+                "uri",
+                "Its URI, such as postgresql+psycopg2://user:password@db.example:5432/lake",
+                secret=True,
             ),
-            STORAGE,
-            _WHERE,
         ),
     ),
 )

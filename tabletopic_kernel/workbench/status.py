@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicEnds
@@ -37,6 +37,12 @@ if TYPE_CHECKING:  # PyIceberg takes half a second, and is needed only for topic
     from pyiceberg.catalog import Catalog
 
 _LOG = logging.getLogger(__name__)
+
+
+# Fields of a status that are the progress record's.
+_OF_PROGRESS = {each.name for each in fields(TopicStatus)} & Progress.model_fields.keys() - {
+    *("state", "error", "schema_versions", "rows_per_second")
+}
 
 
 def recent_reports(broker: Broker) -> dict[str, HostReport]:
@@ -221,17 +227,9 @@ def _read_table(desired: DesiredTopic, catalog: Catalog) -> Progress:
     ledger = table.ledger
     update = table.figures()
     if ledger is not None:
-        update |= {
-            "next_offsets": dict(ledger.next_offsets),
-            "newest_ms": dict(ledger.newest_ms),
-            "commits": ledger.commits,
-            "epoch": ledger.epoch,
-            "topic_id": ledger.topic_id,
-            "refused": dict(ledger.refused),
-            "passed_over": dict(ledger.passed_over),
-            "lost": dict(ledger.lost),
-            "outliers": dict(ledger.outliers),
-        }
+        mappings = ("next_offsets", "newest_ms", "refused", "passed_over", "lost", "outliers")
+        update |= {name: dict(getattr(ledger, name)) for name in mappings}
+        update |= {"commits": ledger.commits, "epoch": ledger.epoch, "topic_id": ledger.topic_id}
     if ledger is not None and ledger.refused:
         update |= _letters(catalog, identifier, desired)
     return bare.model_copy(update=update)
@@ -266,32 +264,15 @@ def _status(
     limits = progress.commit_interval_ms, progress.turn_wait_ms
     delay = delay_of(state, lag_seconds, *limits, has_open_transaction=bool(opened))
     return TopicStatus(
-        topic=progress.topic,
-        table=progress.table,
+        **{name: getattr(progress, name) for name in _OF_PROGRESS},
         state=state,
         error=progress.error or reason or (NO_HOST_HINT if state == NO_HOST else None),
         lag_records=lag,
         lag_seconds=lag_seconds,
-        next_offsets=progress.next_offsets,
         end_offsets=ends,
         schema_versions=[version.model_dump() for version in progress.schema_versions],
-        snapshot_id=progress.snapshot_id,
-        commits=progress.commits,
         rows_per_second=round(progress.rows_per_second, 1),
-        rows=progress.rows,
-        files=progress.files,
-        staged_rows=progress.staged_rows,
-        staging_records=progress.staging_records,
-        epoch=progress.epoch,
-        last_commit_ms=progress.last_commit_ms,
-        commit_interval_ms=progress.commit_interval_ms,
         host=host,
-        refused=progress.refused,
-        dead_letters=progress.dead_letters,
-        dead_letter_table=progress.dead_letter_table,
-        passed_over=progress.passed_over,
-        lost=progress.lost,
-        outliers=progress.outliers,
         delay=delay,
         delay_reason=waits_behind(opened) if opened else delay and delay.reason,
         waiting_records=sum(topic_ends.waiting.values()) if topic_ends else 0,

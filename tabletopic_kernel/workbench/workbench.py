@@ -19,13 +19,16 @@ from tabletopic_kernel.workbench.config.servers import Servers, find_servers
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from tabletopic_kernel.host.host import Host
     from tabletopic_kernel.host.metrics.server import Address
     from tabletopic_kernel.host.metrics.watch import HostWatch
     from tabletopic_kernel.model.progress.events import ControlEvent
-    from tabletopic_kernel.query.answer import Answer
+    from tabletopic_kernel.model.settings.sections import TopicSettings
+    from tabletopic_kernel.query.answer import Answer, Tail
+    from tabletopic_kernel.query.duckdb import DuckLake
     from tabletopic_kernel.workbench.hosts import HostStatus
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
@@ -159,6 +162,31 @@ class Workbench(Clients):
 
         return host_statuses(self.broker)
 
+    @property
+    def lake(self) -> DuckLake:
+        """The tables for SQL with DuckDB, with its own catalog objects."""
+        from tabletopic_kernel.query.duckdb import DuckLake  # noqa: PLC0415
+
+        others = {name: functools.partial(self.open_catalog, name) for name in self.servers.catalogs}
+        return self._once("lake", lambda: DuckLake(self.open_catalog(), others=others, tails=self.tails))
+
+    def tails(self, tables: Sequence[Table]) -> list[Tail | None]:
+        """What topics have behind tables that were loaded; see ``LiveReads.tails``."""
+        from tabletopic_kernel.workbench.topics.live import LiveReads  # noqa: PLC0415
+
+        def settings_of(topics: Sequence[str]) -> dict[str, TopicSettings]:
+            desired = self.desired_topics()
+            return {
+                name: desired[name].settings if name in desired else self.settings_for(name)
+                for name in topics
+            }
+
+        def made() -> LiveReads:
+            return LiveReads(self.broker, self.registry, settings_of, self.settings.live)
+
+        self.servers.away().check("kafka")
+        return self._once("live reads", made).tails(tables)
+
     def query(
         self,
         sql: str,
@@ -167,16 +195,20 @@ class Workbench(Clients):
         at: int | str | date | None = None,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
+        live: bool = False,
     ) -> Answer:
         """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
         ``engine``: DuckDB responds faster; Spark can also write; Athena reads tables in Glue and S3 Tables.
         ``at``: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL. ``params``:
-        values for ``$name``; for DuckDB also a sequence, for ``?``. ``limit``: of rows. Raises UsageError
-        (wrong SQL, no such table).
+        values for ``$name``; for DuckDB also a sequence, for ``?``. ``limit``: of rows. ``live``: read the
+        records behind the tables, too, with DuckDB; so does the name ``table$live`` in the SQL. Raises
+        UsageError (wrong SQL, no such table).
         """
         if engine == "duckdb":
-            return self.lake.query(sql, at, params, limit)
+            return self.lake.query(sql, at, params, limit, live=live)
+        if live:
+            raise UsageError(f"{engine} reads what is committed; live reads need the engine duckdb")
         if at is not None:
             raise UsageError(f"with {engine}, write FOR TIMESTAMP AS OF or VERSION AS OF in the SQL")
         if params is not None and not isinstance(params, Mapping):

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabletopic_kernel._datasets.clickstream.avro import encode_long
-from tabletopic_kernel._datasets.clickstream.generator import (
-    Clickstream,
-    Encoder,
-    SchemaVersion,
-    schema_text,
-)
+from tabletopic_kernel._datasets.clickstream.generator import Clickstream, Encoder, SchemaVersion, schema_text
 from tabletopic_kernel._datasets.clickstream.shop import DEVICE_TYPES, STEPS
 from tabletopic_kernel.formats import wire
 
@@ -42,20 +37,14 @@ def _values(draw: st.DrawFn, version: str) -> dict[str, Any]:
     if version == "v2":
         device["viewport"] = draw(st.none() | st.fixed_dictionaries({"width": INT, "height": INT}))
     return {
-        "event_id": draw(text),
-        "event_time": draw(LONG),
-        "user_id": draw(text),
-        "session_id": draw(text),
-        "event_type": draw(st.sampled_from(STEPS)),
-        "url": draw(text),
-        "referrer": draw(st.none() | text),
+        "event_id": draw(text), "event_time": draw(LONG), "user_id": draw(text), "session_id": draw(text),
+        "event_type": draw(st.sampled_from(STEPS)), "url": draw(text), "referrer": draw(st.none() | text),
         "product_id": draw(st.none() | text),
         "price": draw(st.none() | st.decimals(-9_999_999, 9_999_999, places=2)),
-        "quantity": draw(st.none() | INT),
-        "device": device,
+        "quantity": draw(st.none() | INT), "device": device,
         "country": draw(text if version == "v1" else st.none() | text),
         "duration_ms": draw(INT if version == "v1" else LONG),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -104,8 +93,8 @@ def test_values_out_of_range_are_refused(change: dict[str, Any]) -> None:
         Encoder("v1").encode({**value, **change})
 
 
-def test_v2_reads_v1() -> None:
-    """Version 2 is backward compatible: its reader takes version 1 data, new fields at their default."""
+def test_version_two_is_backward_compatible() -> None:
+    """Its reader takes version 1, new fields at their default; version 1 refuses version 2."""
     encode = Encoder("v1").encode
     for event in Clickstream().events(1_000):
         body = io.BytesIO(encode(event.value))
@@ -114,10 +103,6 @@ def test_v2_reads_v1() -> None:
         assert read["device"].pop("viewport") is None
         assert read["event_time"].timestamp() * 1000 == pytest.approx(event.value["event_time"])
         assert {**read, "event_time": event.value["event_time"]} == event.value
-
-
-def test_v1_cannot_read_v2() -> None:
-    """The change is a real one: version 1 refuses version 2 data."""
     value = next(Clickstream(7, "v2").events(1)).value
     body = io.BytesIO(Encoder("v2").encode(value))
     with pytest.raises(fastavro.read.SchemaResolutionError):
@@ -125,7 +110,7 @@ def test_v1_cannot_read_v2() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    """Records and fields of both versions say what they mean."""
+    """Of both versions; an event has 120 to 160 bytes on average."""
 
     def undocumented(schema: Any, path: str) -> list[str]:
         if isinstance(schema, list):
@@ -141,10 +126,6 @@ def test_every_field_is_documented() -> None:
 
     for version in ("v1", "v2"):
         assert undocumented(json.loads(schema_text(version)), version) == []
-
-
-def test_events_have_the_size_of_real_ones() -> None:
-    """An event is 120 to 160 bytes on average."""
     for version in ("v1", "v2"):
         encode = Encoder(version).encode
         events = Clickstream(7, version).events(5_000)

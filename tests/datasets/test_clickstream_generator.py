@@ -85,20 +85,12 @@ def test_same_seed_same_bytes(version: SchemaVersion) -> None:
     assert digest.hexdigest() == FIRST_5000[version]
 
 
-def test_other_seed_other_events() -> None:
-    """Another seed gives other visits."""
-    assert list(Clickstream(8).events(100)) != list(Clickstream(7).events(100))
-
-
 def test_events_go_on_where_they_stopped() -> None:
-    """Asking in pieces gives the same events as asking at once."""
+    """In pieces as at once; another seed gives other visits, another start moves all times together."""
+    assert list(Clickstream(8).events(100)) != list(Clickstream(7).events(100))
     pieces = Clickstream()
     got = [*pieces.events(10), *pieces.events(0), *pieces.events(90)]
     assert got == list(Clickstream().events(100))
-
-
-def test_start_moves_all_times_together() -> None:
-    """Another start on the same hour of the day gives the same visits, moved in time."""
     later = Clickstream(start=START.replace(month=6)).events(500)
     moved_ms = int((START.replace(month=6) - START).total_seconds() * 1000)
     for event, other in zip(Clickstream().events(500), later, strict=True):
@@ -122,32 +114,37 @@ def test_tallies_are_exact(seed: int, first: int, second: int) -> None:
 
 
 def test_tallies_count_only_what_was_handed_out() -> None:
-    """An iterator left in the middle leaves exact tallies."""
+    """An iterator left in the middle leaves exact tallies, which can be saved as JSON."""
     stream = Clickstream()
     got = list(itertools.islice(stream.events(1_000), 123))
     assert stream.tallies == _recounted(got)
-
-
-def test_tallies_survive_json() -> None:
-    """Tallies can be saved as JSON and read back."""
     stream = Clickstream()
     list(stream.events(2_000))
     saved = json.dumps(dataclasses.asdict(stream.tallies))
     assert Tallies.from_json(json.loads(saved)) == stream.tallies
 
 
-def test_events_span_several_hours() -> None:
-    """100,000 events last more than five hours and sell something in each."""
+def test_events_are_like_those_of_a_shop() -> None:
+    """Hours of sales, a funnel, users who return, values that fit together, ids that come once."""
     stream = Clickstream()
     list(stream.events(100_000))
     assert len(stream.tallies.revenue_cents_by_hour) > 5
-
-
-def test_funnel_narrows() -> None:
-    """Each step is reached by fewer sessions than the one before, the last by a tenth or more."""
     reached = list(_recounted(_many()).sessions_by_step.values())
     assert all(more > fewer for more, fewer in itertools.pairwise(reached))
     assert 0.1 < reached[-1] / reached[0] < 0.3
+    users = Counter(event.key for event in _many())
+    sessions = {event.value["session_id"] for event in _many()}
+    assert len(sessions) > 2 * len(users)
+    busiest = sum(count for _, count in users.most_common(len(users) // 10))
+    assert busiest > MANY / 3
+    for event in _many():
+        value = event.value
+        step = STEPS.index(value["event_type"])
+        assert event.key == value["user_id"].encode()
+        assert value["session_id"].startswith(value["user_id"])
+        assert (value["product_id"] is None) == (value["price"] is None) == (step < 2)
+        assert (value["quantity"] is None) == (step < 3)
+    assert len({event.value["event_id"] for event in _many()}) == MANY
 
 
 def test_arrival_is_in_order_and_some_events_are_late() -> None:
@@ -160,31 +157,6 @@ def test_arrival_is_in_order_and_some_events_are_late() -> None:
     late = sum(delay >= 60_000 for delay in delays)
     assert 0.015 < late / MANY < 0.025
     assert sum(delay < 1_000 for delay in delays) == MANY - late
-
-
-def test_users_return_and_some_are_much_busier() -> None:
-    """Sessions outnumber users, and the busiest tenth of the users makes over a third of the events."""
-    users = Counter(event.key for event in _many())
-    sessions = {event.value["session_id"] for event in _many()}
-    assert len(sessions) > 2 * len(users)
-    busiest = sum(count for _, count in users.most_common(len(users) // 10))
-    assert busiest > MANY / 3
-
-
-def test_values_fit_together() -> None:
-    """Product, price and quantity are there where the kind of page has them; keys are the users."""
-    for event in _many():
-        value = event.value
-        step = STEPS.index(value["event_type"])
-        assert event.key == value["user_id"].encode()
-        assert value["session_id"].startswith(value["user_id"])
-        assert (value["product_id"] is None) == (value["price"] is None) == (step < 2)
-        assert (value["quantity"] is None) == (step < 3)
-
-
-def test_event_ids_are_unique() -> None:
-    """No event id comes twice."""
-    assert len({event.value["event_id"] for event in _many()}) == MANY
 
 
 def test_version_two_needs_its_schema() -> None:

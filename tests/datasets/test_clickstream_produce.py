@@ -194,16 +194,12 @@ def test_a_broker_that_is_down_is_retryable(monkeypatch: pytest.MonkeyPatch) -> 
         produce(NOWHERE, MOCK_REGISTRY, "clicks", 1)
 
 
-def test_a_lost_record_is_an_error() -> None:
-    """A record that could not be delivered in time ends the production with an error."""
+def test_a_lost_or_refused_record_is_an_error(bootstrap: dict[str, str], topic: str) -> None:
+    """What is not delivered in time ends the production; what the client refuses is not waited for."""
     sender = module._Sender({**NOWHERE, "message.timeout.ms": "50"}, "clicks")
     sender.send(b"key", b"value", 0)
     with pytest.raises(RetryableError, match="clicks after 0 records"):
         _wait(sender)
-
-
-def test_a_refused_record_is_an_error(bootstrap: dict[str, str], topic: str) -> None:
-    """A record that the client refuses is not waited for."""
     sender = module._Sender({**bootstrap, "message.max.bytes": "1000"}, topic)
     with pytest.raises(ActionNeededError, match="refuses"):
         sender.send(b"key", b"x" * 2_000, 0)

@@ -30,16 +30,13 @@ def rows_of_events() -> tuple[list[dict[str, Any]], Tallies]:
     events += [event.value for event in stream.events(EVENTS - EVENTS // 2)]
     rows = [
         {
-            **event,
-            "event_time": event["event_time"] * 1000,
+            **event, "event_time": event["event_time"] * 1000,
             "_kafka_metadata": {
-                "partition": number % PARTITIONS,
-                "offset": number // PARTITIONS,
-                "timestamp": number * 1000,
+                "partition": number % PARTITIONS, "offset": number // PARTITIONS, "timestamp": number * 1000,
             },
         }
         for number, event in enumerate(events)
-    ]
+    ]  # fmt: skip
     return rows, stream.tallies
 
 

@@ -18,12 +18,14 @@ from tests.demo.made_up import ENDS, EVENTS, compare, wrong
 def test_a_table_with_each_event_once_passes_every_comparison(
     sent: tuple[list[dict[str, Any]], Tallies],
 ) -> None:
-    """All five answers and all five checks agree."""
+    """All five answers and checks agree; an outcome without any is not good."""
     outcome = compare(*sent)
     assert wrong(outcome) == set()
     assert len(outcome.answers) == len(QUESTIONS)
     assert all(part.ok for part in outcome.partitions)
     assert outcome.ok
+    assert not Outcome(EVENTS).ok
+    assert not Outcome(EVENTS, checks=[proof.Check("rows", "", 1, 1)]).ok
 
 
 def _doubled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -81,9 +83,3 @@ def test_what_is_wrong_beside_the_table_is_noticed(
     outcome = compare(*sent, **changed)
     assert wrong(outcome) == {noticed_by}
     assert not outcome.ok
-
-
-def test_nothing_compared_is_no_success() -> None:
-    """An outcome without answers or checks is not good."""
-    assert not Outcome(EVENTS).ok
-    assert not Outcome(EVENTS, checks=[proof.Check("rows", "", 1, 1)]).ok

@@ -16,7 +16,7 @@ from tests.demo.made_up import answer, compare, text_of
 
 
 def test_a_wrong_answer_shows_what_it_must_be() -> None:
-    """A tick for the right one; for the wrong one a cross and each row that differs."""
+    """A tick for the right one, a cross and each row that differs; both figures of a wrong check."""
     right = text_of(report.answer_table(answer([("/", 5)], [("/", 5)])))
     assert "✓" in right
     assert "✗" not in right
@@ -24,10 +24,6 @@ def test_a_wrong_answer_shows_what_it_must_be() -> None:
     assert "✗" in wrong
     assert "row 1: /, 5, must be /, 6" in wrong
     assert "row 2: /a, 1, must be no such row" in wrong
-
-
-def test_a_wrong_check_shows_both_figures() -> None:
-    """The figure that was found and the one that must be."""
     text = text_of(report.check_table([proof.Check("rows", "Rows", 99_999, 100_000)]))
     assert "✗" in text
     assert "99,999, must be 100,000" in text
@@ -50,15 +46,11 @@ def test_pages_fit_100_columns(sent: tuple[list[dict[str, Any]], Tallies]) -> No
     text = "".join(
         text_of(page)
         for page in (
-            report.commit_table(outcome.commits),
-            report.schema_table(outcome.schemas),
-            *map(report.answer_table, outcome.answers),
-            report.partition_table(outcome.partitions),
-            report.check_table(outcome.checks),
-            report.summary(outcome),
-            report.next_steps(None),
+            report.commit_table(outcome.commits), report.schema_table(outcome.schemas),
+            *map(report.answer_table, outcome.answers), report.partition_table(outcome.partitions),
+            report.check_table(outcome.checks), report.summary(outcome), report.next_steps(None),
         )
-    )
+    )  # fmt: skip
     assert max(map(len, text.splitlines())) <= 100
     assert not [line for line in text.splitlines() if line != line.rstrip()]
     assert "\x1b" not in text
@@ -67,8 +59,8 @@ def test_pages_fit_100_columns(sent: tuple[list[dict[str, Any]], Tallies]) -> No
     assert "7.5 s after the kill; 11.0 s after it" in text
 
 
-def test_long_news_are_wrapped_under_their_beginning() -> None:
-    """A text of several lines keeps its indentation and loses nothing, brackets included."""
+def test_pages_are_for_people() -> None:
+    """A line now and then, long texts under their beginning; times, money and counts as people write."""
     stream = io.StringIO()
     words = "the table's schema follows: add [device] " + "struct<width: int> " * 12
     Screen(stream).moment("✓", words)
@@ -77,20 +69,12 @@ def test_long_news_are_wrapped_under_their_beginning() -> None:
     assert others
     assert all(line.startswith(" " * 13) and len(line) <= 100 for line in others)
     assert " ".join(" ".join([first[13:], *others]).split()) == " ".join(words.split())
-
-
-def test_the_stream_gets_a_line_now_and_then() -> None:
-    """How far it is takes a line every few seconds, not one for each update."""
     stream = io.StringIO()
     screen = Screen(stream)
     screen.begin()
     for sent_so_far in range(50):
         screen.progress(f"sent {sent_so_far}")
     assert [line[-6:] for line in stream.getvalue().splitlines()] == ["sent 0"]
-
-
-def test_cells_are_written_for_people() -> None:
-    """Times as weekday and hour, money with two digits, counts with commas."""
     row = (datetime(2026, 1, 5, 6), Decimal("1234.5"))
     sold = proof.Answer("revenue", "Sold?", ("hour_utc", "revenue_eur"), [row], [row], 0.0)
     text = text_of(report.answer_table(sold))

@@ -21,11 +21,7 @@ from tests.demo.made_up import EVENTS, answer
 
 @pytest.mark.parametrize(("found", "code"), [(100, 0), (99, 1)])
 def test_the_exit_code_is_the_verdict(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    found: int,
-    code: int,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, found: int, code: int
 ) -> None:
     """One comparison that fails is exit code 1, and the JSON says which one."""
 

@@ -33,11 +33,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tabletopic_kernel.formats.arrays import arrow_schema_of
 from tabletopic_kernel.formats.avro import definitions as definitions_of
 from tabletopic_kernel.formats.avro.definitions import MAX_DEPTH, AvroSchemaError
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
-from tabletopic_kernel.formats.types import arrow_schema_of
 from tests.formats.avro_cases import row_schema, rows
 
 

@@ -27,10 +27,19 @@ def test_a_folder_is_refused_as_the_warehouse_of_a_cluster(warehouse: str) -> No
         assert not reasons({"master": master}, catalog=catalog)
 
 
-def test_a_folder_below_the_working_one_is_refused_too() -> None:
-    """A SQL catalog takes a warehouse without a scheme for a folder; others may have called it so."""
+def test_what_only_this_machine_reaches_is_refused_on_a_cluster() -> None:
+    """A store at loopback, a folder below the working one; a master among the properties counts."""
     assert "shared_files" in reasons({}, catalog={"type": "sql", "warehouse": "lake"})
     assert not reasons({}, catalog={"type": "rest", "warehouse": "lake"})
+    assert "object store" in reasons({}, catalog={**STORE, "s3.endpoint": "http://user@localhost:9000"})
+    assert not reasons({}, catalog={**STORE, "s3.endpoint": "https://s3.eu-central-1.amazonaws.com"})
+    conf = {"conf": {"spark.master": "local[2]"}}
+    assert not reasons(conf, catalog={"warehouse": "/lake"})
+    conf = {"conf": {"spark.master": "yarn"}, "master": "local[*]"}
+    assert "(yarn)" in reasons(conf, catalog={"warehouse": "/lake"})
+    assert connect_url({}, {"SPARK_REMOTE": "sc://host"}) == "sc://host"
+    assert connect_url({}, {"SPARK_API_MODE": "Connect"})
+    assert connect_url({"spark.api.mode": "classic"}, {"SPARK_API_MODE": "connect"}) is None
 
 
 @pytest.mark.parametrize(
@@ -41,20 +50,6 @@ def test_a_broker_at_loopback_is_refused_on_a_cluster(address: str) -> None:
     assert "shared_network" in reasons({}, {"bootstrap.servers": address})
     assert not reasons({"shared_network": True}, {"bootstrap.servers": address})
     assert not reasons({}, {"bootstrap.servers": f"{address},broker:9092"})
-
-
-def test_an_object_store_at_loopback_is_refused_on_a_cluster() -> None:
-    """As a broker is."""
-    assert "object store" in reasons({}, catalog={**STORE, "s3.endpoint": "http://user@localhost:9000"})
-    assert not reasons({}, catalog={**STORE, "s3.endpoint": "https://s3.eu-central-1.amazonaws.com"})
-
-
-def test_a_master_among_the_properties_counts() -> None:
-    """``[spark.conf]`` wins over ``master``, here as in Spark."""
-    conf = {"conf": {"spark.master": "local[2]"}}
-    assert not reasons(conf, catalog={"warehouse": "/lake"})
-    conf = {"conf": {"spark.master": "yarn"}, "master": "local[*]"}
-    assert "(yarn)" in reasons(conf, catalog={"warehouse": "/lake"})
 
 
 @pytest.mark.parametrize(
@@ -71,10 +66,3 @@ def test_spark_connect_is_refused_with_a_reason(spark: dict[str, object]) -> Non
     found = reasons(spark)
     assert "cannot run table topics" in found
     assert "spark://host:7077" in found
-
-
-def test_variables_of_spark_connect_count_too() -> None:
-    """pyspark looks at them by itself."""
-    assert connect_url({}, {"SPARK_REMOTE": "sc://host"}) == "sc://host"
-    assert connect_url({}, {"SPARK_API_MODE": "Connect"})
-    assert connect_url({"spark.api.mode": "classic"}, {"SPARK_API_MODE": "connect"}) is None

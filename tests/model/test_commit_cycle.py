@@ -22,39 +22,23 @@ PAIRS = {(state, event): way for state, events in PROTOCOL.items() for event, wa
 # Events that an action brings back within the same step, by action: they always follow it.
 OUTCOMES = {
     Action.TAKE_OWNERSHIP: {
-        Event.OWNED,
-        Event.HEAD_MOVED,
-        Event.ANSWER_LOST,
-        Event.START_OVER,
-        Event.DEPENDENCY_DOWN,
+        Event.OWNED, Event.HEAD_MOVED, Event.ANSWER_LOST, Event.START_OVER, Event.DEPENDENCY_DOWN,
         Event.REFUSED,
     },
     Action.START_WORKER: {Event.WORKER_DIED},
     Action.STOP_WORKER: {Event.WORKER_STOPPED},
     Action.COMMIT: {
-        Event.COMMITTED,
-        Event.HEAD_MOVED,
-        Event.ANSWER_LOST,
-        Event.START_OVER,
-        Event.DEPENDENCY_DOWN,
+        Event.COMMITTED, Event.HEAD_MOVED, Event.ANSWER_LOST, Event.START_OVER, Event.DEPENDENCY_DOWN,
         Event.REFUSED,
     },
     Action.SETTLE: {Event.SETTLED, Event.ABSENT, Event.DEPENDENCY_DOWN, Event.REFUSED},
     Action.FINISH: set(CLOSED_EVENT.values()),
-}
+}  # fmt: skip
 # States that a step can end in: here wishes and the worker's reports arrive.
 RESTING = {
-    State.STOPPED,
-    State.RUNNING,
-    State.STAGED,
-    State.SETTLING,
-    State.DRAINING,
-    State.DROPPING,
-    State.CLOSING_SETTLING,
-    State.PAUSED,
-    State.WAITING,
-    State.FAILED,
-}
+    State.STOPPED, State.RUNNING, State.STAGED, State.SETTLING, State.DRAINING, State.DROPPING,
+    State.CLOSING_SETTLING, State.PAUSED, State.WAITING, State.FAILED,
+}  # fmt: skip
 # Of those, the ones without a worker.
 ALONE = {State.STOPPED, State.PAUSED, State.WAITING, State.FAILED}
 WISHES = {Event.START, Event.PAUSE, Event.RESUME, Event.STOP, Event.COMMIT_DUE}
@@ -92,8 +76,22 @@ def test_late_reports_of_a_worker_are_understood(state: State) -> None:
     assert (state, Event.STAGE) in PAIRS
 
 
-def test_a_topic_is_taken_only_where_no_worker_is_left() -> None:
-    """A worker is stopped before its successor may start: its late batches are not the other's (I1)."""
+def test_states_have_no_hole() -> None:
+    """Each is reached and left; unknown files are not discarded, and only a doubt is settled (I4)."""
+    reached = {State.STOPPED}
+    while more := {after for (state, _), (after, _) in PAIRS.items() if state in reached} - reached:
+        reached |= more
+    assert reached == set(State)
+    for state in State:
+        assert any(after is not state for (of, _), (after, _) in PAIRS.items() if of is state)
+    answers = {Event.SETTLED, Event.ABSENT, Event.GAVE_UP}
+    in_doubt = {state for state, event in PAIRS if event in answers}
+    assert in_doubt == {State.SETTLING, State.CLOSING_SETTLING}
+    for state in in_doubt:
+        assert not {Event.COMMITTED, Event.HEAD_MOVED, Event.ANSWER_LOST} & PROTOCOL[state].keys()
+    for (state, event), (_, actions) in PAIRS.items():
+        if state is State.SETTLING or (state is State.CLOSING_SETTLING and event is not Event.START_OVER):
+            assert Action.DISCARD not in actions
     for (state, event), (after, actions) in PAIRS.items():
         if Action.TAKE_OWNERSHIP in actions:
             assert state in ALONE
@@ -101,32 +99,6 @@ def test_a_topic_is_taken_only_where_no_worker_is_left() -> None:
             assert after in (State.DRAINING, State.DROPPING, State.CLOSING_SETTLING)
         if state in (State.DRAINING, State.DROPPING) and after is not state:
             assert event is Event.WORKER_STOPPED
-
-
-def test_only_a_commit_in_doubt_is_settled() -> None:
-    """What the history says of a commit means something where one is in doubt, and nowhere else (I4)."""
-    answers = {Event.SETTLED, Event.ABSENT, Event.GAVE_UP}
-    in_doubt = {state for state, event in PAIRS if event in answers}
-    assert in_doubt == {State.SETTLING, State.CLOSING_SETTLING}
-    for state in in_doubt:
-        assert not {Event.COMMITTED, Event.HEAD_MOVED, Event.ANSWER_LOST} & PROTOCOL[state].keys()
-
-
-def test_every_state_can_be_reached_and_left() -> None:
-    """There is no island and no dead end in the table."""
-    reached = {State.STOPPED}
-    while more := {after for (state, _), (after, _) in PAIRS.items() if state in reached} - reached:
-        reached |= more
-    assert reached == set(State)
-    for state in State:
-        assert any(after is not state for (of, _), (after, _) in PAIRS.items() if of is state)
-
-
-def test_files_of_an_unknown_commit_are_never_discarded_while_it_is_open() -> None:
-    """In the settling states no action deletes files: they may be in the table (I4)."""
-    for (state, event), (_, actions) in PAIRS.items():
-        if state is State.SETTLING or (state is State.CLOSING_SETTLING and event is not Event.START_OVER):
-            assert Action.DISCARD not in actions
 
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.product(Goal, Goal)])
@@ -142,21 +114,13 @@ def test_the_heavier_goal_stays(first: Goal, second: Goal) -> None:
     assert next_goal(first, by_event[second]) is max(first, second, key=weight)
 
 
-def test_resume_takes_every_goal_back() -> None:
-    """A person who resumes while the topic is on its way out wants it to go on."""
+def test_commits_and_waits_are_due() -> None:
+    """A commit by time or bytes; waits double to twelve seconds; a resume takes every goal back."""
     assert {next_goal(goal, Event.RESUME) for goal in Goal} == {Goal.RETRY}
-
-
-def test_commit_is_due_by_time_or_by_bytes() -> None:
-    """Either limit is enough."""
     limits = {"interval_ms": 1000, "commit_bytes": 100, "last_commit_ms": 5000}
     assert not commit_is_due(now_ms=5999, staged_bytes=99, **limits)
     assert commit_is_due(now_ms=6000, staged_bytes=0, **limits)
     assert commit_is_due(now_ms=5001, staged_bytes=100, **limits)
-
-
-def test_backoff_grows_to_a_limit() -> None:
-    """Waits double from half a second to twelve seconds and stay there."""
     waits = [backoff_ms(attempt) for attempt in range(100)]
     assert waits[0] == 500
     assert waits == sorted(waits)

@@ -30,23 +30,10 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 
 SETTINGS = TopicSettings()
 PRIMITIVES: list[IcebergType] = [
-    BooleanType(),
-    IntegerType(),
-    LongType(),
-    FloatType(),
-    DoubleType(),
-    StringType(),
-    DecimalType(9, 2),
-    DecimalType(12, 2),
-    DecimalType(12, 3),
-    FixedType(4),
-    BinaryType(),
-]
-WIDER = {
-    (IntegerType(), LongType()),
-    (FloatType(), DoubleType()),
-    (DecimalType(9, 2), DecimalType(12, 2)),
-}
+    BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), StringType(), DecimalType(9, 2),
+    DecimalType(12, 2), DecimalType(12, 3), FixedType(4), BinaryType(),
+]  # fmt: skip
+WIDER = {(IntegerType(), LongType()), (FloatType(), DoubleType()), (DecimalType(9, 2), DecimalType(12, 2))}
 # What a column has room for without becoming another one, though it could not become that.
 ROOM = {
     (IntegerType(), DoubleType()),
@@ -191,31 +178,19 @@ def test_field_ids_stay_and_are_unique(first: Schema, second: Schema) -> None:
     assert all(i > table.highest_field_id for name, i in after.items() if name not in before)
 
 
-def test_a_removed_column_stays_and_becomes_optional() -> None:
-    """Soft drop: old rows keep their values."""
+def test_columns_of_fields_that_come_and_go() -> None:
+    """Soft drop keeps old rows; an added one is optional; metadata columns are not taken for removed."""
     table = _schema(("a", IntegerType(), True), ("b", IntegerType(), True))
     schema, changes, _ = _evolve(table, _schema(("a", IntegerType(), True)))
     assert changes == ["relax b to optional"]
     assert schema.find_field("b").optional
-
-
-def test_an_added_column_is_optional_even_if_the_writer_requires_it() -> None:
-    """Rows that are there already have no value for it."""
     table = _schema(("a", IntegerType(), True))
     schema, changes, _ = _evolve(table, _schema(("a", IntegerType(), True), ("b", LongType(), True)))
     assert changes == ["add b long"]
     assert schema.find_field("b").optional
-
-
-def test_metadata_columns_are_not_taken_for_removed() -> None:
-    """No writer schema has the _kafka_ columns, and they stay as they are."""
     table = table_schema(_schema(("a", IntegerType(), True)), SETTINGS)
     assert _evolve(table, _schema(("a", IntegerType(), True))) == (table, [], {})
     assert METADATA in table.column_names
-
-
-def test_tombstones_relax_every_value_column() -> None:
-    """A record without a value fits once no value column is required."""
     table = table_schema(_schema(("a", IntegerType(), True), ("b", StringType(), False)), SETTINGS)
     schema, changes, _ = _evolve(table, Schema())
     assert changes == ["relax a to optional"]
@@ -271,15 +246,27 @@ def test_a_field_that_does_not_fit_gets_a_column_of_its_own(
     assert (back.changes, back.refused, back.renames) == ((), {}, {})
 
 
-def test_a_name_that_is_taken_is_refused() -> None:
-    """A record that has both fields cannot have two of one name."""
+def test_names_and_aliases_that_are_taken() -> None:
+    """The first takes the column; a field goes back to the one that had its name."""
     writer = _columns(a=StringType(), a_string=StringType())
     outcome = evolve(_columns(a=IntegerType()), writer, 100, new_columns=True)
     assert set(outcome.refused) == {"a"}
+    writer = _columns(b=IntegerType(), c=IntegerType())
+    outcome = evolve(_columns(a=IntegerType()), writer, 1, aliases={"b": ("a",), "c": ("a",)})
+    assert [str(change) for change in outcome.changes] == ["rename a to b", "add c int"]
+    assert outcome.former == {1: ("a",), 2: ("a",)}
+    inner = StructType(NestedField(4, "y", IntegerType()), NestedField(5, "x", IntegerType()))
+    swapped = _columns(b=IntegerType(), a=IntegerType(), s=inner)
+    aliases = {"b": ("a",), "a": ("b",), "s.y": ("x",)}
+    first = evolve(_columns(a=IntegerType(), b=IntegerType()), swapped, 2, aliases=aliases)
+    assert first.former == {}
+    renamed = evolve(first.schema, _columns(c=IntegerType()), 9, aliases={"c": ("a",)}, former=first.former)
+    back = evolve(renamed.schema, _columns(a=IntegerType()), 9, former=renamed.former)
+    assert back.renames == {"a": "c"}
 
 
-def test_a_new_column_has_no_name_of_a_partition_field() -> None:
-    """Iceberg's Java library cannot load a table where another column has it."""
+def test_a_new_column_has_a_name_of_its_own() -> None:
+    """Not a partition field's nor a metadata column's; dots and empty names are told apart."""
     table = _columns(town=StringType())
     writer = _columns(town=StringType(), town_day=IntegerType())
     outcome = evolve(table, writer, 1, partition_names={"town_day": 1, "town": 1})
@@ -288,10 +275,6 @@ def test_a_new_column_has_no_name_of_a_partition_field() -> None:
     assert outcome.renames == {"town_day": "town_day_2"}
     again = evolve(outcome.schema, writer, 2, partition_names={"town_day": 1, "town": 1})
     assert (again.changes, again.renames) == ((), outcome.renames)
-
-
-def test_dots_and_empty_names() -> None:
-    """Paths of fields are told from names with dots, and every column has a name that engines take."""
     inner = StructType(NestedField(2, "x.y", IntegerType(), required=True))
     writer = Schema(
         NestedField(1, "a", inner, required=True),
@@ -303,23 +286,3 @@ def test_dots_and_empty_names() -> None:
     outcome = evolve(table, writer, table.highest_field_id)
     assert (outcome.changes, outcome.refused) == ((), {})
     assert outcome.renames == {"a.x\\.y": "x_y", "c\\.d": "c_d", "": "_"}
-
-
-def test_two_fields_with_one_alias() -> None:
-    """The first takes the column, the other is new."""
-    writer = _columns(b=IntegerType(), c=IntegerType())
-    outcome = evolve(_columns(a=IntegerType()), writer, 1, aliases={"b": ("a",), "c": ("a",)})
-    assert [str(change) for change in outcome.changes] == ["rename a to b", "add c int"]
-    assert outcome.former == {1: ("a",), 2: ("a",)}
-
-
-def test_an_alias_that_is_the_name_of_another_field_is_no_former_name() -> None:
-    """A field goes back to the column that had its name, not to one whose alias said so beside it."""
-    inner = StructType(NestedField(4, "y", IntegerType()), NestedField(5, "x", IntegerType()))
-    swapped = _columns(b=IntegerType(), a=IntegerType(), s=inner)
-    aliases = {"b": ("a",), "a": ("b",), "s.y": ("x",)}
-    first = evolve(_columns(a=IntegerType(), b=IntegerType()), swapped, 2, aliases=aliases)
-    assert first.former == {}
-    renamed = evolve(first.schema, _columns(c=IntegerType()), 9, aliases={"c": ("a",)}, former=first.former)
-    back = evolve(renamed.schema, _columns(a=IntegerType()), 9, former=renamed.former)
-    assert back.renames == {"a": "c"}

@@ -48,11 +48,6 @@ def test_summary_is_text(ledger: Ledger) -> None:
     assert all(key.startswith("tabletopic.") for key in ledger.to_summary())
 
 
-def test_foreign_summary_has_no_ledger() -> None:
-    """A snapshot of another writer is recognised as such."""
-    assert Ledger.from_summary({"operation": "append", "added-records": "3"}) is None
-
-
 @st.composite
 def _batches(draw: st.DrawFn) -> list[StagedOffsets]:
     """A contiguous run of batches over a few partitions, partitions may join late."""
@@ -97,9 +92,12 @@ def test_a_shifted_batch_is_refused(batches: list[StagedOffsets], shift: int) ->
         _ledger(moved).advanced(first, "x")
 
 
-def test_contiguity_ignores_partitions_of_one_side() -> None:
-    """A partition that joins later has no end before."""
+def test_contiguity_and_watermark() -> None:
+    """A partition that joins later has no end before; the slowest one's newest timestamp counts."""
     check_contiguous({0: 5}, {0: 5, 1: 77})
+    assert replace(_ledger({}), newest_ms={0: 50, 1: 40}).watermark_ms == 40
+    assert _ledger({}).watermark_ms is None
+    assert Ledger.from_summary({"operation": "append", "added-records": "3"}) is None
 
 
 def test_claim_raises_the_epoch_only() -> None:
@@ -109,12 +107,6 @@ def test_claim_raises_the_epoch_only() -> None:
     assert replace(after, epoch=1, commit_id="first") == before
     with pytest.raises(InternalError):
         after.claimed(2, "again")
-
-
-def test_watermark_is_the_slowest_partition() -> None:
-    """The watermark is the smallest of the partitions' newest timestamps."""
-    assert replace(_ledger({}), newest_ms={0: 50, 1: 40}).watermark_ms == 40
-    assert _ledger({}).watermark_ms is None
 
 
 def test_what_is_gone_is_skipped_and_counted() -> None:

@@ -33,12 +33,9 @@ def test_what_is_not_given_stays() -> None:
 
 
 OPTIONAL = {
-    "value_subject": "s",
-    "value_message": "m",
-    "projection": "SELECT * FROM batch",
-    "time_travel_ms": 60_000,
+    "value_subject": "s", "value_message": "m", "projection": "SELECT * FROM batch", "time_travel_ms": 60_000,
     "max_snapshots": 7,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("empty", ["", None])
@@ -57,15 +54,10 @@ def test_optional_settings_can_be_unset(empty: str | None) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"namespace": "other"},
-        {"table": "other"},
-        {"start": "latest"},
-        {"value_format": "json"},
-        {"key_format": "none"},
-        {"transform": "none"},
-        {"metadata_columns": ("key",)},
+        {"namespace": "other"}, {"table": "other"}, {"start": "latest"}, {"value_format": "json"},
+        {"key_format": "none"}, {"transform": "none"}, {"metadata_columns": ("key",)},
     ],
-)
+)  # fmt: skip
 def test_what_a_table_is_made_of_cannot_change(given: dict[str, Any]) -> None:
     """The error names the setting and the way there is; the same value is no change."""
     (name,) = given

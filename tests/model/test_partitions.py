@@ -78,25 +78,13 @@ def test_bad_expressions(text: str, told: str) -> None:
         partition_spec([text], SCHEMA)
 
 
-def test_the_same_field_twice_is_refused() -> None:
-    """Iceberg wants partition fields with different names."""
+def test_expressions_need_no_schema() -> None:
+    """None are no partitions, as ``none``; the same field twice is refused."""
+    assert partition_spec([], SCHEMA).is_unpartitioned()
+    assert parse_partition("bucket(16, user_id)").size == 16
+    assert partition_spec([NONE], SCHEMA).is_unpartitioned()
     with pytest.raises(UsageError, match="twice"):
         partition_spec(["bucket(4, user_id)", "bucket(8, user_id)"], SCHEMA)
-
-
-def test_no_expressions_no_partitions() -> None:
-    """Without expressions the table is unpartitioned."""
-    assert partition_spec([], SCHEMA).is_unpartitioned()
-
-
-def test_parsing_needs_no_schema() -> None:
-    """An expression can be checked before the schema is known."""
-    assert parse_partition("bucket(16, user_id)").size == 16
-
-
-def test_none_takes_partitions_away() -> None:
-    """One word; a column of that name can still be written as identity(none)."""
-    assert partition_spec([NONE], SCHEMA).is_unpartitioned()
 
 
 def test_a_column_is_found_by_the_names_it_had() -> None:

@@ -84,8 +84,8 @@ def test_no_commit_is_counted_twice_or_lost(told: list) -> None:
         assert sum(one.rows for one in tier.buckets.values()) == sum(event.rows for event in made)
 
 
-def test_a_host_that_is_silent_is_gone() -> None:
-    """After three heartbeats the topic has no host; a pause that was wished is one all the same."""
+def test_a_host_comes_goes_and_takes_over() -> None:
+    """Silent for three heartbeats or stopped, it is gone; a successor does not hide the figures."""
     record = Record()
     record.fold([beat(T0)])
     topic, on = record.topic("clicks"), DesiredTopic(topic="clicks")
@@ -93,29 +93,20 @@ def test_a_host_that_is_silent_is_gone() -> None:
     assert topic.state(on, T0 + FRESH_MS + 1) == NO_HOST
     assert topic.state(DesiredTopic(topic="clicks", run="paused"), T0 + FRESH_MS + 1) == "paused"
     assert topic.state(None, T0 + FRESH_MS + 1) == "off"
-
-
-def test_a_host_that_lets_go_is_gone_at_once() -> None:
-    """A Stopped ends it; the next host's heartbeat begins anew."""
     record = Record()
     record.fold([beat(T0), events.Stopped(topic="clicks", at_ms=T0 + 1, host="a-1")])
     topic, on = record.topic("clicks"), DesiredTopic(topic="clicks")
     assert topic.state(on, T0 + 2) == NO_HOST
     record.fold([beat(T0 + 3, host="b-2")])
     assert topic.state(on, T0 + 4) == "running"
-
-
-def test_a_host_that_takes_over_does_not_hide_the_figures() -> None:
-    """Epoch 0 is a host without the table yet: its state counts, its empty figures do not."""
     record = Record()
     record.fold([committed(T0, 7), beat(T0 + 1, epoch=0, state=State.STARTING, commits=0, next_offsets={})])
     told = record.topic("clicks").progress
-    assert told is not None
     assert (told.state, told.commits, told.next_offsets) == (State.STARTING, 7, {0: 70})
 
 
 def test_lag_is_end_offset_minus_ledger() -> None:
-    """In records by partition, in seconds by the oldest record that waits."""
+    """In records by partition, in seconds by the oldest that waits; unknown before the ledger is."""
     record = Record()
     record.fold([beat(T0)])
     topic = record.topic("clicks")
@@ -127,10 +118,6 @@ def test_lag_is_end_offset_minus_ledger() -> None:
     assert (topic.lag_records, topic.lag_seconds(T0)) == (35, 2.5)
     record.observe_ends(T0, {"clicks": {0: 100}})
     assert topic.lag_seconds(T0) == 0.0
-
-
-def test_lag_is_not_known_before_the_ledger_is() -> None:
-    """While the control topic is being read, nobody is told that everything waits."""
     record = Record()
     record.observe_ends(T0, {"clicks": {0: 130}})
     record.observe_oldest(T0, {"clicks": 0})
@@ -156,7 +143,6 @@ def test_what_a_table_says_gives_way_to_a_host() -> None:
     record = Record()
     record.read_from_table(progress(commits=3))
     topic = record.topic("clicks")
-    assert topic.progress is not None
     assert topic.progress.commits == 3
     assert topic.state(DesiredTopic(topic="clicks"), T0) == NO_HOST
     record.fold([beat(T0, commits=4)])

@@ -14,16 +14,10 @@ from tabletopic_kernel.model.redact import HIDDEN, Net, is_secret, mask, mask_pr
 @pytest.mark.parametrize(
     "name",
     [
-        "sasl.password",
-        "SASL_PASSWORD",
-        "keyPassword",
-        "api-key",
-        "ssl.key.pem",
-        "credential",
-        "x.token",
+        "sasl.password", "SASL_PASSWORD", "keyPassword", "api-key", "ssl.key.pem", "credential", "x.token",
         "pwd",
     ],
-)
+)  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
     """Any case and any joint."""
     assert is_secret(name)

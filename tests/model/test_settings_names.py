@@ -18,11 +18,14 @@ from tabletopic_kernel.model.settings.sections import Settings, TopicSettings
 
 
 def test_every_field_has_a_place() -> None:
-    """The tree is made from the models."""
+    """The tree is made from the models; only the name of a topic needs quotes."""
     assert {form.split("__")[0].lower() for form in variable_forms()} == set(Settings.model_fields)
     fields = {form[2] for form in FORMS if form[:2] == ("topics", TOPIC)}
     assert fields == set(TopicSettings.model_fields)
     assert ("kafka", PROPERTY) in FORMS
+    assert dotted(("topics", "web.clicks", "start")) == 'topics."web.clicks".start'
+    assert dotted(("kafka", "bootstrap.servers")) == "kafka.bootstrap.servers"
+    assert dotted(("topics", "a", "table_properties", "write.x")) == "topics.a.table_properties.write.x"
 
 
 names = st.text("abcxyz0123456789", min_size=1, max_size=5)
@@ -54,18 +57,10 @@ def test_every_catalog_property_has_a_variable(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "STATE_DIR__X",
-        "KAFKA",
-        "KAFKA__",
-        "KAFKA____X",
-        "SPARK",
-        "SPARK__CONF",
-        "TOPICS__A",
-        "TOPICS__START",
-        "TOPICS____A__START",
+        "", "STATE_DIR__X", "KAFKA", "KAFKA__", "KAFKA____X", "SPARK", "SPARK__CONF", "TOPICS__A",
+        "TOPICS__START", "TOPICS____A__START",
     ],
-)
+)  # fmt: skip
 def test_names_that_lead_nowhere(name: str) -> None:
     """Too short, too long or empty."""
     assert variable_path(name) is None
@@ -80,10 +75,3 @@ def test_topics_come_back_from_quoted_tables(topics: dict[str, dict[str, str]]) 
         (item.path[1], item.value) for item in found if isinstance(item, Leaf) and item.value is not None
     }
     assert settings == {(topic, table["namespace"]) for topic, table in topics.items() if table}
-
-
-def test_dotted_keys_are_toml() -> None:
-    """Only the name of a topic needs quotes."""
-    assert dotted(("topics", "web.clicks", "start")) == 'topics."web.clicks".start'
-    assert dotted(("kafka", "bootstrap.servers")) == "kafka.bootstrap.servers"
-    assert dotted(("topics", "a", "table_properties", "write.x")) == "topics.a.table_properties.write.x"

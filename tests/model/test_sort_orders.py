@@ -50,20 +50,12 @@ def test_bad_entries(entries: list[str], message: str) -> None:
         sort_order(entries, SCHEMA)
 
 
-def test_a_column_is_known_by_a_former_name() -> None:
-    """The settings may be older than a rename."""
+def test_text_of_options_is_a_list() -> None:
+    """A column is known by its former name, and an order that was there keeps its id."""
     order = sort_order(["link desc"], SCHEMA, {3: ("link",)})
     assert sort_texts(order, SCHEMA) == ["url desc"]
-
-
-def test_text_of_options_is_a_list() -> None:
-    """As the command line and the environment give it."""
     settings = TopicSettings.model_validate({"sort_by": "bucket(4, id), at desc nulls first"})
     assert settings.sort_by == ("bucket(4, id)", "at desc nulls first")
-
-
-def test_an_order_that_was_there_keeps_its_id() -> None:
-    """A new one counts on; unsorted is 0, whatever the table had."""
     first = next_order(sort_order(["url"], SCHEMA), [])
     second = next_order(sort_order(["url desc"], SCHEMA), [first])
     assert (first.order_id, second.order_id) == (1, 2)

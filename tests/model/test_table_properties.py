@@ -19,21 +19,18 @@ CODEC, LEVEL = "write.parquet.compression-codec", "write.parquet.compression-lev
     "properties",
     [
         {
-            "write.metadata.metrics.default": "full",
-            "commit.retry.num-retries": "3",
+            "write.metadata.metrics.default": "full", "commit.retry.num-retries": "3",
             "read.split.target-size": "1",
         },
         {
-            "history.expire.max-snapshot-age-ms": "1",
-            "gc.enabled": "false",
-            "format-version": "2",
+            "history.expire.max-snapshot-age-ms": "1", "gc.enabled": "false", "format-version": "2",
             "owner": "ann",
         },
         {CODEC: "Snappy"},
         {CODEC: "gzip", LEVEL: "9"},
         {LEVEL: "22"},
     ],
-)
+)  # fmt: skip
 def test_what_icebergs_writers_know_is_taken(properties: dict[str, str]) -> None:
     """With the codec in either case; without one, new tables have zstd."""
     assert validated({"table_properties": properties}).table_properties == properties
@@ -42,18 +39,11 @@ def test_what_icebergs_writers_know_is_taken(properties: dict[str, str]) -> None
 @pytest.mark.parametrize(
     "name",
     [
-        "py-io-impl",
-        "io-impl",
-        "write.py-location-provider.impl",
-        "write.location-provider.impl",
-        "s3.endpoint",
-        "client.factory",
-        "/home/mallory/logging.ini",
-        "tabletopic.topic",
-        "metrics-reporter-impl",
-        "write.client.factory",
+        "py-io-impl", "io-impl", "write.py-location-provider.impl", "write.location-provider.impl",
+        "s3.endpoint", "client.factory", "/home/mallory/logging.ini", "tabletopic.topic",
+        "metrics-reporter-impl", "write.client.factory",
     ],
-)
+)  # fmt: skip
 def test_a_class_or_anything_else_is_refused(name: str) -> None:
     """With what is possible."""
     with pytest.raises(

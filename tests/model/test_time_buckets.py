@@ -57,13 +57,9 @@ def test_a_leap_of_the_clock_empties_a_tier_at_once() -> None:
 
 
 def test_lag_counts_partitions_that_the_ledger_does_not_know() -> None:
-    """A partition that is new to the ledger has nothing in the table; a ledger ahead is no negative lag."""
+    """A new one has nothing in the table, a ledger ahead is no negative lag; offsets have an age."""
     assert lag_of(pack({0: 10, 1: 5, 2: 1}), pack({0: 7, 2: 3})) == [3, 5, 0]
     assert lag_of(pack({0: 4}), None) == [4]
-
-
-def test_the_age_of_an_offset_without_reading_it() -> None:
-    """A record came after the last moment at which its offset was the end."""
     curve = ArrivalCurve()
     for at_ms, end in ((100, 5), (200, 5), (300, 9)):
         curve.add(at_ms, pack({0: end}))

@@ -47,9 +47,12 @@ def test_an_error_names_the_section_of_its_catalog(
 
 
 def test_a_trouble_holds_no_secret() -> None:
-    """Other programs put addresses with a login into their messages."""
+    """Other programs put logins into addresses; their errors become ours by name, without secrets."""
     error = RetryableError(Trouble("fails (https://me:s3cret@host)", "see https://me:s3cret@host", "x"))
     assert "s3cret" not in str(error)
+    ours = RetryableError("later")
+    assert error_of(ours) is ours
+    assert str(error_of(KeyError("https://me:s3cret@host"))) == "KeyError: 'https://***@host'"
 
 
 def test_only_a_message_that_says_what_a_resume_does_names_one() -> None:
@@ -66,10 +69,3 @@ def test_only_a_message_that_says_what_a_resume_does_names_one() -> None:
         and re.search(r"resume (to|the topic)\b", ast.unparse(node), re.IGNORECASE)
     ]
     assert naming == []
-
-
-def test_an_error_of_another_program_is_one_of_ours_by_its_name() -> None:
-    """Without its secrets; ours stay as they are."""
-    ours = RetryableError("later")
-    assert error_of(ours) is ours
-    assert str(error_of(KeyError("https://me:s3cret@host"))) == "KeyError: 'https://***@host'"

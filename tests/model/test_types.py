@@ -37,14 +37,11 @@ NUMERIC = {"type": "bytes", "connect.name": "a.Decimal", "connect.parameters": {
         (["null", US, "string"], None),
         ("long", None),
         ({"type": "string", "connect.name": "io.debezium.data.Json"}, None),
-        (
-            {"type": "record", "name": "P", "fields": [], "connect.name": "a.Point"},
-            None,
-        ),
+        ({"type": "record", "name": "P", "fields": [], "connect.name": "a.Point"}, None),
         ({"type": "long", "connect.name": 5}, None),
         ({"type": "long", "connect.name": "a b"}, None),
     ],
-)
+)  # fmt: skip
 def test_meanings_of_avro(kind: Any, meaning: str | None) -> None:
     """Numbers and bytes have one, alone, optional, in lists and in maps."""
     assert avro_meaning(kind) == meaning
@@ -58,18 +55,14 @@ def test_meanings_of_avro(kind: Any, meaning: str | None) -> None:
         ({"type": "array", "items": {"type": "integer", "title": "a.T", "connect.type": "int64"}}, "a.T"),
         (
             {
-                "type": "string",
-                "title": "a.Decimal",
-                "connect.type": "bytes",
+                "type": "string", "title": "a.Decimal", "connect.type": "bytes",
                 "connect.parameters": {"scale": "2"},
             },
             "a.Decimal scale 2",
         ),
         (
             {
-                "type": "number",
-                "title": "a.Decimal",
-                "connect.type": "bytes",
+                "type": "number", "title": "a.Decimal", "connect.type": "bytes",
                 "connect.parameters": {"scale": "2"},
             },
             "a.Decimal",
@@ -78,14 +71,14 @@ def test_meanings_of_avro(kind: Any, meaning: str | None) -> None:
         ({"type": "string", "title": "a.Json", "connect.type": "string"}, None),
         (True, None),
     ],
-)
+)  # fmt: skip
 def test_meanings_of_json_schema(schema: Any, meaning: str | None) -> None:
     """A title means something only where Connect wrote it."""
     assert json_meaning(schema) == meaning
 
 
-def test_a_decimal_as_bytes_of_another_scale_does_not_fit() -> None:
-    """Without its scale a number of Connect's Decimal is another number; in JSON it is text of base64."""
+def test_what_does_not_fit_in_another_unit_or_scale() -> None:
+    """It would be another number: refused, or with a column of its own."""
 
     def columns(scale: str) -> Schema:
         kind = {"type": "string", "title": "a.Decimal", "connect.type": "bytes"}
@@ -95,6 +88,14 @@ def test_a_decimal_as_bytes_of_another_scale_does_not_fit() -> None:
     table = columns("2")
     assert not evolve(table, columns("2"), table.highest_field_id).refused
     assert evolve(table, columns("4"), table.highest_field_id).refused.keys() == {"price"}
+    before, after = (
+        _protobuf(f"int64 at = 1 {_meta(connect_name=f'io.debezium.time.{name}')};")
+        for name in ("Timestamp", "MicroTimestamp")
+    )
+    assert not evolve(before, before, before.highest_field_id).refused
+    assert evolve(before, after, before.highest_field_id).refused.keys() == {"at"}
+    beside = evolve(before, after, before.highest_field_id, new_columns=True)
+    assert [column.name for column in beside.schema.fields] == ["at", "at_MicroTimestamp"]
 
 
 def _protobuf(fields: str) -> Schema:
@@ -133,32 +134,16 @@ OTHER_META = """syntax = "proto2"; package confluent; import "google/protobuf/de
 OTHER_USE = 'syntax = "proto3"; import "confluent/meta.proto"; message Row { int64 at = 1 [%s]; }'
 
 
-def test_another_option_of_that_name_says_nothing() -> None:
-    """A file that a schema brings in the place of Confluent's need not have what is read there."""
+def test_another_option_in_confluents_place() -> None:
+    """One of its name says nothing; one of another type under its number cannot be read."""
     use = OTHER_USE % '(confluent.field_meta) = {doc: "connect.name"}'
     files, name = compile_schema(use, {"confluent/meta.proto": OTHER_META % "Meta"})
     root = tree.parse(tree.message_named(tree.load(files).FindFileByName(name), None))
     assert protobuf_columns(root).find_field("at").doc is None
-
-
-def test_another_option_of_that_number_is_a_bad_schema() -> None:
-    """Where Confluent's option is known, one of another type under its number cannot be read."""
     assert meta_pb2.field_meta.number == 1088  # type: ignore[attr-defined]
     use = OTHER_USE % '(confluent.field_meta) = "connect.name"'
     with pytest.raises(tree.ProtobufSchemaError, match="option"):
         compile_schema(use, {"confluent/meta.proto": OTHER_META % "string"})
-
-
-def test_another_unit_in_protobuf_does_not_fit() -> None:
-    """What was milliseconds and is microseconds now is refused, or gets a column of its own."""
-    before, after = (
-        _protobuf(f"int64 at = 1 {_meta(connect_name=f'io.debezium.time.{name}')};")
-        for name in ("Timestamp", "MicroTimestamp")
-    )
-    assert not evolve(before, before, before.highest_field_id).refused
-    assert evolve(before, after, before.highest_field_id).refused.keys() == {"at"}
-    beside = evolve(before, after, before.highest_field_id, new_columns=True)
-    assert [column.name for column in beside.schema.fields] == ["at", "at_MicroTimestamp"]
 
 
 def test_types_that_say_themselves_what_they_are_have_no_note() -> None:

@@ -13,12 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyiceberg.manifest import DataFile
 
 from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, RetryableError, Trouble
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.redact import learn
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.plan import RefusedRecord, StageResult
+from tabletopic_kernel.pipeline.arrange import ScatteredError
+from tabletopic_kernel.pipeline.plan import RefusedRecord, SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.worker import worker as module
 from tabletopic_kernel.pipeline.worker.turns import Turns
@@ -469,7 +471,9 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     discarded: list[Any] = []
     spec = SimpleNamespace(topic="clicks")
     worker: Any = object.__new__(Worker)
-    worker.__dict__.update(_spec=spec, _listener=listener, _plan=spec, _source=None, _to_come=0)
+    plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
+    worker.__dict__.update(_spec=spec, _listener=listener, _plan=plan, _source=None, _to_come=0)
+    worker._is_scattered = False
     worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
     batch = StagedOffsets({0: 0}, {0: 1})
     worker._spark = OneTask(StageResult(error=ActionNeededError("it takes too much")))
@@ -482,6 +486,24 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
     ):
         worker._run(batch)
     assert discarded == [([], [])] * 2
+
+
+def test_scattered_rows_are_staged_by_one_task(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the batch in which they are noticed to the first one whose files have many rows again."""
+    few, many = StageResult(rows=1_000, files=[DataFile()] * 10), StageResult(rows=10_000, files=[DataFile()])
+    results = [StageResult(error=ScatteredError("so many")), few, many, many]
+    cores: list[int] = []
+
+    def staged(*given: Any) -> StageResult:
+        cores.append(given[-1])
+        return results.pop(0)
+
+    monkeypatch.setattr(module, "staged", staged)
+    monkeypatch.setattr(rig.listener, "discard", lambda *_: None, raising=False)
+    rig.spark.defaultParallelism = 8
+    plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
+    taken = [rig.worker._staged(StagedOffsets({0: 0}, {0: 1}), plan) for _ in range(3)]
+    assert (taken, cores) == ([few, many, many], [8, 1, 1, 8])
 
 
 def test_spark_is_told_of_errors_without_secrets(rig: Rig) -> None:

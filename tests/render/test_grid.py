@@ -12,9 +12,10 @@ from tabletopic_kernel.render.picture import Picture
 
 
 def test_numbers_stand_to_the_right() -> None:
-    """Columns line up; the title is above, notes are below."""
+    """Below the title; a cell says in words what its colour says."""
     grid = Grid(("name", "n"), [("a", "1"), ("bcd", "1,000")], "T", ["note"], frozenset({"n"}))
     assert repr(grid).splitlines() == ["T", "name      n", "a         1", "bcd   1,000", "note"]
+    assert "failed" in repr(Grid(("state",), [(Cell("failed", "bad"),)]))
 
 
 @given(st.text(), st.text())
@@ -25,11 +26,6 @@ def test_nothing_becomes_markup(value: str, note: str) -> None:
     assert html.count("<") == plain.count("<")
     assert html.count('"') == plain.count('"')
     assert '<td class="bad">' in html
-
-
-def test_a_cell_says_in_words_what_its_colour_says() -> None:
-    """The text is there without the colour, too."""
-    assert "failed" in repr(Grid(("state",), [(Cell("failed", "bad"),)]))
 
 
 def test_a_long_text_is_cut_and_whole_at_a_click() -> None:
@@ -49,21 +45,13 @@ def test_a_long_text_is_cut_and_whole_at_a_click() -> None:
 
 
 def test_a_page_has_so_many_rows_at_most() -> None:
-    """A browser would take a gigabyte for 110,000."""
+    """110,000 would take a gigabyte; long names are broken, columns of moments are not."""
     shown = Grid(("n",), [(str(n),) for n in range(110_000)]).html()
     assert shown.count("<tr>") == 1_001
     assert "the first 1,000 of 110,000 rows" in shown
     assert "the first" not in Grid(("n",), [(str(n),) for n in range(1_000)]).html()
-
-
-def test_a_long_name_does_not_widen_its_column() -> None:
-    """It is broken instead, so that the columns behind it stay in sight."""
     assert f'<td><div class="long">{"n" * 120}</div></td>' in Grid(("topic",), [("n" * 120,)]).html()
     assert "<td>short</td>" in Grid(("topic",), [("short",)]).html()
-
-
-def test_a_moment_stays_in_one_line() -> None:
-    """Columns of moments are not broken, however narrow the page; other texts are."""
     html = Grid(("time", "what"), [("2026-01-01 00:00:00", "a long text")]).html()
     assert '<td class="unbroken">2026' in html
     assert "<td>a long text" in html
@@ -73,11 +61,7 @@ def test_no_text_commands_a_terminal() -> None:
     """IPython prints a text as it is: codes are shown in letters, columns stay aligned, HTML has the text."""
     grid = Grid(("a\x9b", "b"), [("\x1b[2Jx", "y\tz\n"), ("long enough", "z")], "t\x1b]0;x\x07", ["n\r\x08"])
     assert repr(grid).splitlines() == [
-        r"t\x1b]0;x\x07",
-        r"a\x9b        b",
-        "\\x1b[2Jx     y\tz",
-        "long enough  z",
-        r"n\x0d\x08",
-    ]
+        r"t\x1b]0;x\x07", r"a\x9b        b", "\\x1b[2Jx     y\tz", "long enough  z", r"n\x0d\x08",
+    ]  # fmt: skip
     assert "\x1b[2Jx" in grid.html()
     assert repr(Picture("<svg/>", "\x1b[31mred\nline")) == "\\x1b[31mred\nline"

@@ -51,12 +51,8 @@ def test_ticks_are_few_and_within(first: float, last: float) -> None:
     assert heights[-1] >= last
 
 
-def test_a_line_of_one_point_is_seen() -> None:
-    """Few points are marked."""
-    assert lines({"a": [(1, 2)]}, "t", "x", "y").svg.count("<circle") == 1
-
-
 def test_the_figures_are_told_in_words() -> None:
-    """Terminals and screen readers get the numbers."""
+    """Terminals and screen readers get the numbers; a line of one point is marked."""
+    assert lines({"a": [(1, 2)]}, "t", "x", "y").svg.count("<circle") == 1
     assert repr(bars({"a": 1234, "b": 0.5}, "T", "rows")) == "T\n  a: 1,234 rows\n  b: 0.5 rows"
     assert "aria-label" in bars({"a": 1}, "T")._repr_html_()

@@ -19,18 +19,14 @@ _span = pa.MonthDayNano
 @pytest.mark.parametrize(
     ("value", "people", "iso"),
     [
-        (
-            _span([14, 3, 14_706_500_000_000]),
-            "1 year 2 months 3 days 04:05:06.5",
-            "P14M3DT14706.5S",
-        ),
+        (_span([14, 3, 14_706_500_000_000]), "1 year 2 months 3 days 04:05:06.5", "P14M3DT14706.5S"),
         (_span([0, 1, 0]), "1 day", "P1D"),
         (_span([-1, 0, -1]), "-1 month -00:00:00.000000001", "P-1MT-0.000000001S"),
         (_span([0, 0, 0]), "00:00:00", "PT0S"),
         (timedelta(days=2, seconds=3), "2 days 00:00:03", "PT172803S"),
         (timedelta(seconds=-90), "-00:01:30", "PT-90S"),
     ],
-)
+)  # fmt: skip
 def test_spans_of_time(value: Any, people: str, iso: str) -> None:
     """Units in words for people, ISO 8601 for programs."""
     assert text(value) == people

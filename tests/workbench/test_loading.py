@@ -12,10 +12,10 @@ from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.config import (
     DEFAULT,
-    PROGRAM_VARIABLES,
     describe,
     load_settings,
 )
+from tabletopic_kernel.workbench.config.sources import PROGRAM_VARIABLES
 from tests.workbench.complaints import complaint
 
 # --- precedence -------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -21,9 +23,10 @@ from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
 from tabletopic_kernel.table.schemas.registered import read_candidate
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench import peek
+from tabletopic_kernel.workbench import backlog, peek
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan, plan_enable
 
@@ -45,6 +48,8 @@ class Answers:
         self.kind = kind
         self.internal = internal
 
+    properties: Mapping[str, str] = {}
+
     def facts(self, topic: str) -> TopicFacts:
         """As the broker."""
         return TopicFacts(topic, "cluster", "topic-id", {0: 0}, {0: 10}, self.internal)
@@ -64,6 +69,22 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> list[PeekedRecord]:
     records: list[PeekedRecord] = []
     monkeypatch.setattr(peek, "peek", lambda *_: records)
     return records
+
+
+@pytest.fixture(autouse=True)
+def values(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The values of all records of the topic, as a sample reads them: none, unless a test has some."""
+    values: list[bytes] = []
+
+    def read(_: object) -> list[pa.RecordBatch]:
+        rows = [
+            {"value": value, "key": None, "headers": None, "partition": 0, "offset": n, "timestamp": n}
+            for n, value in enumerate(values)
+        ]
+        return [pa.RecordBatch.from_pylist(rows, schema=SOURCE_SCHEMA)] if rows else []
+
+    monkeypatch.setattr(backlog, "KafkaRanges", lambda *_, **__: SimpleNamespace(read=read))
+    return values
 
 
 @pytest.fixture
@@ -102,6 +123,21 @@ def test_files_stay_in_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
     table = catalog.load_table(("default", "clicks"))
     table.transaction().set_properties(folder).commit_transaction()
     assert planned(catalog, V1, table_properties=folder).refused == []
+
+
+def test_a_new_table_with_partitions_says_what_its_backlog_makes(
+    catalog: Catalog, values: list[bytes], tmp_path: Path
+) -> None:
+    """Before anything is made; a bad record makes no file."""
+    values += [b"a1", b"a2", b"b1", b"\xff"]
+    columns = {"value_format": "string", "table_properties": {"write.data.path": f"file://{tmp_path}/w/data"}}
+    plan = planned(catalog, None, partition_by=("truncate(1, _kafka_value)",), **columns)
+    assert plan.to_json()["backlog"] == {"records": 10, "partitions": 2, "files": 2, "exact": True}
+    assert plan.notes[-1] == "this backlog of 10 records has 2 partitions, 2 files"
+    assert planned(catalog, None, **columns).backlog is None
+    latest = planned(catalog, None, partition_by=("truncate(1, _kafka_value)",), start="latest", **columns)
+    assert latest.backlog is None
+    assert not (tmp_path / "w").exists()
 
 
 def test_a_new_table_has_new_columns(catalog: Catalog) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.workbench.config import LoadedSettings, load_settings, trust_file
+from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
+from tabletopic_kernel.workbench.config.trust import trust_file
 
 STRANGER = 65534
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")

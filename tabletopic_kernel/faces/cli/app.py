@@ -6,7 +6,7 @@ import io
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -61,10 +61,7 @@ for panel, command in _OTHERS:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        try:
-            typer.echo(f"tabletopic {version(DISTRIBUTION)}")
-        except PackageNotFoundError:
-            typer.echo("tabletopic (not installed)")
+        typer.echo(f"tabletopic {version(DISTRIBUTION)}")
         raise typer.Exit
 
 
@@ -99,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Shells ignore SIGINT in background jobs; restore it, so that Ctrl-C works.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return _run(arguments)
+        words = None if arguments is None else list(arguments)
+        result = app(args=words, prog_name="tabletopic", standalone_mode=False)
+        return result if isinstance(result, int) else 0
     except typer.TyperException as error:
         _report_wrong_use(error)
         return WRONG_USE
@@ -111,12 +110,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         sys.stderr.flush()
-
-
-def _run(arguments: Sequence[str] | None) -> int:
-    words = list(arguments) if arguments is not None else None
-    result = app(args=words, prog_name="tabletopic", standalone_mode=False)
-    return result if isinstance(result, int) else 0
 
 
 def _report_wrong_use(error: typer.TyperException) -> None:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tabletopic_kernel.faces.cli import screen
+from tabletopic_kernel.local.machine import remedy_of
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
     InternalError,
@@ -28,10 +31,9 @@ from tabletopic_kernel.model.errors import (
     UsageError,
     error_of,
 )
+from tabletopic_kernel.model.settings.units import parse_duration_ms
 
 if TYPE_CHECKING:
-    from tabletopic_kernel.local.progress import Report
-    from tabletopic_kernel.local.stack import LocalStack
     from tabletopic_kernel.workbench.config import LoadedSettings
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -94,15 +96,6 @@ class Call:
         if away := str(self.workbench.servers.away()):
             screen.note(away)
 
-    def stack(self, report: Report, *, fork: bool = False, **ports: int | None) -> LocalStack:
-        """The local stack of these settings."""
-        from tabletopic_kernel.local.stack import LocalStack
-        from tabletopic_kernel.workbench.config import embedded_servers, wants_login
-
-        settings, servers = self.loaded.settings, embedded_servers(self.loaded.settings)
-        login, folder = wants_login(settings), Path(settings.state_dir)
-        return LocalStack(folder, report, wants_login=login, servers=servers, fork=fork, **ports)
-
     def command(self, *words: str) -> str:
         """Another command for the same cluster, to copy."""
         options: list[str] = []
@@ -126,7 +119,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        _forget_stdout()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # flushing it at exit must not fail again
         raise typer.Exit(BROKEN_PIPE) from None
     except TableTopicError as error:
         if debug:
@@ -148,22 +141,12 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
 
 def _fixable(error: Exception) -> str | None:
     """The message of an operating system's error that the user can fix; None for any other error."""
-    from tabletopic_kernel.local.machine import remedy_of
-
     if not isinstance(error, OSError) or (remedy := remedy_of(error)) is None:
         return None
     return f"cannot use {error.filename}: {remedy}" if error.filename else f"cannot write: {remedy}"
 
 
-def _forget_stdout() -> None:
-    """Replace a closed stdout, so that flushing it at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
 def _quiet_libraries(debug: bool) -> None:
-    import logging
-    import warnings
-
     from tabletopic_kernel.workbench.logs import without_secrets
 
     if debug:
@@ -177,8 +160,6 @@ def _quiet_libraries(debug: bool) -> None:
 
 def duration_ms(option: str, text: str) -> int:
     """Milliseconds of an option's ``500ms``, ``5s``, ``2m``; a bare number is seconds. Raises UsageError."""
-    from tabletopic_kernel.model.settings.units import parse_duration_ms
-
     try:
         return int(str(parse_duration_ms(text)))
     except ValueError as error:

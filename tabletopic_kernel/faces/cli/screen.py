@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.progress.events import ControlEvent, Failed
+from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.render.grid import COMMANDS, Cell, Grid
-from tabletopic_kernel.render.words import clock_today, event_text
+from tabletopic_kernel.render.words import clock_today, event_text, event_tone
 
 # Wide enough that nothing is cut without a terminal to fit into.
 _PIPE_WIDTH = 1000
@@ -104,24 +104,19 @@ def show_json_line(value: object) -> None:
     show_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def grid(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table with these headings; those in ``right`` contain numbers."""
+def grid(*columns: str) -> Table:
+    """An empty table with these headings."""
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        table.add_column(column, overflow="fold")
     return table
 
 
 def natural_width(out: Console, table: Table) -> int:
     """The table's width without any folding."""
     return out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum
-
-
-def least_width(out: Console, table: Table) -> int:
-    """The minimum width at which no word is folded."""
-    return out.measure(table, options=out.options.update(max_width=_ENDLESS)).minimum
 
 
 def facts(pairs: Mapping[str, str]) -> Table:
@@ -151,6 +146,7 @@ def steps(commands: Mapping[str, str]) -> Table:
 
 
 _STYLES = {"good": "green", "warn": "yellow", "bad": "bold red"}
+_TONES = {**_STYLES, "note": "magenta", "quiet": "dim"}
 
 
 def show_grid(content: Grid) -> None:
@@ -178,7 +174,9 @@ def laid_out(content: Grid, out: Console) -> RenderableType:
     title = [Text(content.title, style="bold")] if content.title else []
     body: list[RenderableType] = []
     if content.rows:
-        fits = least_width(out, table) <= out.width
+        # The minimum width at which no word is folded.
+        least = out.measure(table, options=out.options.update(max_width=_ENDLESS)).minimum
+        fits = least <= out.width
         body = [table] if fits else [_block(content, row) for row in content.rows]
     return Group(*title, *body, *map(Text, content.notes))
 
@@ -195,30 +193,12 @@ def cell_text(cell: str | Cell) -> Text:
     return Text(str(cell), style=_STYLES.get(cell.mark, "") if isinstance(cell, Cell) else "")
 
 
-_STYLE = {
-    "Enabled": "cyan",
-    "Committed": "green",
-    "CommitFailed": "yellow",
-    "SchemaEvolved": "magenta",
-    "SchemaRefused": "bold red",
-    "DeadLettered": "yellow",
-    "GapDetected": "bold red",
-    "Failed": "bold red",
-    "FilesStaged": "dim",
-    "Heartbeat": "dim",
-    "HostHeartbeat": "dim",
-}
-
-
 def event_line(event: ControlEvent) -> Text:
     """Local time, kind, topic, and what happened."""
-    style = _STYLE.get(event.type, "")
-    if isinstance(event, Failed) and event.waits:
-        style = "yellow"
     return Text.assemble(
         (clock_today(event.at_ms), "dim"),
         "  ",
-        (f"{event.type:<14}", style),
+        (f"{event.type:<14}", _TONES[event_tone(event)]),
         "  ",
         (event.topic, "bold"),
         "  ",

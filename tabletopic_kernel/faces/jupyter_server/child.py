@@ -59,16 +59,10 @@ class Child:
 
     def stop(self, limit_s: float) -> None:
         """Ask it to end, and wait; it is killed after ``limit_s``. Idempotent."""
-        with self._lock:
-            process, self._stop_requested = self._process, True
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        self.ask_to_stop()
+        if not self.wait(limit_s) and self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def ask_to_stop(self) -> None:
         """Ask it to end without waiting."""

@@ -37,7 +37,6 @@ PATH = "tabletopic/dashboard"
 # Panel and PyIceberg load in 2 s on an idle machine.
 _READY_LIMIT_S = 60.0
 _STOP_LIMIT_S = 5.0
-_LONGEST_FOLDER = 100  # bytes: a unix socket's path has at most 107
 
 
 @dataclass
@@ -74,7 +73,7 @@ class Dashboard:
     def _start(self) -> str:
         self._remove_folder()
         with stack_errors(Path(tempfile.gettempdir()), "TMPDIR"):
-            self._folder = _new_folder()
+            self._folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
         path = str(self._folder / "socket")
         words = ["--unix-socket", path, "--prefix", self.prefix, "--parent-pid", str(os.getpid())]
         self.child.start([*self.command, *words], self._log(), self.in_force.environment())
@@ -115,15 +114,6 @@ class Dashboard:
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _new_folder() -> Path:
-    """A private folder with a path that is short enough for a socket in it."""
-    folder = Path(tempfile.mkdtemp(prefix="tabletopic-"))  # mode 0700
-    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="tabletopic-", dir="/tmp"))
-    return folder
 
 
 def _accepts(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tabletopic_kernel.faces.jupyter_server.answers import Overview, Row, Topics
 from tabletopic_kernel.faces.jupyter_server.answers import Servers as ServersState
@@ -21,7 +21,6 @@ from tabletopic_kernel.model.settings.table_names import table_name
 from tabletopic_kernel.workbench.config import names_all_servers
 
 if TYPE_CHECKING:  # loads the Kafka client
-    from tabletopic_kernel.workbench.config.servers import MissingServers
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -42,25 +41,16 @@ class OverviewMaker:
 
     def look(self, last: Overview | None = None) -> Overview:
         """The overview for the API, with the topics of ``last`` while the servers do not respond."""
-        servers, figures, ids = self._servers(last)
-        return {
-            "servers": servers,
-            "host": self.host.status(ids),
-            "sample": self.sample.state(),
-            **figures,
-            "at_ms": now_ms(),
-        }
+        return self._overview(*self._servers(last))
 
     def waiting(self) -> Overview:
         """The overview until the first one is complete; does not block."""
         servers = _servers_json("starting", "the servers take longer than usual to respond", own=False)
-        return {
-            "servers": servers,
-            "host": self.host.status([]),
-            "sample": self.sample.state(),
-            **_EMPTY,
-            "at_ms": now_ms(),
-        }
+        return self._overview(servers, _EMPTY, [])
+
+    def _overview(self, servers: ServersState, figures: Topics, ids: list[str]) -> Overview:
+        host, sample = self.host.status(ids), self.sample.state()
+        return {"servers": servers, "host": host, "sample": sample, **figures, "at_ms": now_ms()}
 
     def _servers(self, last: Overview | None) -> tuple[ServersState, Topics, list[str]]:
         """The servers' state, the topics' figures, the live hosts' ids."""
@@ -71,7 +61,9 @@ class OverviewMaker:
         if workbench is not None:
             try:
                 away = workbench.servers.away()
-                missing, detail = away.names, self._missing_reason(away)
+                missing, doing = away.names, self.servers.doing
+                # Which servers have ended, or why they did not restart.
+                detail = doing.detail if missing and doing.state == "failed" else away.message()
                 away.check("kafka")
                 topics = rows(workbench)
                 ids = live_hosts(workbench)
@@ -85,11 +77,6 @@ class OverviewMaker:
                 detail = f"unexpected {error_of(error)}; the Jupyter server's log has the trace"
                 state, figures = "unreachable", _known(last)
         return _servers_json(state, detail, missing, own=self._own(), workbench=workbench), figures, ids
-
-    def _missing_reason(self, missing: MissingServers) -> str:
-        """Which servers have ended, or why they did not restart; empty if all run."""
-        doing = self.servers.doing
-        return doing.detail if missing.names and doing.state == "failed" else missing.message()
 
     def _reach(self, *, is_again: bool) -> tuple[_State, str, Workbench | None]:
         """State and detail before any query, and the workbench for the queries.
@@ -123,13 +110,7 @@ def _as_starting(row: Row) -> Row:
 
 
 def _known(last: Overview | None) -> Topics:
-    if last is None:
-        return _EMPTY
-    return {
-        "topics": last["topics"],
-        "lag_records": last["lag_records"],
-        "lag_seconds": last["lag_seconds"],
-    }
+    return cast("Topics", {name: last[name] for name in _EMPTY}) if last else _EMPTY  # type: ignore[literal-required]
 
 
 def _servers_json(
@@ -170,26 +151,15 @@ def rows(workbench: Workbench) -> list[Row]:
 
 def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
     """The row of an enabled topic."""
-    return {
-        "topic": status.topic,
-        "enabled": True,
-        "partitions": partitions,
-        "run": desired.run,
-        "table": status.table,
-        "state": status.state,
+    row = {
+        **row_of_desired(desired, partitions),
+        **{name: value for name, value in vars(status).items() if name in Row.__annotations__},
         # The page's header says that no host runs, and has the button.
         "error": None if status.error == NO_HOST_HINT else status.error,
-        "lag_records": status.lag_records,
-        "lag_seconds": status.lag_seconds,
         "schema_version": _newest(status.schema_versions),
-        "rows_per_second": status.rows_per_second,
-        "commits": status.commits,
         "snapshot_id": None if status.snapshot_id is None else str(status.snapshot_id),
-        "last_commit_ms": status.last_commit_ms,
-        "dead_letters": status.dead_letters,
-        "delay": status.delay,
-        "delay_reason": status.delay_reason,
     }
+    return cast("Row", row)
 
 
 def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
@@ -201,25 +171,8 @@ def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
 
 def row_of_other(topic: str, partitions: int) -> Row:
     """The row of a topic that is not enabled."""
-    return {
-        "topic": topic,
-        "enabled": False,
-        "partitions": partitions,
-        "run": None,
-        "table": None,
-        "state": None,
-        "error": None,
-        "lag_records": None,
-        "lag_seconds": None,
-        "schema_version": None,
-        "rows_per_second": None,
-        "commits": None,
-        "snapshot_id": None,
-        "last_commit_ms": None,
-        "dead_letters": None,
-        "delay": None,
-        "delay_reason": None,
-    }
+    row = {**dict.fromkeys(Row.__annotations__), "topic": topic, "enabled": False, "partitions": partitions}
+    return cast("Row", row)
 
 
 def _newest(versions: list[dict[str, Any]]) -> str | None:

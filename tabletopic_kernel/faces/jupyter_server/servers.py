@@ -21,13 +21,13 @@ from tabletopic_kernel.faces.jupyter_server.answers import HostState
 from tabletopic_kernel.faces.jupyter_server.answers import Sample as SampleState
 from tabletopic_kernel.faces.jupyter_server.child import Child
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import SettingsInForce
-from tabletopic_kernel.local.hosts import host_mark
+from tabletopic_kernel.local.hosts import host_mark, stop_detached
 from tabletopic_kernel.local.machine import STATE_DIR, logs_folder, stack_errors
 from tabletopic_kernel.local.progress import Step
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
 from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
-from tabletopic_kernel.workbench.config import embedded_servers, names_all_servers, wants_login
+from tabletopic_kernel.workbench.config import local_stack, names_all_servers
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -78,9 +78,6 @@ class Servers:
 
         Waits for their end. Raises ActionNeededError (it is just being started) or StackError.
         """
-        from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-
         settings = self._in_force.settings()
         if not self._try_begin("stopping"):
             return
@@ -89,7 +86,7 @@ class Servers:
             end_host()
             stop_detached(Path(settings.state_dir))
             self._set(Doing("stopping", "broker and registry stop"))
-            LocalStack(Path(settings.state_dir), self._report).down()
+            local_stack(settings, self._report).down()
         finally:
             self._set(Doing())
 
@@ -104,20 +101,14 @@ class Servers:
             raise ActionNeededError(f"the local stack is {self._doing.state}: try again once that is done")
 
     def _up(self, settings: Settings, done: Callable[[], None]) -> None:
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-
-        state_dir = Path(settings.state_dir)
         try:
-            login, servers = wants_login(settings), embedded_servers(settings)
-            LocalStack(state_dir, self._report, wants_login=login, servers=servers).up()
+            local_stack(settings, self._report).up()
+            self._set(Doing())
         except TableTopicError as error:
             self._set(Doing("failed", str(error)))
         except Exception as error:
-            self._set(
-                Doing("failed", f"the local stack could not be started: {error!r}; see {state_dir}/logs")
-            )
-        else:
-            self._set(Doing())
+            logs = f"{settings.state_dir}/logs"
+            self._set(Doing("failed", f"the local stack could not be started: {error!r}; see {logs}"))
         done()
 
     def _set(self, doing: Doing) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.workbench.config import FOUND_VARIABLE, LoadedSettings, load_settings
+from tabletopic_kernel.workbench.config import LoadedSettings, load_settings
+from tabletopic_kernel.workbench.config.trust import FOUND_VARIABLE
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.workbench import Workbench

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from tabletopic_kernel.faces.live_dashboard.server import Place, serve
 from tabletopic_kernel.model.errors import TableTopicError
@@ -30,15 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         place = Place(options.unix_socket, options.port, options.prefix)
-        serve(place, parent_pid=options.parent_pid, ready=_print_address)
+        serve(place, parent_pid=options.parent_pid, ready=partial(print, flush=True))
     except TableTopicError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
-
-
-def _print_address(address: str) -> None:
-    print(address, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from tabletopic_kernel.faces.live_dashboard.html import (
     table,
 )
 from tabletopic_kernel.faces.live_dashboard.view import View
-from tabletopic_kernel.model.progress.events import Progress
-from tabletopic_kernel.model.progress.progress_view import NO_HOST, DeadLetterSample
+from tabletopic_kernel.model.progress import events
+from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.render import words
 from tabletopic_kernel.render.states import words_of
-from tabletopic_kernel.render.words import event_name, event_text
+from tabletopic_kernel.render.words import event_name, event_text, many
 
 _ROWS = 30
 _TEXT_CHARS = 600
@@ -35,7 +35,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
     # Longer than other functions: a list of tiles.
     topic, state, host = view.topic(name), view.standing(name), view.live_host(name)
     known, facts = topic.progress is not None, view.tables.get(name)
-    progress = topic.progress or Progress(topic=name, table="")
+    progress = topic.progress or events.Progress(topic=name, table="")
     last_ms, interval_ms = topic.last_commit_ms, progress.commit_interval_ms
     left, left_remark = _time_left(view, name)
     size = f", {words.size(facts.bytes)}" if facts else ""
@@ -80,15 +80,6 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
         ],
         wide=["Table"],
     )
-
-
-def many(count: int, noun: str) -> str:
-    """A number of things.
-
-    >>> many(1, "file"), many(2_000, "file")
-    ('1 file', '2,000 files')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _behind(seconds: float | None) -> str:
@@ -173,10 +164,7 @@ def snapshots(view: View, name: str, zone: tzinfo) -> str:
 def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     """Each schema change of the last days, in words."""
     topic = view.topic(name)
-    registered_schemas = topic.progress.schema_versions if topic.progress else []
-    versions = ", ".join(
-        f"{schema.subject} version {schema.version} (id {schema.id})" for schema in registered_schemas
-    )
+    versions = ", ".join(map(_schema, topic.progress.schema_versions if topic.progress else ()))
     desired = view.desired_topic(name)
     if versions:
         summary = f"The table covers {versions}."
@@ -189,15 +177,25 @@ def schema_changes(view: View, name: str, zone: tzinfo) -> str:
     rows: list[list[Cell]] = [
         [
             moment(change.at_ms, zone),
-            Html('<span class="bad">refused</span>') if change.refused else "changed",
-            "; ".join(change.texts),
-            change.cause or "-",
+            *_change(change),
+            _schema(change.cause) if change.cause else "-",
         ]
         for change in reversed(topic.changes[-_ROWS:])
     ]
     return heading("Schema versions", f"{summary} Times in {zone}.") + table(
         "Schema versions", ["time", "what", "change", "caused by"], rows, long=["change", "caused by"]
     )
+
+
+def _change(change: events.SchemaEvolved | events.SchemaRefused) -> tuple[Cell, str]:
+    if isinstance(change, events.SchemaEvolved):
+        return "changed", "; ".join(change.changes)
+    refused = "; ".join(f"{column}: {why}" for column, why in change.refused.items())
+    return Html('<span class="bad">refused</span>'), refused
+
+
+def _schema(schema: events.SchemaVersion) -> str:
+    return f"{schema.subject} version {schema.version} (id {schema.id})"
 
 
 def dead_letters(view: View, name: str, zone: tzinfo) -> str:
@@ -227,25 +225,26 @@ def dead_letters(view: View, name: str, zone: tzinfo) -> str:
         columns = ["reason", "records", "share"]
         html += table("Dead letters by reason", columns, counts, right=["records"], long=["share"])
     if topic.dead_letters:
-        html += _samples(topic.dead_letters[-_ROWS:], zone)
+        html += _samples(topic.dead_letters, zone)
     return html
 
 
-def _samples(letters: Sequence[DeadLetterSample], zone: tzinfo) -> str:
+def _samples(letters: Sequence[events.DeadLettered], zone: tzinfo) -> str:
+    samples = [(letter.at_ms, sample) for letter in letters for sample in letter.samples]
     rows: list[list[Cell]] = [
         [
-            moment(letter.at_ms, zone),
-            letter.reason,
-            f"{letter.partition}",
-            f"{letter.offset:,}",
-            _short(letter.message),
+            moment(at_ms, zone),
+            sample.reason,
+            f"{sample.partition}",
+            f"{sample.offset:,}",
+            _short(sample.message),
         ]
-        for letter in reversed(letters)
+        for at_ms, sample in reversed(samples[-_ROWS:])
     ]
     columns = ["time", "reason", "partition", "offset", "message"]
     right = ["partition", "offset"]
-    samples = table("Samples of dead letters", columns, rows, right=right, long=["message"])
-    return heading("Samples, newest first", f"times in {zone}") + samples
+    html = table("Samples of dead letters", columns, rows, right=right, long=["message"])
+    return heading("Samples, newest first", f"times in {zone}") + html
 
 
 def health(view: View, name: str, _: tzinfo) -> str:

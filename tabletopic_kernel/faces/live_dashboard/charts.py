@@ -9,7 +9,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from tabletopic_kernel.model.progress.progress_view import Record, SchemaChange
+from tabletopic_kernel.model.progress.events import SchemaEvolved, SchemaRefused
+from tabletopic_kernel.model.progress.progress_view import Record
 from tabletopic_kernel.model.progress.time_buckets import UNKNOWN, ArrivalCurve, Bucket, History, lag_of
 
 Numbers = list[float | None]
@@ -71,16 +72,15 @@ def _next(ledger: array[int] | None, partition: int) -> int:
     return max(0, next_offset)
 
 
+def _buckets(history: History) -> list[Bucket]:
+    return [bucket for tier in history.tiers for bucket in tier.buckets.values()]
+
+
 def _ledger_before(history: History, items: list[tuple[int, Bucket]]) -> array[int] | None:
     """The ledger at the start of the window: from the newest bucket before it, in any tier."""
     first_ms = items[0][0] if items else 0
-    ledgers = [
-        (bucket.next_ms, bucket.next_offsets)
-        for tier in history.tiers
-        for _, bucket in tier.items()
-        if bucket.next_offsets is not None and bucket.next_ms < first_ms
-    ]
-    return max(ledgers, key=lambda item: item[0])[1] if ledgers else None
+    before = [each for each in _buckets(history) if each.next_offsets is not None and each.next_ms < first_ms]
+    return max(before, key=lambda each: each.next_ms).next_offsets if before else None
 
 
 def lag_seconds_at(lags: Sequence[int], arrived_after_ms: Iterable[int | None], at_ms: int) -> float | None:
@@ -164,24 +164,22 @@ def since_commit(history: History, window_ms: int, now_ms: int) -> Columns:
     return columns
 
 
-def schema_versions(changes: Sequence[SchemaChange], first_ms: int) -> Columns:
+def schema_versions(changes: Sequence[SchemaEvolved | SchemaRefused], first_ms: int) -> Columns:
     """The schema versions that changed the table, and the rejected ones, by time."""
-    recent = [change for change in changes if change.at_ms >= first_ms]
-    return {
-        "at": [change.at_ms for change in recent],
-        "changed": [None if change.refused else change.version for change in recent],
-        "refused": [change.version if change.refused else None for change in recent],
-    }
+    columns: Columns = {"at": [], "changed": [], "refused": []}
+    for change in changes:
+        if change.at_ms >= first_ms:
+            version = change.cause.version if change.cause else None
+            is_refused = isinstance(change, SchemaRefused)
+            columns["at"].append(change.at_ms)
+            columns["changed"].append(None if is_refused else version)
+            columns["refused"].append(version if is_refused else None)
+    return columns
 
 
 def _commit_before(history: History, at_ms: int) -> int | None:
-    commits_ms = [
-        bucket.last_commit_ms
-        for tier in history.tiers
-        for _, bucket in tier.items()
-        if UNKNOWN < bucket.last_commit_ms < at_ms
-    ]
-    return max(commits_ms, default=None)
+    commits_ms = (bucket.last_commit_ms for bucket in _buckets(history))
+    return max((moment for moment in commits_ms if UNKNOWN < moment < at_ms), default=None)
 
 
 def moments_without_ends(history: History, windows_ms: Sequence[int], now_ms: int, each: int) -> list[int]:
@@ -216,12 +214,12 @@ def lag_by_topic(
     rest = [tier.buckets for name, tier in tiers.items() if name not in set(lines)]
     own = [tiers[name].buckets if name in tiers else {} for name in lines]
     for number in range((now_ms - window_ms) // step_ms, now_ms // step_ms + 1):
-        found = [bucket.lag_records if (bucket := one.get(number)) else None for one in own]
-        others = [bucket.lag_records for one in rest if (bucket := one.get(number))]
+        lags = [bucket.lag_records if (bucket := buckets.get(number)) else None for buckets in own]
+        others = [bucket.lag_records for buckets in rest if (bucket := buckets.get(number))]
         known = [lag for lag in others if lag is not None]
-        if known or any(lag is not None for lag in found):
+        if known or any(lag is not None for lag in lags):
             columns["at"].append((number + 1) * step_ms)
             columns[OTHERS].append(sum(known))
-            for index, lag in enumerate(found):
+            for index, lag in enumerate(lags):
                 columns[f"t{index}"].append(lag)
     return columns

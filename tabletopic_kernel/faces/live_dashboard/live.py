@@ -225,7 +225,7 @@ class Live:
                 if CONTROL_TOPIC in workbench.broker.topics():
                     log = find_log(open_reader)
                     break
-                self.known.read(1.0)  # no host has ever run here
+                self.known.know(history_read=1.0)  # no host has ever run here
             except Exception as error:
                 _log("control topic", error)
             over.wait(_RETRY_S)
@@ -233,7 +233,7 @@ class Live:
             return
         past = threading.Thread(
             target=recall,
-            args=(open_reader, log, self.known.take, over, self.known.read),
+            args=(open_reader, log, self.known.take, over, lambda share: self.known.know(history_read=share)),
             name="past",
             daemon=True,
         )
@@ -242,26 +242,23 @@ class Live:
         past.join()
 
     def _poll_broker(self, workbench: Workbench, over: threading.Event) -> None:
-        polls = BrokerPolls(workbench, self.known)
-        while not over.is_set():
-            try:
-                if not polls.step(time.monotonic(), now_ms()):
-                    over.set()  # another cluster responds at this address
-                    return
-                self.known.trouble("broker", None)
-            except Exception as error:
-                self._failed("broker", error)
-            over.wait(_TICK_S if self.known.is_watched() else _IDLE_TICK_S)
+        self._poll("broker", BrokerPolls(workbench, self.known).step, over, _IDLE_TICK_S)
 
     def _poll_tables(self, workbench: Workbench, over: threading.Event) -> None:
-        polls = TablePolls(workbench, self.known)
+        self._poll("catalog", TablePolls(workbench, self.known).step, over, _TICK_S)
+
+    def _poll(
+        self, what: str, step: Callable[[float, int], bool], over: threading.Event, idle_s: float
+    ) -> None:
         while not over.is_set():
             try:
-                polls.step(time.monotonic(), now_ms())
-                self.known.trouble("catalog", None)
+                if not step(time.monotonic(), now_ms()):
+                    over.set()
+                    return
+                self.known.trouble(what, None)
             except Exception as error:
-                self._failed("catalog", error)
-            over.wait(_TICK_S)
+                self._failed(what, error)
+            over.wait(_TICK_S if self.known.is_watched() else idle_s)
 
     def _failed(self, what: str, error: Exception) -> None:
         """Show an error, and log an unexpected one once."""

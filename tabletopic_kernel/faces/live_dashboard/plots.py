@@ -128,13 +128,10 @@ class Plot:
         unknown: Numbers = [None] * len(at)
         values = [*lines.values(), *([unknown] * (len(places) - len(lines)))]
         if [name for name, *_ in self.key] != list(lines):
-            self._rename(places, list(lines))
+            self.key = [(name, *_line(index, self._colours, "line")) for index, name in enumerate(lines)]
+            rows = [(name, f"@{place}{{0,0}}") for place, name in zip(places, lines, strict=False)]
+            self.hover.tooltips = [("time", "@at{custom}"), *rows]
         follow(self.source, {"at": at, **dict(zip(places, values, strict=True))})
-
-    def _rename(self, places: list[str], names: list[str]) -> None:
-        self.key = [(name, *_line(index, self._colours, "line")) for index, name in enumerate(names)]
-        rows = [(name, f"@{place}{{0,0}}") for place, name in zip(places, names, strict=False)]
-        self.hover.tooltips = [("time", "@at{custom}"), *rows]
 
 
 def recent(window_ms: int) -> DataRange1d:
@@ -184,14 +181,14 @@ def time_plot(
     fig.toolbar.logo = None
     source = ColumnDataSource({"at": [], **{name: [] for name, _ in columns}})
     drawn = [_draw(fig, source, name, index, colours, kind) for index, (name, _) in enumerate(columns)]
-    formatter = _BYTES if unit == "bytes" else _COUNT
     fig.xaxis.formatter = CustomJSTickFormatter(code=_TICK)
     fig.xaxis.major_label_policy = NoOverlap(min_distance=8)
+    formatter, shown, steps = _COUNT, "0,0.[0]", dict[str, Any]()
+    if unit == "bytes":
+        formatter, shown = _BYTES, "0.0 ib"
+        steps = {"base": 1024, "mantissas": [2**power for power in range(10)]}
     fig.yaxis.formatter = CustomJSTickFormatter(code=formatter)
-    binary: dict[str, Any] = {"base": 1024, "mantissas": [2**power for power in range(10)]}
-    steps: dict[str, Any] = binary if unit == "bytes" else {}
     fig.yaxis.ticker = AdaptiveTicker(desired_num_ticks=4, min_interval=1, **steps)
-    shown = "0.0 ib" if unit == "bytes" else "0,0.[0]"
     hover = HoverTool(
         renderers=[drawn[0]],
         mode="vline",

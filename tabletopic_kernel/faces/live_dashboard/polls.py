@@ -67,9 +67,7 @@ class BrokerPolls:
                 return False
             self._cluster = cluster
         if self._schedule.due("desired state", _DESIRED_S, now):
-            desired_topics = self._workbench.desired_topics()
-            with known.lock:
-                known.desired_topics = desired_topics
+            known.know(desired_topics=self._workbench.desired_topics())
         desired_topics = dict(known.desired_topics or {})
         facts = broker.ends(desired_topics)
         ends = {topic: each.end for topic, each in facts.items()}
@@ -81,9 +79,7 @@ class BrokerPolls:
             with known.lock:
                 known.record.observe_open(opened)
         if self._schedule.due("hosts", _HOSTS_S, now):
-            hosts = self._hosts()
-            with known.lock:
-                known.hosts = hosts
+            known.know(hosts=self._hosts())
         for topic in known.watched_topics():
             if topic in ends:
                 self._poll_details(topic, ends[topic], now, now_ms)
@@ -111,8 +107,8 @@ class BrokerPolls:
         if self._schedule.due(f"retention {topic}", _RETENTION_S, now):
             config = self._workbench.broker.topic_config(topic)
             retention = Retention(
-                ms=_number(config.get("retention.ms")),
-                bytes=_number(config.get("retention.bytes")),
+                ms=int(config.get("retention.ms", -1)),
+                bytes=int(config.get("retention.bytes", -1)),
                 cleanup_policy=config.get("cleanup.policy", "delete"),
             )
             with self._known.lock:
@@ -146,8 +142,8 @@ class TablePolls:
         self._catalogs: dict[str | None, Catalog] = {}
         self._shown: dict[str, int | None] = {}  # topic → the snapshot whose facts are known
 
-    def step(self, now: float, now_ms: int) -> None:
-        """Run the queries that are due; raises the first error of a catalog or a table after all of them."""
+    def step(self, now: float, now_ms: int) -> bool:
+        """Run the queries that are due, then raise the first error of a catalog or a table; or True."""
         errors: _Errors = {}
         self._poll_unreported(now, now_ms, errors)
         for topic in self._known.watched_topics():
@@ -157,6 +153,7 @@ class TablePolls:
                 self._poll(desired, errors, partial(self._poll_table, topic, desired, now, now_ms))
         for error in errors.values():
             raise error
+        return True
 
     def _poll(self, desired: DesiredTopic, errors: _Errors, query: Callable[[], None]) -> None:
         """Query a catalog about a topic, unless it has just failed to respond."""
@@ -248,10 +245,3 @@ def facts_of(table: Table, catalog: str | None = None) -> TableFacts:
         snapshots_in_all=len(table.metadata.snapshots),
         snapshots=tuple(snapshots(table.metadata)[:_SHOWN]),
     )
-
-
-def _number(text: str | None) -> int | None:
-    try:
-        return int(text) if text is not None else None
-    except ValueError:
-        return None

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
@@ -143,10 +143,10 @@ class Known(View):
         with self.lock:
             self.record.fold(events)
 
-    def read(self, share: float) -> None:
-        """Set the share of the control topic's history already read."""
+    def know(self, **values: Any) -> None:
+        """Set attributes."""
         with self.lock:
-            self.history_read = share
+            vars(self).update(values)
 
     def watched_topics(self) -> list[str]:
         """Topics whose pages are open."""

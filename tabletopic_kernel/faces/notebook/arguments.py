@@ -11,7 +11,6 @@ from tabletopic_kernel.faces.operations.operation import REQUIRED, Argument, sig
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.options import (
     FIXED_SETTINGS,
-    SettingOption,
     given_settings,
     setting_options,
 )
@@ -117,16 +116,11 @@ def _add_settings(parser: argparse.ArgumentParser, *, fixed: bool) -> None:
     others = "tabletopic.toml overrides the defaults" if fixed else "others stay unchanged"
     group = parser.add_argument_group(f"settings of the table topic ({others})")
     for setting in setting_options():
+        is_offered = setting.offered and (fixed or setting.field not in FIXED_SETTINGS)
         group.add_argument(
             setting.name,
             dest=f"{_PREFIX}{setting.field}",
             metavar=setting.metavar,
             action="append" if setting.several else "store",
-            help=_help(setting.help, setting.default if fixed else "")
-            if _is_offered(setting, fixed)
-            else argparse.SUPPRESS,
+            help=_help(setting.help, setting.default if fixed else "") if is_offered else argparse.SUPPRESS,
         )
-
-
-def _is_offered(option: SettingOption, fixed: bool) -> bool:
-    return option.offered and (fixed or option.field not in FIXED_SETTINGS)

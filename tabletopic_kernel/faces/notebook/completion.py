@@ -100,7 +100,8 @@ def _lake_options(words: list[str]) -> list[str] | None:
 
 
 def _topic_words(words: list[str], topics: Callable[[], list[str]]) -> list[str]:
-    subcommands = _subparsers(make_parser())
+    actions = make_parser()._actions
+    subcommands = next(action for action in actions if isinstance(action, argparse._SubParsersAction)).choices
     if not words:
         return list(subcommands)
     chosen = subcommands.get(words[0])
@@ -120,11 +121,6 @@ def _words_of(
         return options
     is_topic = getattr(positional, "names", None) == "topics"
     return [*(topics() if is_topic else _choices(positional)), *options]
-
-
-def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    subparsers = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(subparsers.choices)
 
 
 def _choices(action: argparse.Action) -> list[str]:

@@ -25,7 +25,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, U
 from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid, cut, escape_commands
 from tabletopic_kernel.render.values import is_number, rows_of, text, unique_names
-from tabletopic_kernel.render.words import age, clock, size
+from tabletopic_kernel.render.words import freshness, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
@@ -46,17 +46,13 @@ def report_errors(magic: Callable[P, T]) -> Callable[P, T]:
         except UsageError as error:
             raise CellUsageError(escape_commands(for_face(str(error), Face.NOTEBOOK))) from None
         except TableTopicError as error:
-            raise _without_traceback(error) from None
+            name = type(error).__name__.removesuffix("Error")
+            raise _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}") from None
         except KeyboardInterrupt as interrupt:
             # Raised again, so that the following cells do not run.
             raise _shown_as(KeyboardInterrupt(*interrupt.args), "interrupted") from None
 
     return run
-
-
-def _without_traceback(error: TableTopicError) -> TableTopicError:
-    name = type(error).__name__.removesuffix("Error")
-    return _shown_as(error, f"{name}: {for_face(str(error), Face.NOTEBOOK)}")
 
 
 def _shown_as(error: E, text: str) -> E:
@@ -223,12 +219,7 @@ class LakeResult:
     def freshness(self) -> list[str]:
         """Snapshot and age of each table that was read; scanned bytes, if they are billed."""
         scanned = self._answer.scanned_bytes
-        read = [
-            f"{read.table}: no snapshot yet"
-            if (at_ms := read.snapshot_ms) is None
-            else f"{read.table}: snapshot {read.snapshot_id} of {clock(at_ms)}, {age(at_ms)}"
-            for read in self._answer.tables
-        ]
+        read = [*map(freshness, self._answer.tables)]
         return read if scanned is None else [*read, f"scanned {size(scanned)}"]
 
     def _grid(self) -> Grid:

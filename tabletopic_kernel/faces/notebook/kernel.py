@@ -6,7 +6,7 @@ The objects are created on first use. The kernel "Table Topic (PySpark)" is IPyt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -16,10 +16,6 @@ from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.notebook.topic_magic import BEGIN, TopicMagics
-
-if TYPE_CHECKING:
-    from tabletopic_kernel.workbench.workbench import Workbench
-
 
 _MAGICS = {"line": ("topic", "lake", "dashboard"), "cell": ("lake",)}
 _loaded: dict[InteractiveShell, tuple[Session, Any]] = {}
@@ -92,22 +88,18 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def _objects(session: Session) -> dict[str, tuple[Callable[[], Any], str]]:
+    """Made when an object is used: settings and servers may come later than the kernel."""
     return {
         "spark": (
-            lambda: _workbench(session).spark(),
+            lambda: session.workbench.spark(),  # noqa: PLW0108 - the workbench may change
             "<spark: a SparkSession with the catalog, started when first used (5 to 10 s)>",
         ),
         "workbench": (
-            lambda: _workbench(session),
+            lambda: session.workbench,
             "<workbench: every table topic, connected when first used; begin with %topic>",
         ),
         "lake": (
-            lambda: _workbench(session).lake,
+            lambda: session.workbench.lake,
             '<lake: the tables for SQL, opened when first used: lake.sql("SELECT …")>',
         ),
     }
-
-
-def _workbench(session: Session) -> Workbench:
-    """Read when an object is used: settings and servers may come later than the kernel."""
-    return session.workbench

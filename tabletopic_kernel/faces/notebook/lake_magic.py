@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -21,7 +23,8 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
 _OPTION = re.compile(
-    r"\s*(?:(?:--engine|-e|--at|--as|--limit)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--help|-h)(?=\s|$)"
+    r"\s*(?:(?:--engine|-e|--at|--as|--limit|--every)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--live|--help|-h)"
+    r"(?=\s|$)"
 )
 _ASSIGNMENT = re.compile(r"\A\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
 
@@ -38,6 +41,9 @@ the rows says how fresh the tables are.
 
   %%lake --at 2026-01-31T12:00:00Z
   busy << SELECT page, count(*) AS views FROM clicks WHERE country = $country GROUP BY page
+
+  %%lake --live --every 2s
+  SELECT country, count(*) FROM clicks GROUP BY country
 """
 
 
@@ -68,13 +74,32 @@ def _query(
         Literal["df", "arrow", "polars"] | None, Option("Return the rows in this form", ("--as",))
     ] = None,
     limit: Annotated[int | None, Option("Fetch no more rows than this", metavar="N", least=1)] = None,
+    live: Annotated[bool, Option("Also read the records that are not committed yet (DuckDB)")] = False,
+    every: Annotated[
+        float | None,
+        Option(
+            "Query again this often until the cell is interrupted, e.g. 2s",
+            metavar="DURATION",
+            is_duration=True,
+        ),
+    ] = None,
 ) -> Any:
     magics, target = cell.magics, cell.target
+    if every is not None and (target is not None or form is not None):
+        raise UsageError("--every shows rows below the cell: omit --as and the variable in front of <<")
     if limit is None and target is None and form is None:
         limit = min(magics.display_rows, MOST_ROWS)
     at, params = _as_of(at, cell.variables), _bound(cell.sql, cell.variables)
-    answer = magics.session.workbench.query(cell.sql, engine, at=at, params=params, limit=limit)
-    result = LakeResult(answer, magics.display_rows)
+
+    def ask() -> LakeResult:
+        answer = magics.session.workbench.query(
+            cell.sql, engine, at=at, params=params, limit=limit, live=live
+        )
+        return LakeResult(answer, magics.display_rows)
+
+    result = ask()
+    if every is not None:
+        return _refresh(result, ask, every)
     if target is None and form is None:
         return result
     rows = result.to(form or "df")
@@ -83,6 +108,15 @@ def _query(
         return rows
     magics.namespace[target] = rows
     return Grid((), [], "", [f"{target}: {result.count()}", *result.freshness()])
+
+
+def _refresh(shown: LakeResult, ask: Callable[[], LakeResult], every_s: float) -> None:
+    """Show a result in one place, and newer ones instead of it, until the cell is interrupted."""
+    place = Place(shown)
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(every_s)
+            place.update(ask())
 
 
 def make_parser() -> Parser:

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -161,36 +162,25 @@ class Session:
 
     def start_stack(self, report: Report) -> None:
         """Start the servers that the settings do not name; UsageError if none. They outlive the kernel."""
-        from pathlib import Path  # noqa: PLC0415
-
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
         from tabletopic_kernel.workbench.config import (  # noqa: PLC0415
             check_something_to_start,
-            embedded_servers,
             load_settings,
-            wants_login,
+            local_stack,
         )
 
         settings = load_settings().settings
         check_something_to_start(settings)
-        login, servers = wants_login(settings), embedded_servers(settings)
-        stack = LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers)
-        stack.up(die_with_parent=False)
+        local_stack(settings, report).up(die_with_parent=False)
 
     def stop_stack(self) -> None:
         """Stop the host here, background hosts and the embedded servers; the data stays."""
-        from pathlib import Path  # noqa: PLC0415
-
-        from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415
-        from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415
+        from tabletopic_kernel.workbench.config import load_settings, local_stack  # noqa: PLC0415
 
         self.stop_hosts()
-        LocalStack(Path(load_settings().settings.state_dir)).down()
+        local_stack(load_settings().settings).down()
 
     def stop_hosts(self) -> list[int]:
         """Stop the host here and this machine's background hosts; returns the pids of the latter."""
-        from pathlib import Path  # noqa: PLC0415
-
         from tabletopic_kernel.local.hosts import stop_detached  # noqa: PLC0415
         from tabletopic_kernel.workbench.config import load_settings  # noqa: PLC0415
 

@@ -1,8 +1,5 @@
 """Maintenance of a table: replay, compact and expire, which its host carries out, their plans, and rebase."""
 
-# Imports are deferred: `tabletopic status` must respond at once.
-# ruff: noqa: PLC0415
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +20,11 @@ from tabletopic_kernel.faces.operations.operation import (
 )
 from tabletopic_kernel.faces.operations.topics import PANEL
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
+from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
 from tabletopic_kernel.render.words import clock, event_text, seconds, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
-    from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
     from tabletopic_kernel.workbench.topics.rebase import Rebase
@@ -50,10 +47,8 @@ def _outcome(outcome: T | None, work: str, topic: str, timeout: float) -> T:
 
 
 def _replay_text(outcome: Replayed | ReplayPlan, _: Arguments) -> list[Message]:
-    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
-
     text, changes = f"{outcome.rows:,} dead letters became rows", list[str]()
-    if isinstance(outcome, ReplayPlan):
+    if not isinstance(outcome, Replayed):
         text = f"{outcome.rows:,} of {outcome.letters:,} dead letters would become rows"
         changes = [f"  the table would change: {change}" for change in outcome.changes]
     stay = [f"  {count:,} stay dead letters: {reason}" for reason, count in sorted(outcome.stayed.items())]
@@ -191,11 +186,12 @@ def compact(
 
 
 def _expire_text(outcome: Sequence[Expired | OrphansRemoved | ExpiryPlan], _: Arguments) -> list[Message]:
-    from tabletopic_kernel.table.expiry import ExpiryPlan
-
     lines: list[Message] = []
     for result in outcome:
-        lines += _expiry_plan_text(result) if isinstance(result, ExpiryPlan) else [line(event_text(result))]
+        if isinstance(result, Expired | OrphansRemoved):
+            lines.append(line(event_text(result)))
+        else:
+            lines += _expiry_plan_text(result)
     return lines
 
 
@@ -220,10 +216,7 @@ _EXPIRED = {"dead_letters", "snapshots", "kept", "reaches_back_to_ms", "files", 
 
 
 def _expire_json(outcome: Sequence[Expired | OrphansRemoved | ExpiryPlan]) -> Any:
-    from tabletopic_kernel.model.progress.events import Expired, OrphansRemoved
-    from tabletopic_kernel.table.expiry import ExpiryPlan
-
-    if plans := [result for result in outcome if isinstance(result, ExpiryPlan)]:
+    if plans := [result for result in outcome if not isinstance(result, Expired | OrphansRemoved)]:
         return {"tables": plain(plans)}
     expired = [result.model_dump(include=_EXPIRED) for result in outcome if isinstance(result, Expired)]
     orphans = next((result for result in outcome if isinstance(result, OrphansRemoved)), None)

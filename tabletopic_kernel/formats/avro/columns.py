@@ -13,11 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import Mask, without_nulls
+from tabletopic_kernel.formats.arrays import (
+    MAX_DAY,
+    MICROS_PER_DAY,
+    MILLIS_PER_DAY,
+    MIN_DAY,
+    Mask,
+    without_nulls,
+)
 from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.values import decimal_reader
 from tabletopic_kernel.formats.rejection import NotRows, Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -45,10 +51,7 @@ def spread(values: pa.Array, present: Mask) -> pa.Array:
 
 
 def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
-    """``values.take(indices)``, but required fields of structs that become null hold zeros, not nulls.
-
-    Parquet writers refuse nulls in a required field, even if the struct around it is null.
-    """
+    """``values.take(indices)``, but with zeros in required fields of structs that become null (Parquet)."""
     if not pa.types.is_struct(values.type):
         return values.take(indices)
     children = [_take(values.field(i), indices) for i in range(values.type.num_fields)]

@@ -91,7 +91,6 @@ def reach(start: str, arrows: Mapping[str, Iterable[str]], seen: set[str]) -> li
 
 
 def _uses(definition: dict[str, Any], namespace: str, known: Definitions) -> list[str]:
-    """Full names of the named types that a definition uses directly."""
     used: list[str] = []
     if definition.get("type") not in ("record", "error"):
         return used

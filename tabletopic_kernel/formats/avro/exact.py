@@ -18,20 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tabletopic_kernel.formats.arrays import batch_of
+from tabletopic_kernel.formats.avro import schema as nodes
 from tabletopic_kernel.formats.avro.logical import Decimal
-from tabletopic_kernel.formats.avro.schema import (
-    Array,
-    AvroSchema,
-    AvroType,
-    Enum,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Recursion,
-    Union,
-    takes_bytes,
-)
 from tabletopic_kernel.formats.avro.types import branch_fields, columns_of, is_json, is_null, only_branch
 from tabletopic_kernel.formats.avro.values import (
     LOGICAL_CONVERSIONS,
@@ -62,7 +50,7 @@ MAX_EMPTY_ITEMS: Final = 1_000
 class ExactEngine:
     """Reads records of one schema, one at a time."""
 
-    def __init__(self, schema: AvroSchema, arrow_schema: pa.Schema) -> None:
+    def __init__(self, schema: nodes.AvroSchema, arrow_schema: pa.Schema) -> None:
         self._arrow_schema = arrow_schema
         compiler = _Compiler(schema)
         self._budget = compiler.budget
@@ -121,30 +109,30 @@ class _Budget:
 class _Compiler:
     """Readers of one schema. ``column`` is for values of Arrow columns, ``_json`` for JSON."""
 
-    def __init__(self, schema: AvroSchema) -> None:
+    def __init__(self, schema: nodes.AvroSchema) -> None:
         self.budget = _Budget()
         self._schema = schema
         self._recursive: dict[str, Reader] = {}
 
-    def column(self, node: AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
+    def column(self, node: nodes.AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
         if is_json(node):
             return converted(self._json(node), _json_text)
         match node:
-            case Primitive(kind, logical):
+            case nodes.Primitive(kind, logical):
                 return self._logical(PRIMITIVE_READERS[kind], logical)
-            case Fixed(_, size, "duration"):
+            case nodes.Fixed(_, size, "duration"):
                 return converted(fixed_reader(size), duration_of)
-            case Fixed(_, size, logical):
+            case nodes.Fixed(_, size, logical):
                 return self._logical(fixed_reader(size), None if logical == "uuid" else logical)
-            case Enum(_, symbols):
+            case nodes.Enum(_, symbols):
                 return enum_reader(symbols)
-            case Array(items):
-                return self._blocks(self.column(items), not takes_bytes(items))
-            case Map(values):
+            case nodes.Array(items):
+                return self._blocks(self.column(items), not nodes.takes_bytes(items))
+            case nodes.Map(values):
                 return converted(self._pairs(self.column(values)), _last_of_each_key)
-            case Record(_, fields):
+            case nodes.Record(_, fields):
                 return _record([(field.name, self.column(field.type)) for field in fields])
-        assert isinstance(node, Union)
+        assert isinstance(node, nodes.Union)
         readers = [self.column(branch) for branch in node.branches]
         if only_branch(node) is not None or is_null(node):
             return _union(readers)
@@ -157,26 +145,26 @@ class _Compiler:
         convert = LOGICAL_CONVERSIONS.get(logical or "")
         return read if convert is None else converted(read, convert)
 
-    def _json(self, node: AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
+    def _json(self, node: nodes.AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
         match node:
-            case Primitive("bytes") | Fixed():
-                read = read_bytes if isinstance(node, Primitive) else fixed_reader(node.size)
+            case nodes.Primitive("bytes") | nodes.Fixed():
+                read = read_bytes if isinstance(node, nodes.Primitive) else fixed_reader(node.size)
                 return converted(read, json_bytes(node.logical))
-            case Primitive("float" | "double" as kind):
+            case nodes.Primitive("float" | "double" as kind):
                 return converted(PRIMITIVE_READERS[kind], json_number)
-            case Primitive(kind):
+            case nodes.Primitive(kind):
                 return PRIMITIVE_READERS[kind]
-            case Enum(_, symbols):
+            case nodes.Enum(_, symbols):
                 return enum_reader(symbols)
-            case Array(items):
-                return self._blocks(self._json(items), not takes_bytes(items))
-            case Map(values):
+            case nodes.Array(items):
+                return self._blocks(self._json(items), not nodes.takes_bytes(items))
+            case nodes.Map(values):
                 return converted(self._pairs(self._json(values)), dict)
-            case Record(_, fields):
+            case nodes.Record(_, fields):
                 return _record([(field.name, self._json(field.type)) for field in fields])
-            case Union(branches):
+            case nodes.Union(branches):
                 return _union([self._json(branch) for branch in branches])
-            case Recursion(name):
+            case nodes.Recursion(name):
                 return self._recursion(name)
 
     def _recursion(self, name: str) -> Reader:

@@ -24,30 +24,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tabletopic_kernel.formats.avro.columns import (
-    TEMPORAL,
-    Convert,
-    booleans,
-    check_unique_keys,
-    decimals,
-    decimals_one_by_one,
-    durations,
-    spread,
-    struct_of,
-    uuids,
-)
+from tabletopic_kernel.formats.avro import columns
+from tabletopic_kernel.formats.avro import schema as nodes
 from tabletopic_kernel.formats.avro.logical import Decimal
-from tabletopic_kernel.formats.avro.schema import (
-    Array,
-    AvroType,
-    Enum,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Union,
-    takes_bytes,
-)
 from tabletopic_kernel.formats.avro.types import is_null, is_text_decimal, only_branch
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 
@@ -61,13 +40,10 @@ ConvertAll = Callable[[Sequence[pa.Array], int], list[pa.Array]]
 
 @dataclass(frozen=True)
 class Plan:
-    """The simpler Avro type, and the conversion of its Arrow array to the column's.
-
-    ``avro`` is None for a type that takes no bytes; then only the length of the array counts.
-    """
+    """The simpler Avro type, None if it takes no bytes; and the conversion of its array to the column's."""
 
     avro: Any
-    convert: Convert
+    convert: columns.Convert
 
 
 class Planner:
@@ -76,44 +52,44 @@ class Planner:
     def __init__(self) -> None:
         self._names = (f"t{i}" for i in itertools.count())
 
-    def plan(self, node: AvroType, target: pa.DataType) -> Plan:  # noqa: PLR0911 - a return per Avro type
+    def plan(self, node: nodes.AvroType, target: pa.DataType) -> Plan:  # noqa: PLR0911 - a return per Avro type
         """Raises UnsupportedError."""
-        if is_null(node) and isinstance(node, Primitive):
+        if is_null(node) and isinstance(node, nodes.Primitive):
             return Plan(None, lambda array: pa.nulls(len(array), target))
         match node:
-            case Primitive():
+            case nodes.Primitive():
                 return self._primitive(node, target)
-            case Fixed():
+            case nodes.Fixed():
                 return self._fixed(node, target)
-            case Enum(_, symbols):
+            case nodes.Enum(_, symbols):
                 names = pa.array(symbols, target)
                 plain_symbols = [f"s{i}" for i in range(len(symbols))]
                 plain = {"type": "enum", "name": next(self._names), "symbols": plain_symbols}
                 return Plan(plain, lambda array: names.take(array.indices))
-            case Array(items):
+            case nodes.Array(items):
                 return self._array(items, target)
-            case Map(values):
+            case nodes.Map(values):
                 return self._map(values, target)
-            case Record(_, fields) if fields:
+            case nodes.Record(_, fields) if fields:
                 return self._record(node, target)
-            case Record():
+            case nodes.Record():
                 return Plan(None, lambda array: pa.repeat(pa.scalar("{}", target), len(array)))
-            case Union(branches) if branches:
+            case nodes.Union(branches) if branches:
                 return self._union(node, target)
         raise UnsupportedError("a record that contains itself, or a union without branches")
 
-    def _primitive(self, node: Primitive, target: pa.DataType) -> Plan:
+    def _primitive(self, node: nodes.Primitive, target: pa.DataType) -> Plan:
         if node.kind == "boolean":
-            return Plan(self._bytes(1), booleans)
+            return Plan(self._bytes(1), columns.booleans)
         if isinstance(node.logical, Decimal):
             return _decimal("bytes", node.logical, target)
         if node.logical == "uuid":
-            return Plan("string", uuids)
+            return Plan("string", columns.uuids)
         if node.logical is not None:
-            return Plan(node.kind, TEMPORAL[node.logical])
+            return Plan(node.kind, columns.TEMPORAL[node.logical])
         return Plan(node.kind, lambda array: array.cast(target))
 
-    def _fixed(self, node: Fixed, target: pa.DataType) -> Plan:
+    def _fixed(self, node: nodes.Fixed, target: pa.DataType) -> Plan:
         if node.size == 0:
             return Plan(None, lambda array: pa.repeat(pa.scalar(b"", target), len(array)))
         plain = self._bytes(node.size)
@@ -122,14 +98,14 @@ class Planner:
         if node.logical == "uuid":
             return Plan(plain, lambda array: pa.ExtensionArray.from_storage(target, array))
         if node.logical == "duration":
-            return Plan(plain, lambda array: durations(array, target))
+            return Plan(plain, lambda array: columns.durations(array, target))
         return Plan(plain, lambda array: array)
 
     def _bytes(self, size: int) -> dict[str, Any]:
         return {"type": "fixed", "name": next(self._names), "size": size}
 
-    def _array(self, items: AvroType, target: pa.DataType) -> Plan:
-        if not takes_bytes(items):
+    def _array(self, items: nodes.AvroType, target: pa.DataType) -> Plan:
+        if not nodes.takes_bytes(items):
             raise UnsupportedError("array items that take no bytes: a few bytes could ask for endless items")
         item = self.plan(items, target.value_type)
 
@@ -139,32 +115,32 @@ class Planner:
 
         return Plan({"type": "array", "items": item.avro}, convert)
 
-    def _map(self, values: AvroType, target: pa.DataType) -> Plan:
+    def _map(self, values: nodes.AvroType, target: pa.DataType) -> Plan:
         item = self.plan(values, target.item_type)
         if item.avro is None:
             raise UnsupportedError("map values that take no bytes")
 
         def convert(array: pa.Array) -> pa.Array:
-            check_unique_keys(array)
+            columns.check_unique_keys(array)
             keys, items = array.keys.cast(target.key_type), item.convert(array.items)
             return pa.MapArray.from_arrays(array.offsets, keys, items, type=target)
 
         return Plan({"type": "map", "values": item.avro}, convert)
 
-    def _record(self, node: Record, target: pa.DataType) -> Plan:
+    def _record(self, node: nodes.Record, target: pa.DataType) -> Plan:
         plans = [self.plan(field.type, target.field(i).type) for i, field in enumerate(node.fields)]
         fields, convert_all = fields_of(plans)
         if not fields:
-            return Plan(None, lambda array: struct_of(convert_all([], len(array)), target))
+            return Plan(None, lambda array: columns.struct_of(convert_all([], len(array)), target))
         plain = {"type": "record", "name": next(self._names), "fields": fields}
 
         def convert(array: pa.Array) -> pa.Array:
             children = [array.field(i) for i in range(len(fields))]
-            return struct_of(convert_all(children, len(array)), target)
+            return columns.struct_of(convert_all(children, len(array)), target)
 
         return Plan(plain, convert)
 
-    def _union(self, node: Union, target: pa.DataType) -> Plan:
+    def _union(self, node: nodes.Union, target: pa.DataType) -> Plan:
         if len(node.branches) > MAX_BRANCHES:
             raise UnsupportedError(f"a union of more than {MAX_BRANCHES} branches")
         only = only_branch(node)
@@ -185,12 +161,12 @@ class Planner:
             codes = np.asarray(array.type_codes)
             if (codes >= len(plans)).any():
                 raise NotRows("a branch that the union does not have")
-            arrays = [spread(plans[i].convert(array.field(i)), codes == i) for i in values]
+            arrays = [columns.spread(plans[i].convert(array.field(i)), codes == i) for i in values]
             if not values:
                 return pa.nulls(len(array), target)
             if only is not None:
                 return arrays[0]
-            return struct_of(arrays, target, pa.array(np.isin(codes, nulls)) if nulls else None)
+            return columns.struct_of(arrays, target, pa.array(np.isin(codes, nulls)) if nulls else None)
 
         return Plan(plain, convert)
 
@@ -250,7 +226,7 @@ def smallest(avro: Any) -> bytes:
 def _decimal(plain: Any, logical: Decimal, target: pa.DataType) -> Plan:
     too_wide = isinstance(plain, dict) and plain["size"] > MAX_DECIMAL_BYTES
     if is_text_decimal(logical) or too_wide:
-        return Plan(plain, lambda array: decimals_one_by_one(array, logical, target))
+        return Plan(plain, lambda array: columns.decimals_one_by_one(array, logical, target))
     base = plain if isinstance(plain, dict) else {"type": plain}
     annotated = base | {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
-    return Plan(annotated, decimals(logical))
+    return Plan(annotated, columns.decimals(logical))

@@ -12,18 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask
-from tabletopic_kernel.formats.avro.schema import (
-    Array,
-    AvroSchema,
-    AvroType,
-    Enum,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Recursion,
-    Union,
-)
+from tabletopic_kernel.formats.avro import schema as nodes
 
 # Items of one list that are checked; a group with longer lists is not worth the steps.
 MAX_ITEMS: Final = 64
@@ -40,7 +29,7 @@ class _TooLong(Exception):  # noqa: N818 - not an error: the group is left to ot
 class Prefilter:
     """Walks over records of one schema. Keeps nothing between calls."""
 
-    def __init__(self, schema: AvroSchema) -> None:
+    def __init__(self, schema: nodes.AvroSchema) -> None:
         self._root = schema.root
 
     def suspects(self, bodies: Bodies) -> Mask | None:
@@ -63,37 +52,36 @@ class _Walk:
         self._data = data
         self._last = len(data) - 1
 
-    def over(self, node: AvroType, positions: Places) -> Places:  # noqa: PLR0911 - one for each kind of node
+    def over(self, node: nodes.AvroType, positions: Places) -> Places:  # noqa: PLR0911 - one for each kind of node
         """The positions after ``node``, from the positions before it."""
         match node:
-            case Primitive(kind) if kind in _WIDTHS:
+            case nodes.Primitive(kind) if kind in _WIDTHS:
                 return positions + _WIDTHS[kind]
-            case Primitive("int" | "long"):
+            case nodes.Primitive("int" | "long"):
                 return self._varint(positions)[1]
-            case Primitive():
+            case nodes.Primitive():
                 size, positions = self._varint(positions)
                 return self._moved(positions, size)
-            case Fixed():
+            case nodes.Fixed():
                 return positions + node.size
-            case Enum():
+            case nodes.Enum():
                 index, positions = self._varint(positions)
                 return np.where((index >= 0) & (index < len(node.symbols)), positions, _NOWHERE)
-            case Record():
+            case nodes.Record():
                 for field in node.fields:
                     positions = self.over(field.type, positions)
                 return positions
-            case Union():
+            case nodes.Union():
                 return self._branches(node, positions)
-            case Array(items):
+            case nodes.Array(items):
                 return self._blocks((items,), positions)
-            case Map(values):
-                return self._blocks((Primitive("string"), values), positions)
-            case Recursion():
+            case nodes.Map(values):
+                return self._blocks((nodes.Primitive("string"), values), positions)
+            case nodes.Recursion():
                 raise _TooLong
         raise _TooLong
 
     def _varint(self, positions: Places) -> tuple[Places, Places]:
-        """Zigzag numbers at these positions, and the positions after them."""
         byte = self._data[np.minimum(positions, self._last)]
         value = (byte & 127).astype(np.int64)
         positions = positions + 1
@@ -111,7 +99,7 @@ class _Walk:
     def _moved(self, positions: Places, size: Places) -> Places:
         return np.where((size >= 0) & (size <= self._last), positions + size, _NOWHERE)
 
-    def _branches(self, union: Union, positions: Places) -> Places:
+    def _branches(self, union: nodes.Union, positions: Places) -> Places:
         index, positions = self._varint(positions)
         valid = (index >= 0) & (index < len(union.branches))
         positions = np.where(valid, positions, _NOWHERE)
@@ -123,7 +111,7 @@ class _Walk:
                 positions[chosen] = self.over(branch, positions[chosen])
         return positions
 
-    def _blocks(self, item: tuple[AvroType, ...], positions: Places) -> Places:
+    def _blocks(self, item: tuple[nodes.AvroType, ...], positions: Places) -> Places:
         positions = np.where(positions <= self._last, positions, _NOWHERE)
         open_ = np.flatnonzero(positions <= self._last)
         for _ in range(MAX_ITEMS):
@@ -142,7 +130,9 @@ class _Walk:
                 return positions
         raise _TooLong
 
-    def _items(self, item: tuple[AvroType, ...], positions: Places, open_: Places, count: Places) -> None:
+    def _items(
+        self, item: tuple[nodes.AvroType, ...], positions: Places, open_: Places, count: Places
+    ) -> None:
         remaining, rows = count.copy(), open_
         for _ in range(MAX_ITEMS):
             active = (remaining > 0) & (positions[rows] <= self._last)

@@ -20,10 +20,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from tabletopic_kernel.formats.arrays import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 from tabletopic_kernel.formats.avro.logical import Decimal
 from tabletopic_kernel.formats.avro.types import DURATION_FIELDS, is_text_decimal
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MILLIS_PER_DAY, MIN_DAY
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 

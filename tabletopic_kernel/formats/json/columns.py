@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import valid, without_nulls
+from tabletopic_kernel.formats.arrays import MAX_DAY, MICROS_PER_DAY, MIN_DAY, valid, without_nulls
 from tabletopic_kernel.formats.avro.columns import spread, uuids
 from tabletopic_kernel.formats.json.text import EXACT_DOUBLE, MAX_INT, MAX_LONG
 from tabletopic_kernel.formats.json.types import Field, JsonType, ListOf, MapOf, Scalar, Struct, Text
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -97,10 +96,7 @@ def with_integers(node: JsonType) -> JsonType | None:
 
 
 class Columns:
-    """Converts one batch; ``suspects`` are the rows for the exact engine to judge.
-
-    ``floor``: times finer than a microsecond are truncated, instead of suspect.
-    """
+    """Converts one batch, marks ``suspects``; ``floor``: truncates times finer than a microsecond."""
 
     def __init__(self, count: int, *, floor: bool = False) -> None:
         self.suspects = np.zeros(count, np.bool_)
@@ -164,10 +160,7 @@ class Columns:
         return pa.Array.from_buffers(target, len(array), buffers, array.null_count, children=[items])
 
     def odd_integers(self, node: JsonType, array: pa.Array, rows: Rows | None) -> None:
-        """Marks doubles that are not integers, or beyond their type's limits, where integers are expected.
-
-        ``node``: the result of ``with_integers`` for a type.
-        """
+        """Marks doubles that are no integers of their type; ``node``: of ``with_integers``."""
         match node:
             case Struct(fields):
                 for index, field in enumerate(fields):
@@ -215,7 +208,6 @@ class Columns:
 
 
 def _items(array: pa.ListArray, rows: Rows | None) -> tuple[pa.Array, Rows]:
-    """The items of lists, and each item's row."""
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1).astype(np.int64)
     parents = np.repeat(np.arange(len(array)), np.diff(offsets))
     items = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))

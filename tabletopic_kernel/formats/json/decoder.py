@@ -37,11 +37,7 @@ SAMPLE_RECORDS: Final = 1_000
 
 
 class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
-    """All records of one JSON Schema, each with its 5-byte prefix.
-
-    ``nanos``: whether times finer than a microsecond are refused or truncated. Raises JsonSchemaError if the
-    schema is not valid.
-    """
+    """Records of one JSON Schema, each with its prefix; raises JsonSchemaError. ``nanos``: of finer times."""
 
     def __init__(
         self,
@@ -221,12 +217,10 @@ def _is_head(head: bytes) -> bool:
 
 
 def _read(values: pa.Array) -> pa.Array:
-    """Like ``payloads``, one by one."""
     return pa.array([_payload(value) for value in values.to_pylist()], values.type)
 
 
 def _has_more(record: bytes) -> bool:
-    """Whether a record is JSON with other properties beside schema and payload."""
     try:
         value = parse(record)
     except JsonTextError:

@@ -32,7 +32,7 @@ from tabletopic_kernel.formats.json.columns import (
     with_integers,
 )
 from tabletopic_kernel.formats.json.records import Joined, join
-from tabletopic_kernel.formats.json.types import JsonType, ListOf, Scalar, Struct
+from tabletopic_kernel.formats.json.types import Scalar, Struct, walk
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.rejection import NotRows, UnsupportedError
 
@@ -65,7 +65,7 @@ class FastEngine(driver.FastEngine):
         self._integers = with_integers(self._root)
         self._loose = False  # whether to look for non-integers where integers must be, after a group had some
         self._changed: dict[str, re.Pattern[bytes]] = {}  # properties that had values of another kind
-        self._has_doubles = _has_doubles(self._root)
+        self._has_doubles = Scalar("double") in walk(self._root)
 
     def rows(self, bodies: Bodies) -> FastRows:
         """See ``driver.FastEngine``; ``bodies`` have a prefix in front, or nothing."""
@@ -114,7 +114,6 @@ class FastEngine(driver.FastEngine):
         """See ``driver.FastEngine``: the reader itself says where it stopped."""
 
     def _odd_integers(self, records: Joined) -> Offsets:
-        """Rows with a number that should be an integer but is not; checks nothing else."""
         if self._integers is None or not records.flat:
             raise NotRows("a number is not an integer")
         schema = pa.schema([("", native_type(self._integers, loose=True))])
@@ -173,14 +172,3 @@ def _rows_with(patterns: Iterable[re.Pattern[bytes]], records: Joined) -> Offset
     """Rows in which one of the patterns occurs. They are only suspects: it may be in a string."""
     positions = [match.start() for pattern in patterns for match in pattern.finditer(records.text)]
     return np.unique(np.searchsorted(records.offsets, positions, side="right") - 1)
-
-
-def _has_doubles(node: JsonType) -> bool:
-    match node:
-        case Scalar(kind):
-            return kind == "double"
-        case ListOf(items, _):
-            return _has_doubles(items)
-        case Struct(fields):
-            return any(_has_doubles(field.type) for field in fields)
-    return False

@@ -1,20 +1,9 @@
-"""Infers columns for JSON without a schema from its records.
+"""Infers columns for JSON without a schema from its records; docs/types.md has each type with an example.
 
-| values seen | column |
-|---|---|
-| true and false | boolean |
-| integers of 64 bits; wider ones, up to 38 digits, without fractions | long; decimal(38, 0) |
-| numbers with a fraction or exponent, with or without integers up to 2^53 | double |
-| text, whatever it says (dates stay text) | string |
-| objects, arrays | struct, list |
-| anything else: several of these, numbers that no column holds exactly, lists of such | string: JSON text |
-
-A column is added when it is first seen with a value: a null, an empty list or an empty object implies no
-type. Every column is optional. **Existing columns stay**: int becomes long and float becomes double, as
-Iceberg allows, and no type becomes another one. Values that do not fit are kept in ``_kafka_value_rest``,
-exactly as written, in their place in the record, and so is everything without a column: properties beyond
-``MAX_COLUMNS`` columns, empty lists and objects of unknown type, and properties named like one of the
-``_kafka_*`` columns. So no well-formed JSON is ever refused, and none is lost.
+A column is added when it is first seen with a value: a null, an empty list or object implies no type.
+Existing columns stay, or are widened as Iceberg allows. What does not fit, or has no column (beyond
+``MAX_COLUMNS``, of unknown type, named like a ``_kafka_*`` column), is kept in ``_kafka_value_rest``, exactly
+as written: no well-formed JSON is ever refused, and none is lost.
 """
 
 from __future__ import annotations
@@ -39,12 +28,12 @@ from tabletopic_kernel.formats.json.types import (
     Field,
     JsonType,
     ListOf,
-    MapOf,
     Scalar,
     Struct,
     Text,
     iceberg_schema,
     struct_of_table,
+    walk,
 )
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE
 from tabletopic_kernel.model.columns.names import column_names
@@ -141,7 +130,7 @@ def widened(known: Schema, needed: Struct, new: Struct | None, reserved: Reserve
     """
     if new is None:
         return needed
-    budget = _Budget(MAX_COLUMNS - _columns(needed))
+    budget = _Budget(MAX_COLUMNS - sum(isinstance(node, Scalar | Text) for node in walk(needed)))
     new = replace(new, fields=_unreserved(new, reserved))
     return _merge_structs(value_struct(known), needed, new, budget)
 
@@ -157,16 +146,12 @@ def merged_columns(known: Schema, needs: Iterable[Schema]) -> Schema:
 
 def value_struct(schema: Schema) -> Struct:
     """The object that fills a table's columns, without its ``_kafka_*`` columns."""
-    return struct_of_table(_value_columns(schema))
+    return struct_of_table(column for column in schema.fields if column.name not in _RESERVED)
 
 
 def has_rest_column(schema: Schema) -> bool:
     """Whether there is a column for properties without one."""
     return any(column.name == REST for column in schema.fields)
-
-
-def _value_columns(schema: Schema) -> list[Any]:
-    return [column for column in schema.fields if column.name not in _RESERVED]
 
 
 def _unreserved(struct: Struct, reserved: Reserved) -> tuple[Field, ...]:
@@ -185,7 +170,6 @@ class _Budget:
         self.columns = columns
 
     def pruned(self, node: JsonType) -> JsonType | None:
-        """The part of a new column that there is room for."""
         if isinstance(node, Struct):
             fields = [replace(f, type=part) for f in node.fields if (part := self.pruned(f.type))]
             return Struct(tuple(fields), open=True) if fields else None
@@ -196,15 +180,6 @@ class _Budget:
             return None
         self.columns -= 1
         return node
-
-
-def _columns(node: JsonType) -> int:
-    match node:
-        case Struct(fields):
-            return sum(_columns(member.type) for member in fields)
-        case ListOf(inner, _) | MapOf(inner, _):
-            return _columns(inner)
-    return 1
 
 
 def _merge(table: JsonType | None, needed: JsonType, seen: JsonType, budget: _Budget) -> JsonType:
@@ -227,17 +202,14 @@ def _merge(table: JsonType | None, needed: JsonType, seen: JsonType, budget: _Bu
     return Text() if table is None else needed
 
 
-def _has_parts(field: Field) -> bool:
-    return isinstance(field.type, Struct | ListOf)
-
-
 def _merge_structs(table: Struct | None, needed: Struct, seen: Struct, budget: _Budget) -> Struct:
     types = {known.key: known.type for known in table.fields} if table else {}
     others = {new.key: new for new in seen.fields}
     keys = {old.key for old in needed.fields}
     added = [new for new in seen.fields if new.key not in keys]
     # Plain values first: an object with ids as names must not leave its neighbors without columns.
-    nodes = {new.key: budget.pruned(new.type) for new in sorted(added, key=_has_parts)}
+    plain_first = sorted(added, key=lambda new: isinstance(new.type, Struct | ListOf))
+    nodes = {new.key: budget.pruned(new.type) for new in plain_first}
     fields = [
         replace(old, type=_merge(types.get(old.key), old.type, others[old.key].type, budget))
         if old.key in others

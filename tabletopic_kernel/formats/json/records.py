@@ -29,10 +29,7 @@ _CHUNK: Final = 64 * 1024  # bytes per step: fits into the cache, and into memor
 
 
 def long_fractions(text: Bytes) -> Offsets:
-    """Positions of fractions with more than 17 significant digits, including some within quotes.
-
-    Not of integers: these lose digits beyond 2^53, and such a double is recognized by its value.
-    """
+    """Positions of fractions of more than 17 digits, and of some in quotes; integers show by their value."""
     starts, ends = _runs(text)
     if not len(starts):
         return starts
@@ -54,10 +51,7 @@ def long_fractions(text: Bytes) -> Offsets:
 
 
 def tiny_numbers(text: Bytes) -> Offsets:
-    """Positions of exponents of numbers that may be too small for a double: those of three or more digits.
-
-    ``text`` ends after the last number.
-    """
+    """Positions of exponents of three or more digits; ``text`` ends after the last number."""
     positions = _negative_exponents(text)
     ends = positions + 1
     for _ in range(_EXPONENT):
@@ -86,7 +80,6 @@ def _are_digits(text: Bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _runs(text: Bytes) -> tuple[Offsets, Offsets]:
-    """Starts and ends of runs of at least ``_RUN`` digits and points."""
     windows = [np.empty(0, np.int64)]
     for begin in range(0, len(text), _CHUNK):
         part = text[begin : begin + _CHUNK + _RUN - 1]
@@ -139,11 +132,7 @@ class Joined:
 
 
 def join(bodies: Bodies, *, objects: bool, doubles: bool) -> Joined:
-    """The records for the fast engine.
-
-    ``objects``: a record must be one; ``doubles``: find digits beyond those of a double. ``bodies`` have a
-    prefix in front, or nothing.
-    """
+    """The records as one text; ``objects``: each must be one; ``doubles``: find numbers beyond those."""
     block, offsets = _in_place(bodies) if bodies.front else _afresh(bodies)
     unfit = _not_utf8(block, offsets)
     if objects:
@@ -176,7 +165,6 @@ def _afresh(bodies: Bodies) -> tuple[Bytes, Offsets]:
 
 
 def _few_brackets(block: Bytes, offsets: Offsets) -> bool:
-    """Whether no record has more than ``MAX_BRACKETS`` opening brackets."""
     for index in np.flatnonzero(np.diff(offsets) > MAX_BRACKETS).tolist():
         record = block[offsets[index] : offsets[index + 1]].tobytes()
         if record.count(b"{") + record.count(b"[") > MAX_BRACKETS:

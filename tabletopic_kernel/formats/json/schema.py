@@ -1,27 +1,10 @@
-"""Table columns of a JSON Schema, draft 4 to 2020-12.
-
-| JSON Schema | Iceberg |
-|---|---|
-| boolean, integer, number, string | boolean, long, double, string |
-| integer whose minimum or maximum is beyond 64 bits | decimal(38, 0) |
-| string of format date, time, date-time, uuid | date, time, timestamptz, uuid |
-| object with properties | struct |
-| object with additionalProperties or one patternProperties alone, of a type | map<string, T> |
-| array of items; of prefixItems (items as a list) of one type, and no others behind them | list<T> |
-| array of other prefixItems | string: JSON text |
-| enum, const | the type of its values |
-| type [T, null], oneOf/anyOf of T and null, nullable: true | optional T |
-| type [integer, number] | double |
-| other types, oneOf, anyOf | string: JSON text |
-| allOf, and $ref with siblings | one object or value that is all of them |
-| what contains itself, is empty, or has no type; more than 30 levels | string: JSON text |
+"""Table columns of a JSON Schema, draft 4 to 2020-12; docs/types.md has each type with an example.
 
 A property is required if it is in ``required`` and may not be null. Keywords that only restrict values of a
-type (minimum, pattern, enum, if/then/else, not…) are not checked: the column can hold the value. Properties
-that the schema does not name are refused if it says so (additionalProperties or unevaluatedProperties false),
-and otherwise kept in ``_kafka_value_rest`` (``json/types``). An object without named properties is JSON text
-if it may contain anything. A top level that is not an object with properties is one column ``_kafka_value``.
-The top-level object keeps its columns even if something in it refers back to it.
+type (minimum, pattern, if/then/else, not…) are not checked: the column can hold the value. Properties that
+the schema does not name are refused if it says so (additionalProperties or unevaluatedProperties false),
+and otherwise kept in ``_kafka_value_rest``. An object without named properties is JSON text if it may
+contain anything. The top-level object keeps its columns even if something in it refers back to it.
 """
 
 from __future__ import annotations
@@ -183,7 +166,6 @@ class _Reader:
         return self._node(types.pop(), both, level), nullable
 
     def _union(self, both: Keywords, branches: list[Subschema], nullable: bool, level: int) -> _Typed:
-        """The type that all branches share, else any JSON."""
         read = [self._read([branch], level) for branch in branches]
         nodes = {node for node, _ in read}
         nullable |= any(null for _, null in read) or not read

@@ -16,20 +16,12 @@ their position there (null for those that fit). A null counts as an absent prope
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DecimalType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-)
+from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, StringType, StructType
 
 from tabletopic_kernel.model.columns.names import doc_with_original, original_name
 from tabletopic_kernel.model.columns.types import PRIMITIVES, numbered
@@ -136,14 +128,20 @@ def _type(node: JsonType) -> IcebergType:
             return StructType(*_fields(node))
 
 
+def walk(node: JsonType) -> Iterator[JsonType]:
+    """The type and all types in it."""
+    yield node
+    match node:
+        case Struct(fields):
+            for field in fields:
+                yield from walk(field.type)
+        case ListOf(inner, _) | MapOf(inner, _):
+            yield from walk(inner)
+
+
 def has_rest(root: JsonType) -> bool:
     """Whether a value may have parts without a column."""
-    match root:
-        case Struct(fields, is_open):
-            return is_open or any(has_rest(field.type) for field in fields)
-        case ListOf(inner, _) | MapOf(inner, _):
-            return has_rest(inner)
-    return False
+    return any(isinstance(node, Struct) and node.open for node in walk(root))
 
 
 def struct_of_table(fields: Iterable[NestedField]) -> Struct:

@@ -17,8 +17,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import partial
 from typing import Any, Final
 
+from tabletopic_kernel.formats.arrays import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 from tabletopic_kernel.formats.json.text import (
     MAX_INT,
     MAX_LONG,
@@ -30,7 +32,6 @@ from tabletopic_kernel.formats.json.text import (
 )
 from tabletopic_kernel.formats.json.types import Scalar
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 
 Read = Callable[[Any], Any]
 
@@ -87,16 +88,13 @@ def _string(value: Any) -> str:
     return value
 
 
-def _integer(limit: int, bits: int) -> Read:
-    def read(value: Any) -> int:
-        if type(value) is not Number:
-            raise mismatch("an integer", value)
-        integer = integer_of(value, limit)
-        if integer is None:
-            raise Refusal("json_out_of_range", f"{value[:80]} is not a {bits}-bit integer")
-        return integer
-
-    return read
+def _integer(limit: int, bits: int, value: Any) -> int:
+    if type(value) is not Number:
+        raise mismatch("an integer", value)
+    integer = integer_of(value, limit)
+    if integer is None:
+        raise Refusal("json_out_of_range", f"{value[:80]} is not a {bits}-bit integer")
+    return integer
 
 
 def _double(value: Any) -> float:
@@ -149,30 +147,22 @@ def _date(value: Any) -> int:
     return _day(_match(_DATES, "date", "2026-01-31", value), value)
 
 
-def _time(floor: bool) -> Read:
-    def read(value: Any) -> int:
-        match = _match(_TIMES, "time", "12:30:00Z", value)
-        micros, offset = _clock(match.groups(), value, floor)
-        return (micros - (offset or 0)) % MICROS_PER_DAY
-
-    return read
+def _time(floor: bool, value: Any) -> int:
+    match = _match(_TIMES, "time", "12:30:00Z", value)
+    micros, offset = _clock(match.groups(), value, floor)
+    return (micros - (offset or 0)) % MICROS_PER_DAY
 
 
-def _timestamp(with_zone: bool, floor: bool) -> Read:
-    def read(value: Any) -> int:
-        match = _match(_TIMESTAMPS, "timestamp", "2026-01-31T12:30:00Z", value)
-        clock, offset = _clock(match.groups()[3:], value, floor)
-        if with_zone != (offset is not None):
-            problem = (
-                "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
-            )
-            raise Refusal("json_format", f"the timestamp {shortened(value)} {problem}")
-        micros = _day(match, value) * MICROS_PER_DAY + clock - (offset or 0)
-        if not MIN_DAY * MICROS_PER_DAY <= micros < (MAX_DAY + 1) * MICROS_PER_DAY:
-            raise Refusal("json_out_of_range", f"{shortened(value)} is not in the years 0001 to 9999")
-        return micros
-
-    return read
+def _timestamp(with_zone: bool, floor: bool, value: Any) -> int:
+    match = _match(_TIMESTAMPS, "timestamp", "2026-01-31T12:30:00Z", value)
+    clock, offset = _clock(match.groups()[3:], value, floor)
+    if with_zone != (offset is not None):
+        problem = "has no offset from UTC" if with_zone else "has an offset, and the column has no time zone"
+        raise Refusal("json_format", f"the timestamp {shortened(value)} {problem}")
+    micros = _day(match, value) * MICROS_PER_DAY + clock - (offset or 0)
+    if not MIN_DAY * MICROS_PER_DAY <= micros < (MAX_DAY + 1) * MICROS_PER_DAY:
+        raise Refusal("json_out_of_range", f"{shortened(value)} is not in the years 0001 to 9999")
+    return micros
 
 
 def _uuid(value: Any) -> bytes:
@@ -207,8 +197,8 @@ def _clock(parts: tuple[str | None, ...], value: str, floor: bool) -> tuple[int,
 
 READERS: Final[dict[str, Read]] = {
     "boolean": _boolean,
-    "int": _integer(MAX_INT, 32),
-    "long": _integer(MAX_LONG, 64),
+    "int": partial(_integer, MAX_INT, 32),
+    "long": partial(_integer, MAX_LONG, 64),
     "float": _float,
     "double": _double,
     "string": _string,
@@ -223,7 +213,7 @@ def scalar_reader(node: Scalar, *, floor: bool = False) -> Read:
         case "decimal":
             return decimal_reader(node.precision, node.scale)
         case "time":
-            return _time(floor)
+            return partial(_time, floor)
         case "timestamptz" | "timestamp":
-            return _timestamp(node.kind == "timestamptz", floor)
+            return partial(_timestamp, node.kind == "timestamptz", floor)
     return READERS[node.kind]

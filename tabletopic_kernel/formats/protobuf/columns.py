@@ -5,6 +5,7 @@ writers encode it, without tag and length prefix. ``convert`` returns the column
 that only the exact engine can judge.
 """
 
+# ruff: noqa: D102 - methods of the protocols Column and FieldColumn, which say what they do
 from __future__ import annotations
 
 from typing import Final, Protocol
@@ -55,7 +56,6 @@ class ScalarColumn:
         self.has_prefix = kind in TEXTS
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``Column``."""
         if self._kind in _WIDTH:
             return _WIDTH[self._kind]
         if self.has_prefix:
@@ -66,7 +66,6 @@ class ScalarColumn:
         return varint_bytes(values.view(np.uint64))
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``Column``."""
         if self._kind in _NARROW:
             return narrow(raw, self._kind != "uint32", scope)
         if pa.types.is_decimal(target):
@@ -84,11 +83,9 @@ class EnumColumn:
         self._names = pa.array([name for _, name in names], pa.large_string())
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``Column``."""
         return varint_bytes(numbers(raw).view(np.uint64))
 
     def convert(self, raw: pa.Array, scope: Scope, _: pa.DataType) -> pa.Array:
-        """See ``Column``."""
         return enum_texts(narrow(raw, True, scope), self._numbers, self._names)
 
 
@@ -101,11 +98,9 @@ class JsonColumn:
         self._text = text
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``Column``."""
         return np.diff(offsets_of(raw))
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``Column``."""
         return self.texts(raw.to_pylist(), scope, target)
 
     def texts(self, messages: list[bytes | None], scope: Scope, target: pa.DataType) -> pa.Array:
@@ -132,7 +127,6 @@ class MessageColumn:
         self._oneofs = oneofs
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``Column``."""
         return self.sizes_of(self._children(raw))
 
     def _children(self, raw: pa.Array) -> list[pa.Array]:
@@ -146,7 +140,6 @@ class MessageColumn:
         return total
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``Column``."""
         arrays = self.convert_all(self._children(raw), scope.within(raw), target)
         mask = raw.is_null() if raw.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
@@ -174,7 +167,6 @@ class MomentColumn(MessageColumn):
         self._sub_micros = sub_micros
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``Column``."""
         seconds, nanos = numbers(raw.field(0)), numbers(raw.field(1))
         narrow(raw.field(1), True, scope)  # marks values that are not int32
         micros, bad = self._many(seconds, nanos, self._sub_micros)
@@ -186,7 +178,6 @@ class WrapperColumn(MessageColumn):
     """Scalars that may be absent."""
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``Column``."""
         values = self.fields[0].convert(raw.field(0), scope, target)
         return pa.Array.from_buffers(target, len(raw), [raw.buffers()[0], *values.buffers()[1:]])
 

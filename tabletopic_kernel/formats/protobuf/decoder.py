@@ -32,17 +32,9 @@ from tabletopic_kernel.model.dead_letter import OTHER_MESSAGE
 
 
 class ProtobufDecoder(EngineDecoder[ExactEngine]):
-    """All records of one schema and one message.
+    """All records of one schema and one message, by name; None for the file's first.
 
-    Args:
-        schema: .proto text, or a FileDescriptorProto in base64.
-        references: the files that the schema imports, by name, in either form.
-        message: the records' message, with or without its package; None for the first.
-        sub_micros: what to do with a Timestamp or Duration finer than microseconds.
-
-    Raises:
-        ProtobufSchemaError: the schema does not compile, has no such message, or is beyond our limits.
-        RetryableError: protoc could not run.
+    Raises ProtobufSchemaError if the schema does not compile, lacks the message, or is beyond our limits.
     """
 
     def __init__(
@@ -74,11 +66,7 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
         )
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Rows in the order of ``values``, without the refused ones.
-
-        ``values``: BinaryArray or LargeBinaryArray without nulls, each value with its 5-byte prefix and its
-        message indexes.
-        """
+        """Rows in the order of ``values``, without refused ones; with message indexes behind the prefix."""
         every, left, groups = Bodies(values, PREFIX_BYTES), np.ones(len(values), bool), []
         for header in self._headers:
             chosen = _begin_with(every, header)

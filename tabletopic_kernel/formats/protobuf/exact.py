@@ -18,19 +18,7 @@ from google.protobuf.message_factory import GetMessageClass  # type: ignore[impo
 from tabletopic_kernel.formats.arrays import batch_of
 from tabletopic_kernel.formats.protobuf.fast_schema import Plain, name_of
 from tabletopic_kernel.formats.protobuf.json import JsonTexts, parse_message
-from tabletopic_kernel.formats.protobuf.schema.tree import (
-    Duration,
-    Element,
-    Enum,
-    Field,
-    Json,
-    Map,
-    Message,
-    Repeated,
-    Scalar,
-    Timestamp,
-    Wrapper,
-)
+from tabletopic_kernel.formats.protobuf.schema import tree
 from tabletopic_kernel.formats.protobuf.values import SubMicros, duration_micros, timestamp_micros
 from tabletopic_kernel.formats.protobuf.wire import WireChecker
 from tabletopic_kernel.formats.rejection import Refusal
@@ -45,7 +33,7 @@ class ExactEngine:
     def __init__(
         self,
         descriptor: Descriptor,
-        root: Message | Json,
+        root: tree.Message | tree.Json,
         plain: Plain | None,
         arrow_schema: pa.Schema,
         sub_micros: SubMicros,
@@ -54,7 +42,7 @@ class ExactEngine:
         compiler = _Compiler(JsonTexts(descriptor.file.pool), sub_micros)
         self._checker = WireChecker(descriptor)
         self._read: Callable[[Any], tuple[Any, ...]]
-        if isinstance(root, Json) or plain is None:
+        if isinstance(root, tree.Json) or plain is None:
             self._class = GetMessageClass(descriptor)
             self._read = lambda message: (compiler.json.text(message),)
         else:
@@ -79,7 +67,7 @@ class _Compiler:
         self.json = json
         self._sub_micros = sub_micros
 
-    def message(self, node: Message) -> Convert:
+    def message(self, node: tree.Message) -> Convert:
         """A function from a plain message to its fields' values, by name."""
         reads = [(field.name, self._field(field)) for field in node.fields]
 
@@ -96,13 +84,13 @@ class _Compiler:
 
         return read
 
-    def _field(self, field: Field) -> Convert:
+    def _field(self, field: tree.Field) -> Convert:
         name = name_of(field.number)
         match field.type:
-            case Repeated(item):
+            case tree.Repeated(item):
                 convert_item = self._element(item)
                 return lambda message: [convert_item(item) for item in getattr(message, name)]
-            case Map(key, value):
+            case tree.Map(key, value):
                 read_entry = self._entry(key, value)
                 return lambda message: list(dict(map(read_entry, getattr(message, name))).items())
         convert = self._element(field.type)
@@ -119,30 +107,30 @@ class _Compiler:
 
         return read
 
-    def _entry(self, key: str, value: Element) -> Callable[[Any], tuple[Any, Any]]:
+    def _entry(self, key: str, value: tree.Element) -> Callable[[Any], tuple[Any, Any]]:
         """A function from a map's entry to key and value; of equal keys, the caller keeps the last."""
         key_name, value_name = name_of(1), name_of(2)
-        convert_key, convert = self._element(Scalar(key)), self._element(value)
+        convert_key, convert = self._element(tree.Scalar(key)), self._element(value)
         return lambda entry: (convert_key(getattr(entry, key_name)), convert(getattr(entry, value_name)))
 
-    def _element(self, node: Element) -> Convert:  # noqa: PLR0911 - a return per type
+    def _element(self, node: tree.Element) -> Convert:  # noqa: PLR0911 - a return per type
         sub_micros = self._sub_micros
         match node:
-            case Scalar(kind):
+            case tree.Scalar(kind):
                 return Decimal if kind in ("uint64", "fixed64") else _same
-            case Enum(names):
+            case tree.Enum(names):
                 name_of_number = dict(names)
                 return lambda number: name_of_number.get(number) or str(number)
-            case Wrapper(kind):
-                convert = self._element(Scalar(kind))
+            case tree.Wrapper(kind):
+                convert = self._element(tree.Scalar(kind))
                 return lambda wrapper: convert(wrapper.f1)
-            case Timestamp():
+            case tree.Timestamp():
                 return lambda moment: timestamp_micros(moment.f1, moment.f2, sub_micros)
-            case Duration():
+            case tree.Duration():
                 return lambda moment: duration_micros(moment.f1, moment.f2, sub_micros)
-            case Json():
+            case tree.Json():
                 return self.json.text
-            case Message():
+            case tree.Message():
                 return self.message(node)
 
 

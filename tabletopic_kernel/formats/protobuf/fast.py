@@ -130,10 +130,7 @@ class FastEngine(driver.FastEngine):
         self._reader = ptars.HandlerPool([plain.file], _CONFIG).get_for_message(plain.root)
 
     def rows(self, bodies: Bodies) -> FastRows:
-        """See ``driver.FastEngine``; ``bodies`` have prefix and message indexes in front.
-
-        Suspects are records whose bytes are not proved, or with values that only the exact engine can judge.
-        """
+        """See ``driver.FastEngine``; suspects are not proved, or have values for the exact engine."""
         for index in np.flatnonzero(bodies.lengths > LONG_BYTES).tolist():
             if not self._prefilter.takes(bodies.body(index)):
                 raise NotRows("a long value is not a message, and may be groups within groups")

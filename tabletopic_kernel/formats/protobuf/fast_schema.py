@@ -29,28 +29,15 @@ from google.protobuf.descriptor_pb2 import (  # type: ignore[import-untyped]
 )
 from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
 
-from tabletopic_kernel.formats.protobuf.schema.tree import (
-    KINDS,
-    Duration,
-    Enum,
-    FieldType,
-    Json,
-    Map,
-    Message,
-    Repeated,
-    Scalar,
-    Timestamp,
-    Wrapper,
-    walk,
-)
+from tabletopic_kernel.formats.protobuf.schema import tree
 
 _FILE: Final = "tabletopic_plain.proto"
 _PACKAGE: Final = "tabletopic_plain"
 _ROOT: Final = "Root"
 _BATCH: Final = "Batch"
-_Fields = list[tuple[int, FieldType, bool]]  # number, type, whether it is a group
+_Fields = list[tuple[int, tree.FieldType, bool]]  # number, type, whether it is a group
 _WIDER: Final = {"int32": "int64", "uint32": "uint64", "sint32": "sint64"}
-_TYPES: Final = {kind: number for number, kind in KINDS.items()}
+_TYPES: Final = {kind: number for number, kind in tree.KINDS.items()}
 
 
 def name_of(number: int) -> str:
@@ -59,14 +46,12 @@ def name_of(number: int) -> str:
 
 
 class Plain:
-    """The plain types of a message type: ``file`` has them, ``root`` is the top one, ``batch`` many of it.
+    """A message type in plain types: ``file`` has them, ``root`` is the top, ``batch`` many of it.
 
-    Args:
-        root: the tree.
-        pool: the pool with the schema's own files; without it, the types are those for the native reader.
+    Without the ``pool`` that has the schema's own files, the types are those for the native reader.
     """
 
-    def __init__(self, root: Message, pool: DescriptorPool | None = None) -> None:
+    def __init__(self, root: tree.Message, pool: DescriptorPool | None = None) -> None:
         self._native = pool is None
         self._pool = DescriptorPool() if pool is None else pool
         self._proto = FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
@@ -89,7 +74,7 @@ class Plain:
         self.root: Descriptor = self.file.message_types_by_name[_ROOT]
         self.batch: Descriptor = self.file.message_types_by_name[_BATCH]
 
-    def _message(self, node: Message) -> str:
+    def _message(self, node: tree.Message) -> str:
         key = f".{node.name}"  # no helper begins with a dot
         if key not in self._names:
             self._names[key] = name = f"Message{len(self._names)}" if self._names else _ROOT
@@ -122,46 +107,46 @@ class Plain:
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
 
-    def _set_type(self, field: Any, node: FieldType, entry: str) -> None:
+    def _set_type(self, field: Any, node: tree.FieldType, entry: str) -> None:
         match node:
-            case Repeated(item):
+            case tree.Repeated(item):
                 self._set_type(field, item, entry)
                 field.label = FieldDescriptor.LABEL_REPEATED
-            case Map(key, value):
-                name = self._helper(entry, [(1, Scalar(key), False), (2, value, False)])
+            case tree.Map(key, value):
+                name = self._helper(entry, [(1, tree.Scalar(key), False), (2, value, False)])
                 field.type, field.type_name = FieldDescriptor.TYPE_MESSAGE, f".{_PACKAGE}.{name}"
                 field.label = FieldDescriptor.LABEL_REPEATED
-            case Json() if self._native:
+            case tree.Json() if self._native:
                 field.label, field.type = FieldDescriptor.LABEL_REPEATED, FieldDescriptor.TYPE_BYTES
-            case Json(name):
+            case tree.Json(name):
                 field.type, field.type_name = FieldDescriptor.TYPE_MESSAGE, f".{name}"
                 file = self._pool.FindMessageTypeByName(name).file.name
                 if file not in self._proto.dependency:
                     self._proto.dependency.append(file)
-            case Scalar(kind):
+            case tree.Scalar(kind):
                 field.type = _TYPES[_WIDER.get(kind, kind) if self._native else kind]
-            case Enum():
-                self._set_type(field, Scalar("int32"), entry)
+            case tree.Enum():
+                self._set_type(field, tree.Scalar("int32"), entry)
             case _:
                 field.type = FieldDescriptor.TYPE_MESSAGE
                 field.type_name = f".{_PACKAGE}.{self._type_name(node)}"
 
-    def _type_name(self, node: Timestamp | Duration | Wrapper | Message) -> str:
+    def _type_name(self, node: tree.Timestamp | tree.Duration | tree.Wrapper | tree.Message) -> str:
         match node:
-            case Message():
+            case tree.Message():
                 return self._message(node)
-            case Wrapper(kind):
-                return self._helper(f"Wrapped_{kind}", [(1, Scalar(kind), False)])
-        return self._helper("Moment", [(1, Scalar("int64"), False), (2, Scalar("int32"), False)])
+            case tree.Wrapper(kind):
+                return self._helper(f"Wrapped_{kind}", [(1, tree.Scalar(kind), False)])
+        return self._helper("Moment", [(1, tree.Scalar("int64"), False), (2, tree.Scalar("int32"), False)])
 
 
-def has_groups(root: Message) -> bool:
+def has_groups(root: tree.Message) -> bool:
     """Whether a field is encoded as a group."""
-    messages = [node for node in walk(root) if isinstance(node, Message)]
+    messages = [node for node in tree.walk(root) if isinstance(node, tree.Message)]
     return any(field.delimited for message in messages for field in message.fields)
 
 
-def largest_numbers(root: Message) -> int:
+def largest_numbers(root: tree.Message) -> int:
     """The sum of the largest field numbers of all messages, as often as they occur in the tree."""
-    messages = [node for node in walk(root) if isinstance(node, Message)]
+    messages = [node for node in tree.walk(root) if isinstance(node, tree.Message)]
     return sum(max(field.number for field in message.fields) for message in messages)

@@ -1,5 +1,6 @@
 """Fields of messages: from the native reader's simple arrays to columns, see ``columns``."""
 
+# ruff: noqa: D102 - methods of the protocols Column and FieldColumn, which say what they do
 from __future__ import annotations
 
 import itertools
@@ -19,19 +20,7 @@ from tabletopic_kernel.formats.protobuf.columns import (
     WrapperColumn,
 )
 from tabletopic_kernel.formats.protobuf.json import JsonTexts
-from tabletopic_kernel.formats.protobuf.schema.tree import (
-    Duration,
-    Element,
-    Enum,
-    Field,
-    Json,
-    Map,
-    Message,
-    Presence,
-    Repeated,
-    Scalar,
-    Wrapper,
-)
+from tabletopic_kernel.formats.protobuf.schema import tree
 from tabletopic_kernel.formats.protobuf.values import (
     Scope,
     Sizes,
@@ -49,24 +38,21 @@ from tabletopic_kernel.formats.protobuf.wire import MAX_LEVELS, tag_bytes
 class SingleField:
     """A field of one value."""
 
-    def __init__(self, number: int, column: Column, presence: Presence) -> None:
+    def __init__(self, number: int, column: Column, presence: tree.Presence) -> None:
         self.number = number
         self._tag = tag_bytes(number)
         self._column = column
         self._presence = presence
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``FieldColumn``."""
         sizes = self._column.sizes(raw)
         each = self._tag + (prefixed(sizes) if self._column.has_prefix else sizes)
         return each * valid(raw) if raw.null_count else each
 
     def is_set(self, raw: pa.Array) -> Mask:
-        """See ``FieldColumn``."""
         return valid(raw)
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``FieldColumn``."""
         if self._presence != "optional" and raw.null_count:
             if self._presence == "required":
                 missing = ~valid(raw)
@@ -85,7 +71,6 @@ class ListField:
         self._packed = packed
 
     def sizes(self, raw: pa.Array) -> Sizes:
-        """See ``FieldColumn``."""
         offsets, sizes = offsets_of(raw), self._column.sizes(raw.values)
         if self._packed:
             content = sums(sizes, offsets)
@@ -93,11 +78,9 @@ class ListField:
         return sums(self._tag + (prefixed(sizes) if self._column.has_prefix else sizes), offsets)
 
     def is_set(self, raw: pa.Array) -> Mask:
-        """See ``FieldColumn``."""
         return np.diff(offsets_of(raw)) > 0
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``FieldColumn``."""
         items = self._column.convert(raw.values, scope.items(offsets_of(raw)), target.value_type)
         return lists_of(raw, items, target)
 
@@ -105,13 +88,12 @@ class ListField:
 class JsonField(ListField):
     """A field of one message that becomes JSON text; the reader returns its pieces on the wire."""
 
-    def __init__(self, number: int, column: JsonColumn, presence: Presence) -> None:
+    def __init__(self, number: int, column: JsonColumn, presence: tree.Presence) -> None:
         super().__init__(number, column, packed=False)
         self._texts = column.texts
         self._presence = presence
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``FieldColumn``."""
         offsets, pieces = offsets_of(raw).tolist(), raw.values.to_pylist()
         absent = None if self._presence == "optional" else b""
         messages = [
@@ -132,7 +114,6 @@ class MapField(ListField):
         self._fields = entry.fields
 
     def convert(self, raw: pa.Array, scope: Scope, target: pa.DataType) -> pa.Array:
-        """See ``FieldColumn``."""
         offsets, entries = offsets_of(raw), raw.values
         below = scope.items(offsets)
         keys = self._fields[0].convert(entries.field(0), below, target.key_type)
@@ -150,40 +131,40 @@ class ColumnPlanner:
         self._json = json
         self._sub_micros = sub_micros
 
-    def message(self, node: Message, levels: int = MAX_LEVELS) -> MessageColumn:
+    def message(self, node: tree.Message, levels: int = MAX_LEVELS) -> MessageColumn:
         """The column of a message type."""
         return MessageColumn([self._field(field, levels - 1) for field in node.fields], node.oneofs)
 
-    def _field(self, field: Field, levels: int) -> FieldColumn:
+    def _field(self, field: tree.Field, levels: int) -> FieldColumn:
         match field.type:
-            case Repeated(item, packed):
+            case tree.Repeated(item, packed):
                 return ListField(field.number, self._element(item, levels), packed)
-            case Map(key, value):
-                parts = enumerate((Scalar(key), value), 1)
+            case tree.Map(key, value):
+                parts = enumerate((tree.Scalar(key), value), 1)
                 entry = [self._single(number, node, "implicit", levels - 1) for number, node in parts]
                 return MapField(field.number, MessageColumn(entry))
         return self._single(field.number, field.type, field.presence, levels)
 
-    def _single(self, number: int, node: Element, presence: Presence, levels: int) -> FieldColumn:
+    def _single(self, number: int, node: tree.Element, presence: tree.Presence, levels: int) -> FieldColumn:
         column = self._element(node, levels)
         if isinstance(column, JsonColumn):
             return JsonField(number, column, presence)
         return SingleField(number, column, presence)
 
-    def _element(self, node: Element, levels: int) -> Column:
+    def _element(self, node: tree.Element, levels: int) -> Column:
         match node:
-            case Scalar(kind):
+            case tree.Scalar(kind):
                 return ScalarColumn(kind)
-            case Enum(names):
+            case tree.Enum(names):
                 return EnumColumn(names)
-            case Json(name):
+            case tree.Json(name):
                 return JsonColumn(self._json.of(name, levels))
-            case Wrapper(kind):
+            case tree.Wrapper(kind):
                 return WrapperColumn([SingleField(1, ScalarColumn(kind), "implicit")])
-            case Message():
+            case tree.Message():
                 return self.message(node, levels)
         moment: list[FieldColumn] = [
             SingleField(1, ScalarColumn("int64"), "implicit"),
             SingleField(2, ScalarColumn("int32"), "implicit"),
         ]
-        return MomentColumn(moment, isinstance(node, Duration), self._sub_micros)
+        return MomentColumn(moment, isinstance(node, tree.Duration), self._sub_micros)

@@ -34,10 +34,7 @@ class JsonTexts:
         self._pool = pool
 
     def of(self, name: str, levels: int) -> Text:
-        """A function from the bytes of a ``name`` message to its JSON text; it may raise Refusal.
-
-        ``levels``: of messages that the bytes may have, including their own.
-        """
+        """Makes JSON of the bytes of ``name`` messages with at most ``levels``; may raise Refusal."""
         descriptor = self._pool.FindMessageTypeByName(name)
         checker, message_class = WireChecker(descriptor), GetMessageClass(descriptor)
 

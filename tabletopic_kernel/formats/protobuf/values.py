@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats.arrays import Mask, valid
+from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, Mask, valid
 from tabletopic_kernel.formats.rejection import Refusal
-from tabletopic_kernel.formats.types import MAX_DAY, MIN_DAY
 
 SubMicros = Literal["refuse", "floor"]
 

@@ -134,7 +134,6 @@ class WireChecker:
         return _advance(position, FIXED[field.kind], end)
 
     def _other(self, name: str, tag: int, buffer: bytes, position: int, end: int, levels: int) -> int:
-        """Check a value that matches no field of the schema; returns its end."""
         number, wire = tag >> 3, tag & 7
         if not 1 <= number <= _MAX_FIELD:
             raise Refusal("protobuf_tag", f"the tag of a field {number}, which is not a valid number")
@@ -201,7 +200,6 @@ def _advance(position: int, size: int, end: int) -> int:
 
 
 def _skip(number: int, wire: int, buffer: bytes, position: int, end: int, levels: int) -> int:
-    """The position after the value of a field, which may be a group."""
     if wire == _VARINT:
         return _varint(buffer, position, end)[1]
     if wire == _BYTES:

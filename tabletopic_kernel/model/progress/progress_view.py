@@ -28,30 +28,7 @@ NO_HOST_HINT = "no host runs this topic; start one with `tabletopic serve`"
 _KEPT = 100  # of each kind of note: the newest
 
 
-@dataclass(frozen=True, order=True)
-class SchemaChange:
-    """The table's columns changed, or a schema was rejected: in words, and the cause with its version."""
-
-    at_ms: int
-    version: int | None = field(compare=False)
-    texts: tuple[str, ...]
-    cause: str
-    table_schema_id: int
-    refused: bool
-
-
-@dataclass(frozen=True, order=True)
-class DeadLetterSample:
-    """One of the rejected records."""
-
-    at_ms: int
-    partition: int
-    offset: int
-    reason: str
-    message: str
-
-
-T = TypeVar("T", SchemaChange, ControlEvent, DeadLetterSample)
+T = TypeVar("T", bound=ControlEvent)
 
 
 @dataclass(frozen=True)
@@ -84,9 +61,9 @@ class TopicRecord:
     oldest_ms: int | None = None  # timestamp of the oldest record that is not in the table
     opened: Sequence[OpenTransaction] = ()  # for longer than a moment
     history: History = field(default_factory=History)
-    changes: list[SchemaChange] = field(default_factory=list)
+    changes: list[events.SchemaEvolved | events.SchemaRefused] = field(default_factory=list)
     notes: list[ControlEvent] = field(default_factory=list)
-    dead_letters: list[DeadLetterSample] = field(default_factory=list)
+    dead_letters: list[events.DeadLettered] = field(default_factory=list)  # those with samples
 
     @property
     def progress(self) -> Progress | None:
@@ -230,21 +207,11 @@ def _fold(topic: TopicRecord, event: ControlEvent) -> None:
         case events.Enabled():
             topic.history.ledger(event.at_ms, pack(event.next_offsets))
             _keep(topic.notes, event)
-        case events.SchemaEvolved():
-            change = (tuple(event.changes), _cause(event.cause), event.table_schema_id, False)
-            _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *change))
-        case events.SchemaRefused():
-            texts = tuple(f"{column}: {why}" for column, why in event.refused.items())
-            refused = (texts, _cause(event.cause), UNKNOWN, True)
-            _keep(topic.changes, SchemaChange(event.at_ms, _version(event.cause), *refused))
+        case events.SchemaEvolved() | events.SchemaRefused():
+            _keep(topic.changes, event)
         case events.DeadLettered():
-            for sample in event.samples:
-                _keep(
-                    topic.dead_letters,
-                    DeadLetterSample(
-                        event.at_ms, sample.partition, sample.offset, sample.reason, sample.message
-                    ),
-                )
+            if event.samples:
+                _keep(topic.dead_letters, event)
         case events.Stopped():
             topic.stopped_ms = max(topic.stopped_ms, event.at_ms)
             _keep(topic.notes, event)
@@ -268,11 +235,3 @@ def _keep(kept: list[T], item: T) -> None:
     insort(kept, item, key=attrgetter("at_ms"))
     if len(kept) > _KEPT:
         del kept[0]
-
-
-def _version(cause: events.SchemaVersion | None) -> int | None:
-    return None if cause is None else cause.version
-
-
-def _cause(cause: events.SchemaVersion | None) -> str:
-    return "" if cause is None else f"{cause.subject} version {cause.version} (id {cause.id})"

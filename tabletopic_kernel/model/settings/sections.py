@@ -248,6 +248,19 @@ class AthenaSettings(Frozen):
     )
 
 
+class LiveSettings(Frozen):
+    """Live reads: how much a query reads of what is behind a table; the answer says what was left out."""
+
+    # Ten million: their rows are in the memory of the program that asks.
+    records: int = Field(
+        1_000_000, ge=1, le=10_000_000, description="records that a query reads behind a table at most"
+    )
+    bytes: SizeBytes = Field(
+        512 * 1024**2, ge=1024**2, le=16 * 1024**3, description="bytes of them, as the broker has them"
+    )
+    timeout_ms: DurationMs = Field(30_000, ge=1_000, le=600_000, description="how long a query reads them")
+
+
 class LocalSettings(Frozen):
     """The embedded servers."""
 
@@ -275,5 +288,6 @@ class Settings(Frozen):
     )
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
     athena: AthenaSettings = Field(default_factory=AthenaSettings, description="queries by Amazon Athena")
+    live: LiveSettings = Field(default_factory=LiveSettings, description="live reads")
     local: LocalSettings = Field(default_factory=LocalSettings, description="the embedded servers")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Positions
+from tabletopic_kernel.formats.arrays import MAX_DAY, MILLIS_PER_DAY, MIN_DAY, Positions, arrow_schema_of
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import Refused
-from tabletopic_kernel.formats.types import MAX_DAY, MILLIS_PER_DAY, MIN_DAY, arrow_schema_of
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import NOT_AN_ENVELOPE
 from tabletopic_kernel.pipeline.conform import fit

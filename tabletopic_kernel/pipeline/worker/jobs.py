@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.model.ledger import StagedOffsets
-from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import KafkaRanges
-from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA
+from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, StageTask
 
 # Below this many records, another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK: Final = 50_000
@@ -61,10 +61,11 @@ class ReadTask:
 
 
 def staged(
-    spark: SparkSession, source: KafkaRanges, stage: _Task, offsets: StagedOffsets, cores: int
+    spark: SparkSession, source: KafkaRanges, plan: StagePlan, offsets: StagedOffsets, cores: int
 ) -> StageResult:
-    """The result of ``stage`` for the records of ``offsets``."""
+    """The result of staging the records of ``offsets`` with ``plan``."""
     tasks = shares(offsets, cores)
+    stage = StageTask(replace(plan, tasks=len(tasks)))
     read: Any = ReadTask(source, tasks, stage)  # the stubs want a function of any iterable
     total = StageResult()
     for row in spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, RESULT_SCHEMA).collect():

@@ -23,6 +23,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, BadRecordError, Re
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
+from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE, ScatteredError
 from tabletopic_kernel.pipeline.plan import Listener, StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
     KafkaRanges,
@@ -33,7 +34,6 @@ from tabletopic_kernel.pipeline.source import (
     poll_interval_ms,
     reader_options,
 )
-from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.jobs import staged
 from tabletopic_kernel.pipeline.worker.refused import (
     RefusedShare,
@@ -114,6 +114,7 @@ class Worker:
         self._to_come = 0 if is_local else processors_to_come(spark)
         self._stopping = threading.Event()
         self._batch_lock = threading.Lock()  # held while a batch runs
+        self._is_scattered = False  # each task of a batch made files of the same many partitions
         self._reads = threading.Event()  # the first batch has begun
         self._next = threading.Event()  # this query ends, and another one continues
         self._reads_at_once = False  # the next query was requested, and its first batch has not begun
@@ -401,12 +402,22 @@ class Worker:
         with self._turn():
             # A pool for each topic: the FAIR scheduler shares the cores between pools.
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
-            total = staged(self._spark, self._source, StageTask(plan), offsets, self._cores)
+            total = self._staged(offsets, plan)
         if total.error is not None:
             self._discard(total)
             if isinstance(total.error, RetryableError):
                 raise error_of_trouble(f"a batch of {self._spec.topic} could not be staged", total.error)
             raise ActionNeededError(total.error.behind(f"{self._spec.topic}: "))
+        return total
+
+    def _staged(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
+        """In one task while rows are scattered over partitions: so each has one file (ADR 0038)."""
+        total = staged(self._spark, self._source, plan, offsets, 1 if self._is_scattered else self._cores)
+        if isinstance(total.error, ScatteredError):
+            self._discard(total)
+            self._is_scattered = True
+            return self._staged(offsets, plan)
+        self._is_scattered = self._is_scattered and total.rows < ROWS_PER_FILE * len(total.files)
         return total
 
     @contextlib.contextmanager

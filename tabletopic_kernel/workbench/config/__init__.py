@@ -12,11 +12,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tabletopic_kernel.local.machine import has_other_people, owners
+from tabletopic_kernel.local.progress import Report, silent
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import HIDDEN, is_secret, learn, mask, mask_property
 from tabletopic_kernel.model.settings.names import SettingPath, dotted
@@ -24,8 +25,6 @@ from tabletopic_kernel.model.settings.options import reason
 from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings
 from tabletopic_kernel.model.settings.servers import names_registry
 from tabletopic_kernel.workbench.config.sources import (
-    PREFIX,
-    PROGRAM_VARIABLES,
     Given,
     absolute,
     accepted,
@@ -33,37 +32,10 @@ from tabletopic_kernel.workbench.config.sources import (
     from_file,
     from_overrides,
 )
-from tabletopic_kernel.workbench.config.trust import (
-    FILE_NAME,
-    FOUND_VARIABLE,
-    check_trust,
-    code_of,
-    find_file,
-    trust_file,
-    working_folder,
-)
+from tabletopic_kernel.workbench.config.trust import check_trust, code_of, find_file, working_folder
 
-__all__ = [
-    "DEFAULT",
-    "EMBEDDED",
-    "FILE_NAME",
-    "FOUND_VARIABLE",
-    "PREFIX",
-    "PROGRAM_VARIABLES",
-    "SECTIONS",
-    "LoadedSettings",
-    "Row",
-    "behind_hub",
-    "check_kafka_properties",
-    "check_something_to_start",
-    "describe",
-    "embedded_servers",
-    "load_settings",
-    "names_all_servers",
-    "own_servers",
-    "trust_file",
-    "wants_login",
-]
+if TYPE_CHECKING:
+    from tabletopic_kernel.local.stack import LocalStack
 
 DEFAULT = "default"
 SECTIONS = ("kafka", "registry", "catalog")  # the sections that name servers
@@ -124,7 +96,8 @@ def load_settings(
     state_dir = absolute(wanted, cwd) if ("state_dir",) in given else _nearest(wanted, cwd)
     settings = settings.model_copy(update={"state_dir": state_dir})
     origins = {
-        dotted(path): given[path].origin if path in given else DEFAULT for path, _ in _in_force(settings)
+        dotted(path): given[path].origin if path in given else DEFAULT
+        for path, _ in _in_force(settings.model_dump())
     }
     return LoadedSettings(settings, origins, file)
 
@@ -179,6 +152,14 @@ def wants_login(
     return behind_hub(environ) or has_others()
 
 
+def local_stack(settings: Settings, report: Report = silent, **options: Any) -> LocalStack:
+    """The local stack of these settings, with the servers that they do not name."""
+    from tabletopic_kernel.local.stack import LocalStack  # noqa: PLC0415 - psutil
+
+    login, servers = wants_login(settings), embedded_servers(settings)
+    return LocalStack(Path(settings.state_dir), report, wants_login=login, servers=servers, **options)
+
+
 def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
     """Whether a JupyterHub started this process, or its parent."""
     environ = os.environ if environ is None else environ
@@ -188,7 +169,7 @@ def behind_hub(environ: Mapping[str, str] | None = None) -> bool:
 def describe(loaded: LoadedSettings) -> list[Row]:
     """All current settings with their sources, section by section, secrets hidden."""
     rows: dict[str, list[Row]] = {name: [] for name in Settings.model_fields}
-    for path, value in _in_force(loaded.settings):
+    for path, value in _in_force(loaded.settings.model_dump()):
         key = dotted(path)
         rows[path[0]].append(Row(key, _shown(path[-1], _text(value)), loaded.origins.get(key, DEFAULT)))
     own = own_servers(loaded.settings)
@@ -278,20 +259,12 @@ def _nearest(folder: str, cwd: Path) -> str:
     return str(next((own for own in candidates if owners(own) == {os.geteuid()}), cwd / folder))
 
 
-def _in_force(model: BaseModel, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:
-    for name, value in model:
-        if isinstance(value, BaseModel):
-            yield from _in_force(value, (*path, name))
-        elif isinstance(value, dict):
-            for key, inner in value.items():
-                if isinstance(inner, BaseModel):
-                    yield from _in_force(inner, (*path, name, key))
-                elif isinstance(inner, dict):
-                    yield from (((*path, name, key, inner_key), text) for inner_key, text in inner.items())
-                else:
-                    yield (*path, name, key), inner
-        else:
-            yield (*path, name), value
+def _in_force(value: object, path: SettingPath = ()) -> Iterator[tuple[SettingPath, object]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _in_force(inner, (*path, key))
+    else:
+        yield path, value
 
 
 def _text(value: object) -> str:

@@ -35,12 +35,12 @@ class MissingServers:
     def message(self, next_step: str = "the logs are in") -> str:
         """What is unavailable, for faces with a button next to it; empty if nothing is."""
         if self.ended:
-            return (
-                f"the local stack's {' and '.join(self.ended)} {_has(self.ended)} ended; "
-                f"{next_step} {self.state_dir / 'logs'}"
-            )
+            verb = "has" if len(self.ended) == 1 else "have"
+            ended = f"the local stack's {' and '.join(self.ended)} {verb} ended"
+            return f"{ended}; {next_step} {self.state_dir / 'logs'}"
         if self.starting:
-            return f"the local stack's {' and '.join(self.starting)} {_is(self.starting)} starting"
+            verb = "is" if len(self.starting) == 1 else "are"
+            return f"the local stack's {' and '.join(self.starting)} {verb} starting"
         return ""
 
     def check(self, name: str) -> None:
@@ -103,17 +103,13 @@ class Servers:
         return MissingServers(ended, starting, self.state_dir)
 
     def __repr__(self) -> str:
-        sections = {
-            section: {name: mask_property(name, value) for name, value in getattr(self, section).items()}
-            for section in ("kafka", "registry", "catalog")
-        }
-        sections |= {
-            f"catalogs.{section}": {name: mask_property(name, value) for name, value in properties.items()}
-            for section, properties in self.catalogs.items()
-        }
-        return (
-            f"Servers({', '.join(f'{name}={value!r}' for name, value in sections.items())}, {self.state_dir})"
+        catalogs = {f"catalogs.{name}": properties for name, properties in self.catalogs.items()}
+        sections = {"kafka": self.kafka, "registry": self.registry, "catalog": self.catalog, **catalogs}
+        shown = (
+            f"{section}={ {name: mask_property(name, value) for name, value in properties.items()} }"
+            for section, properties in sections.items()
         )
+        return f"Servers({', '.join(shown)}, {self.state_dir})"
 
 
 def find_servers(settings: Settings) -> Servers:
@@ -153,11 +149,3 @@ def find_servers(settings: Settings) -> Servers:
             "set another [catalog] name"
         )
     return Servers(kafka, registry, catalog, state_dir, local, catalogs)
-
-
-def _has(names: tuple[str, ...]) -> str:
-    return "has" if len(names) == 1 else "have"
-
-
-def _is(names: tuple[str, ...]) -> str:
-    return "is" if len(names) == 1 else "are"

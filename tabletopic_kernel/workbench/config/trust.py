@@ -40,7 +40,9 @@ def trust_file() -> tuple[Path | None, list[str]]:
     file = find_file({}, cwd)
     code = code_of(from_file(file, cwd))
     if file is not None and code:
-        _trust(file, code, os.environ)
+        record = _record_file(os.environ)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(record, json.dumps({**_trusted(os.environ), str(file): _digest(code)}, indent=1))
     return file, sorted(code)
 
 
@@ -76,12 +78,6 @@ def check_trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str])
             f"{file} has properties that can run code: {', '.join(sorted(code))}. If you trust them, run "
             "`tabletopic trust` in this folder, or name the file in TABLETOPIC_CONFIG"
         )
-
-
-def _trust(file: Path, code: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    record = _record_file(environ)
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(record, json.dumps({**_trusted(environ), str(file): _digest(code)}, indent=1))
 
 
 def _trusted(environ: Mapping[str, str]) -> dict[str, str]:

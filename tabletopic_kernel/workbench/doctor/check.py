@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from tabletopic_kernel.model.errors import SettingsError, TableTopicError, error_of
@@ -19,10 +19,6 @@ class Check:
     status: Status
     detail: str
     remedy: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        """A plain dictionary."""
-        return asdict(self)
 
 
 class Failed(TableTopicError):  # noqa: N818 - never leaves this folder

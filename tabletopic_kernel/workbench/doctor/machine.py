@@ -165,10 +165,8 @@ def login(settings: Settings) -> str:
             "others have accounts on this machine" if wants_login(settings) else "nobody else has an account"
         )
         reason += f", {'behind a JupyterHub' if behind_hub() else others}"
-    if len(servers) == 1:
-        state = "requires one" if has_login else "is open to every user of this machine"
-    else:
-        state = "require one" if has_login else "are open to every user of this machine"
+    s, are = ("s", "is") if len(servers) == 1 else ("", "are")
+    state = f"require{s} one" if has_login else f"{are} open to every user of this machine"
     if has_login != wants_login(settings):
         wanted = "with" if wants_login(settings) else "without"
         raise Failed(

@@ -51,10 +51,7 @@ def _named(settings: Settings) -> Servers:
     """The servers that the settings name, when there is no local stack."""
     own = own_servers(settings)
     kafka, registry, catalog = (
-        dict(properties) if section in own else {}
-        for section, properties in zip(
-            SECTIONS, (settings.kafka, settings.registry, settings.catalog), strict=True
-        )
+        dict(getattr(settings, section)) if section in own else {} for section in SECTIONS
     )
     catalogs = {name: {**properties, "name": name} for name, properties in settings.catalogs.items()}
     return Servers(kafka, registry, catalog, Path(settings.state_dir), catalogs=catalogs)

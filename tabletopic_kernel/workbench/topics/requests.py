@@ -17,8 +17,10 @@ from tabletopic_kernel.workbench.topics.orders import Orders
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.host.replay.dry_run import ReplayPlan
     from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+    from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
+    from tabletopic_kernel.table.topic_table import TopicTable
 
 
 class Requests(Orders):
@@ -70,7 +72,7 @@ class Requests(Orders):
         """What a compaction would merge."""
         from tabletopic_kernel.table.compaction.plan import plan_compaction, rows_where  # noqa: PLC0415
 
-        table = self._loaded(self.desired_state())
+        table = self._loaded(self.desired_state().settings).table
         return plan_compaction(table, where=rows_where(where, table.schema()), due_only=False)
 
     def expire(
@@ -101,21 +103,32 @@ class Requests(Orders):
 
         desired = self.desired_state()
         if where is not None:
-            rows_where(where, self._loaded(desired).schema())
+            rows_where(where, self._loaded(desired.settings).table.schema())
         self._check_acts(desired)
         request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
         self._change(lambda now: now.model_copy(update={"maintenance": request}))
         return request
 
-    def _loaded(self, desired: DesiredTopic) -> Any:
-        """The table; raises UsageError if there is none."""
+    def _settings(self) -> TopicSettings:
+        """The topic's settings; if it is not enabled, the settings file's."""
+        desired = self._workbench.desired_topics().get(self.name)
+        return desired.settings if desired else self.settings_for()
+
+    def _table(self, settings: TopicSettings) -> TopicTable | None:
+        """The table, if there is one; raises UsageError if there is no such topic either."""
         from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
 
-        catalog = self._workbench.open_catalog(desired.settings.catalog)
-        table = TopicTable.load(catalog, table_identifier(self.name, desired.settings), self.name)
+        # Opened for each query: catalog objects are not shared between threads.
+        catalog = self._workbench.open_catalog(settings.catalog)
+        table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
         if table is None:
-            raise UsageError(f"{self.name} has no table yet")
-        return table.table
+            self._workbench.broker.facts(self.name)
+        return table
+
+    def _loaded(self, settings: TopicSettings) -> TopicTable:
+        if (table := self._table(settings)) is None:
+            raise UsageError(f"{self.name} has no table yet: the first records create it")
+        return table
 
     def _stamp(self) -> dict[str, Any]:
         """Id and time of a new request; see ``events_from`` of requests."""

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.local.machine import now_ms
-from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError, UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.workbench.topics.requests import Requests
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent
-    from tabletopic_kernel.model.settings.sections import TopicSettings
+    from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
-    from tabletopic_kernel.table.topic_table import TopicTable
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.topics.rebase import Rebase
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
@@ -54,8 +53,12 @@ class TableTopic(Requests):
         ends = now.end_offsets
         # If the lag is unknown, the ledger's offsets mean other records, or there is no topic.
         while now.lag_records is None or any(now.next_offsets.get(p, 0) < end for p, end in ends.items()):
-            if reason := _why_futile(now):
-                raise ActionNeededError(reason)
+            if now.state == "failed":
+                raise ActionNeededError(f"{self.name} failed: {now.error}")
+            if now.state == "paused":
+                raise ActionNeededError(
+                    f"{self.name} is paused; resume it with `tabletopic resume {self.name}`"
+                )
             if time.monotonic() > deadline:
                 reason = f": {now.error}" if now.error else ""
                 behind = "" if now.lag_records is None else f" and {now.lag_records:,} records behind"
@@ -82,6 +85,18 @@ class TableTopic(Requests):
         """Events, newest first, without heartbeats."""
         return self._workbench.newest_events(self.name, limit)
 
+    def scan(self, *, live: bool = False, limit: int | None = None) -> Answer:
+        """The rows of the table; with ``live`` also those of records that are not committed yet.
+
+        Raises as ``Workbench.query``.
+        """
+        from tabletopic_kernel.query.sql import quote  # noqa: PLC0415
+
+        settings = self._settings()
+        *namespace, table = table_identifier(self.name, settings)
+        parts = [*filter(None, [settings.catalog]), ".".join(namespace), table]
+        return self._workbench.query(f"FROM {'.'.join(map(quote, parts))}", limit=limit, live=live)
+
     def peek(self, n: int = 20) -> list[PeekedRecord]:
         """The newest records of the topic, decoded, newest first, whether or not they are in the table."""
         from tabletopic_kernel.workbench.peek import peek  # noqa: PLC0415
@@ -100,14 +115,12 @@ class TableTopic(Requests):
     def schema_diff(self, v1: int, v2: int) -> list[str]:
         """What version ``v2`` changes in the columns of ``v1``, one change per line, after reused ids."""
         from tabletopic_kernel.table.history import schema_difference  # noqa: PLC0415
+        from tabletopic_kernel.table.schemas.reused import reused_ids  # noqa: PLC0415
 
         settings, registry = self._settings(), self._workbench.registry
         changes = schema_difference(settings.subject_of(self.name), registry, v1, v2)
-        from tabletopic_kernel.table.schemas.reused import reused_ids  # noqa: PLC0415
-
         table = self._table(settings)
-        reused = reused_ids(table, self.name, self._workbench.registry, settings) if table else []
-        return [*reused, *changes]
+        return [*(reused_ids(table, self.name, registry, settings) if table else []), *changes]
 
     def history(self, limit: int = 50) -> list[TableSnapshot]:
         """The table's snapshots, newest first; empty while there is no table. Raises like ``schema``."""
@@ -121,9 +134,7 @@ class TableTopic(Requests):
         from tabletopic_kernel.table.health import next_work, table_health  # noqa: PLC0415
 
         settings = self._settings()
-        table = self._table(settings)
-        if table is None:
-            raise UsageError(f"{self.name} has no table yet: the first records create it")
+        table = self._loaded(settings)
         work = next_work(table.table, settings, now_ms())
         return table_health(self.name, table.table, work, settings.catalog)
 
@@ -136,27 +147,3 @@ class TableTopic(Requests):
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines that hosts on this machine logged about this topic, oldest first."""
         return self._workbench.logs(lines, self.name)
-
-    def _settings(self) -> TopicSettings:
-        """The topic's settings; if it is not enabled, the settings file's."""
-        desired = self._workbench.desired_topics().get(self.name)
-        return desired.settings if desired else self.settings_for()
-
-    def _table(self, settings: TopicSettings) -> TopicTable | None:
-        from tabletopic_kernel.table.topic_table import TopicTable  # noqa: PLC0415
-
-        # Opened for each query: catalog objects are not shared between threads.
-        catalog = self._workbench.open_catalog(settings.catalog)
-        table = TopicTable.load(catalog, table_identifier(self.name, settings), self.name)
-        if table is None:
-            self._workbench.broker.facts(self.name)  # raises if there is no such topic either
-        return table
-
-
-def _why_futile(now: TopicStatus) -> str | None:
-    """Why waiting for the table is futile, and what to do; None if it may catch up by itself."""
-    if now.state == "failed":
-        return f"{now.topic} failed: {now.error}"
-    if now.state == "paused":
-        return f"{now.topic} is paused; resume it with `tabletopic resume {now.topic}`"
-    return None

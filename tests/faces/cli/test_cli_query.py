@@ -33,7 +33,7 @@ def test_rows_are_a_table_and_freshness_is_beside_it(
     assert "2 rows\n" in ended.err
     assert "default.clicks: snapshot 42 of 2023-11-14" in ended.err
     assert "default.empty: no snapshot yet" in ended.err
-    assert fake.asked == [("query", ("SELECT 1", "duckdb", {"at": None, "limit": 50}))]
+    assert fake.asked == [("query", ("SELECT 1", "duckdb", {"at": None, "limit": 50, "live": False}))]
 
 
 def test_what_was_scanned_is_told_where_it_costs(run: Callable[..., Any], fake: Any) -> None:
@@ -71,7 +71,7 @@ def test_limits(run: Callable[..., Any], fake: Any) -> None:
 def test_engine_and_time_travel_are_handed_on(run: Callable[..., Any], fake: Any) -> None:
     """--engine and --at reach the workbench."""
     run("query", "q", "--engine", "spark", "--at", "42")
-    assert fake.asked == [("query", ("q", "spark", {"at": "42", "limit": 50}))]
+    assert fake.asked == [("query", ("q", "spark", {"at": "42", "limit": 50, "live": False}))]
 
 
 def test_the_query_may_come_from_standard_input(

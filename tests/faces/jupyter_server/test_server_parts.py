@@ -400,21 +400,6 @@ def test_a_state_folder_that_cannot_be_used_is_told(in_force: SettingsInForce, t
     dashboard.stop()
 
 
-def test_a_long_folder_of_temporary_files_leaves_room_for_a_socket(
-    in_force: SettingsInForce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its path has a hundred characters at most, whatever TMPDIR is."""
-    long = tmp_path / ("t" * 100)
-    long.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(long))
-    dashboard = Dashboard(in_force, "/x", command=IDLE)
-    dashboard.warm()
-    assert dashboard.socket is not None
-    assert len(dashboard.socket) < 107
-    assert list(long.iterdir()) == []
-    dashboard.stop()
-
-
 def test_children_find_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By variables with absolute paths."""
     monkeypatch.chdir(tmp_path)

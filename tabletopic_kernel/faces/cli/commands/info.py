@@ -1,8 +1,5 @@
 """``info``: addresses for other programs."""
 
-# Imports are deferred: see the package's docstring.
-# ruff: noqa: PLC0415
-
 from __future__ import annotations
 
 from typing import Any
@@ -10,6 +7,8 @@ from typing import Any
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
+from tabletopic_kernel.model.redact import HIDDEN, mask_property, without_login
+from tabletopic_kernel.model.settings.servers import registry_place
 
 
 def info(call: Call, as_json: Json = False) -> None:
@@ -23,57 +22,32 @@ def info(call: Call, as_json: Json = False) -> None:
 
     Example:  tabletopic info --json
     """
-    from tabletopic_kernel.model.redact import HIDDEN, mask_property
-
     hosts = call.hosts()
     servers = addresses(call, hosts or [])
     if as_json:
         screen.show_json(servers)
         return
-    catalog: dict[str, Any] = servers["catalog"]
-    screen.console().print(
-        screen.facts(
-            {
-                "bootstrap servers": servers["bootstrap_servers"],
-                **_masked(servers["kafka"], "bootstrap.servers", "metadata.broker.list"),
-                "registry": servers["registry_url"],
-                **_masked(servers["registry"], "url"),
-                "catalog": catalog["name"],
-                **_masked(catalog["properties"]),
-                **_masked_catalogs(servers["catalogs"]),
-                "state folder": servers["state_dir"],
-                "hosts": _host_list(call, hosts),
-            }
-        )
+    catalog, others = servers["catalog"], servers["catalogs"]
+    properties = [servers["kafka"], servers["registry"], *(each["properties"] for each in (catalog, *others))]
+    kafka, registry, own, *further = (
+        {key: mask_property(key, value) for key, value in each.items()} for each in properties
     )
-    if HIDDEN in str([mask_property(*item) for part in _properties(servers) for item in part.items()]):
+    facts = {"bootstrap servers": servers["bootstrap_servers"]}
+    facts |= _indented(kafka, "bootstrap.servers", "metadata.broker.list")
+    facts |= {"registry": servers["registry_url"], **_indented(registry, "url")}
+    facts |= {"catalog": catalog["name"], **_indented(own)}
+    for other, masked in zip(others, further, strict=True):
+        facts |= {f"{other['name']}: {key}": value for key, value in masked.items()}
+    facts |= {"state folder": servers["state_dir"], "hosts": _host_list(call, hosts)}
+    screen.console().print(screen.facts(facts))
+    if HIDDEN in str([kafka, registry, own, further]):
         screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
     call.note_missing_servers()
 
 
-def _masked(properties: dict[str, str], *addresses: str) -> dict[str, str]:
-    """A client's properties other than its addresses, with secrets masked."""
-    from tabletopic_kernel.model.redact import mask_property
-
-    return {
-        f"  {key}": mask_property(key, value) for key, value in properties.items() if key not in addresses
-    }
-
-
-def _masked_catalogs(catalogs: list[dict[str, Any]]) -> dict[str, str]:
-    """Properties of the other catalogs, prefixed with the catalog's name, with secrets masked."""
-    from tabletopic_kernel.model.redact import mask_property
-
-    return {
-        f"{catalog['name']}: {key}": mask_property(key, value)
-        for catalog in catalogs
-        for key, value in catalog["properties"].items()
-    }
-
-
-def _properties(servers: dict[str, Any]) -> list[dict[str, str]]:
-    catalogs = [servers["catalog"], *servers["catalogs"]]
-    return [servers["kafka"], servers["registry"], *(catalog["properties"] for catalog in catalogs)]
+def _indented(properties: dict[str, str], *addresses: str) -> dict[str, str]:
+    """A client's properties other than its addresses."""
+    return {f"  {key}": value for key, value in properties.items() if key not in addresses}
 
 
 def _host_list(call: Call, hosts: list[str] | None) -> str:
@@ -84,9 +58,6 @@ def _host_list(call: Call, hosts: list[str] | None) -> str:
 
 def addresses(call: Call, hosts: list[str]) -> dict[str, Any]:
     """The servers with all their properties, and the live hosts."""
-    from tabletopic_kernel.model.redact import without_login
-    from tabletopic_kernel.model.settings.servers import registry_place
-
     servers = call.workbench.servers
     kafka = servers.kafka
     catalog, *others = (

@@ -20,7 +20,10 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
 from tabletopic_kernel.faces.cli.commands.servers import check_line
 from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.local.machine import write_whole
 from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.redact import learn
+from tabletopic_kernel.model.settings.names import variable_name
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.server_questions import Answers, Question, Server, Way
@@ -46,11 +49,12 @@ def init(
 
     Example:  tabletopic init
     """
-    from tabletopic_kernel.local.machine import write_whole
-    from tabletopic_kernel.workbench.config import FILE_NAME
+    from tabletopic_kernel.workbench.config.trust import FILE_NAME
     from tabletopic_kernel.workbench.server_questions import SERVERS, settings_text
 
     file = file or Path(FILE_NAME)
+    if file != Path(FILE_NAME):  # the commands to copy find that by themselves
+        call = replace(call, config=file)
     if catalog is not None:
         _add_catalog(call, file, catalog)
         return
@@ -62,7 +66,7 @@ def init(
     sections, secrets_too = _ask_all(SERVERS)
     with _writing(file):
         write_whole(file, settings_text(sections, secrets_too=secrets_too))
-    _show_next(_with_file(call, file), sections, secrets_too=secrets_too)
+    _show_next(call, sections, secrets_too=secrets_too)
 
 
 def _add_catalog(call: Call, file: Path, name: str) -> None:
@@ -96,7 +100,7 @@ def _add_catalog(call: Call, file: Path, name: str) -> None:
             file.chmod(0o600)
         with file.open("a", encoding="utf-8") as end:
             end.write(added)
-    _show_next(_with_file(call, file), sections, secrets_too=secrets_too, catalog=name)
+    _show_next(call, sections, secrets_too=secrets_too, catalog=name)
 
 
 def _ask_all(servers: Sequence[Server]) -> tuple[dict[str, Answers], bool]:
@@ -123,13 +127,6 @@ def _writing(file: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(f"{file} cannot be written ({error.strerror}); --file names another") from error
     screen.show(f"wrote [bold]{screen.plain(file)}[/]")
-
-
-def _with_file(call: Call, file: Path) -> Call:
-    """The call, with the file in the commands to copy unless they find it by themselves."""
-    from tabletopic_kernel.workbench.config import FILE_NAME
-
-    return call if file == Path(FILE_NAME) else replace(call, config=file)
 
 
 def _ask_server(server: Server) -> Answers:
@@ -167,8 +164,6 @@ def _choose(text: str, ways: tuple[Way, ...]) -> Way:
 def _ask(question: Question, before: Answers) -> str:
     from rich.prompt import Prompt
 
-    from tabletopic_kernel.model.redact import learn
-
     default, answer = before.get(question.key, question.default), ""
     text = screen.plain(question.text)
     if question.optional:
@@ -199,8 +194,7 @@ def _confirm(text: str, *, default: bool) -> bool:
 def _show_next(
     call: Call, sections: dict[str, Answers], *, secrets_too: bool, catalog: str | None = None
 ) -> None:
-    from tabletopic_kernel.model.settings.names import variable_name
-    from tabletopic_kernel.workbench.config import PREFIX
+    from tabletopic_kernel.workbench.config.sources import PREFIX
     from tabletopic_kernel.workbench.server_questions import secrets_of
 
     if not secrets_too:

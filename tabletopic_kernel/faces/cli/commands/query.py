@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
@@ -16,7 +19,7 @@ from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.render.words import age, clock, size
+from tabletopic_kernel.render.words import freshness, size
 
 if TYPE_CHECKING:
     from tabletopic_kernel.query.answer import Answer
@@ -42,6 +45,11 @@ def query(
             "Rows to return, 0 for all", metavar="N", least=0, default_text="50; all with --json or --csv"
         ),
     ] = None,
+    live: Annotated[bool, Option("Also read the records that are not committed yet (DuckDB)")] = False,
+    every: Annotated[
+        float | None,
+        Option("Query again this often until Ctrl-C, e.g. 2s", metavar="DURATION", is_duration=True),
+    ] = None,
     as_json: Json = False,
     as_csv: Annotated[
         bool,
@@ -54,8 +62,11 @@ def query(
     """Query the tables in SQL.
 
     Name a table as table, namespace.table or catalog.namespace.table. Each
-    query reads the newest snapshots. DuckDB changes no table, but COPY TO writes
-    files and read_csv reads them; change tables with --engine spark.
+    query reads the newest snapshots; with --live, or of a table named
+    'table$live', also the records behind them. DuckDB changes no table, but
+    COPY TO writes files and read_csv reads them; change tables with --engine
+    spark. With --live, --json is an object: the rows, and the tables with the
+    offsets that were read.
 
     Example:  tabletopic query "SELECT url, count(*) FROM clicks GROUP BY url"
     """
@@ -70,8 +81,20 @@ def query(
         limit = _SHOWN_ROWS
     if engine == "spark":
         screen.note("starting Spark, some 10 s …")
-    answer = call.workbench.query(text, engine, at=at, limit=limit or None)
-    if as_json:
+    while True:
+        began = time.monotonic()
+        answer = call.workbench.query(text, engine, at=at, limit=limit or None, live=live)
+        _show(answer, live, as_json, as_csv)
+        if every is None:
+            return
+        sys.stdout.flush()
+        time.sleep(max(0.0, every - (time.monotonic() - began)))
+
+
+def _show(answer: Answer, live: bool, as_json: bool, as_csv: bool) -> None:
+    if as_json and live:
+        _show_live_json(answer)
+    elif as_json:
         _show_json(answer)
     elif as_csv:
         _show_csv(answer)
@@ -133,6 +156,13 @@ def _show_json(answer: Answer) -> None:
         screen.write(piece)
 
 
+def _show_live_json(answer: Answer) -> None:
+    screen.write('{"rows": ')
+    _show_json(answer)
+    tables = json.dumps([asdict(read) for read in answer.tables])
+    screen.write(f', "tables": {tables}}}\n')
+
+
 def _show_csv(answer: Answer) -> None:
     from tabletopic_kernel.render import values  # noqa: PLC0415
 
@@ -151,9 +181,6 @@ class _Screen:
 
 def _show_freshness(answer: Answer) -> None:
     for read in answer.tables:
-        if (at_ms := read.snapshot_ms) is None:
-            screen.note(f"{read.table}: no snapshot yet")
-        else:
-            screen.note(f"{read.table}: snapshot {read.snapshot_id} of {clock(at_ms)}, {age(at_ms)}")
+        screen.note(freshness(read))
     if answer.scanned_bytes is not None:
         screen.note(f"scanned {size(answer.scanned_bytes)}")

@@ -17,7 +17,7 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import FAILED, Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.cli.commands.stopping import stop_event
-from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.faces.operations.operation import Option, plain
 from tabletopic_kernel.model.errors import StackError, TableTopicError, UsageError
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def up(
     Example:  tabletopic up --detach
     """
     from tabletopic_kernel.local.progress import TerminalReport
-    from tabletopic_kernel.workbench.config import check_something_to_start, own_servers
+    from tabletopic_kernel.workbench.config import check_something_to_start, local_stack, own_servers
 
     check_something_to_start(call.loaded.settings, fork=fork)
     own = own_servers(call.loaded.settings)
-    stack = call.stack(TerminalReport(), kafka_port=kafka_port, registry_port=registry_port, fork=fork)
+    ports = {"kafka_port": kafka_port, "registry_port": registry_port}
+    stack = local_stack(call.loaded.settings, TerminalReport(), fork=fork, **ports)
     running = stack.up(die_with_parent=not detach)
     stays = not detach and bool(running.started)
     if as_json:
@@ -137,9 +138,10 @@ def down(call: Call, as_json: Json = False) -> None:
     """
     from tabletopic_kernel.local.hosts import stop_detached
     from tabletopic_kernel.local.progress import TerminalReport
+    from tabletopic_kernel.workbench.config import local_stack
 
     hosts = stop_detached(Path(call.loaded.settings.state_dir), screen.note)
-    stack = call.stack(TerminalReport())
+    stack = local_stack(call.loaded.settings, TerminalReport())
     left: list[str] = []
     with contextlib.suppress(TableTopicError):
         if stack.info() is not None:
@@ -162,7 +164,7 @@ def trust(call: Call, as_json: Json = False) -> None:
 
     Example:  tabletopic trust
     """
-    from tabletopic_kernel.workbench.config import trust_file
+    from tabletopic_kernel.workbench.config.trust import trust_file
 
     file, names = trust_file()
     if file is None:
@@ -217,7 +219,7 @@ def doctor(call: Call, as_json: Json = False) -> None:
         if not as_json:
             out.print(check_line(check))
     if as_json:
-        screen.show_json([check.to_json() for check in checks])
+        screen.show_json(plain(checks))
     if any(check.status == "fail" for check in checks):
         raise typer.Exit(FAILED)
 

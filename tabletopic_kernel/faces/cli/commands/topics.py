@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console, Group, RenderableType
@@ -20,6 +21,8 @@ from tabletopic_kernel.faces.operations.operation import AnyTopic, Message, Opti
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress.events import HEARTBEATS
+from tabletopic_kernel.model.redact import mask
+from tabletopic_kernel.model.settings.servers import registry_place
 
 if TYPE_CHECKING:
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
@@ -88,24 +91,26 @@ def status(
 def _watch(call: Call, topic: str | None, as_json: bool) -> None:
     from rich.live import Live
 
-    if as_json:
-        while True:
-            try:
-                for status in call.workbench.status(topic):
-                    screen.show_json_line(status.to_json())
-            except RetryableError as error:
-                screen.note(_retrying(error))
-            time.sleep(_REFRESH_S)
     out = screen.console()
-    if not out.is_terminal:
-        while True:
-            out.print(_page_or_error(call, topic, out))
-            time.sleep(_REFRESH_S)
-    with Live(console=out, auto_refresh=False) as live:
+    in_place = out.is_terminal and not as_json
+    with Live(console=out, auto_refresh=False) if in_place else nullcontext() as live:
         while True:
             began = time.monotonic()
-            live.update(_page_or_error(call, topic, out), refresh=True)
+            if as_json:
+                _print_json_lines(call, topic)
+            elif live is None:
+                out.print(_page_or_error(call, topic, out))
+            else:
+                live.update(_page_or_error(call, topic, out), refresh=True)
             time.sleep(max(0.0, _REFRESH_S - (time.monotonic() - began)))
+
+
+def _print_json_lines(call: Call, topic: str | None) -> None:
+    try:
+        for status in call.workbench.status(topic):
+            screen.show_json_line(status.to_json())
+    except RetryableError as error:
+        screen.note(_retrying(error))
 
 
 def _page_or_error(call: Call, topic: str | None, out: Console) -> RenderableType:
@@ -122,8 +127,6 @@ def _retrying(error: RetryableError) -> str:
 
 def _page(call: Call, statuses: Sequence[TopicStatus], topic: str | None, out: Console) -> RenderableType:
     """The operation's grid above the servers' addresses."""
-    from tabletopic_kernel.model.redact import mask
-    from tabletopic_kernel.model.settings.servers import registry_place
     from tabletopic_kernel.render.topics import status_facts, status_table
 
     servers = call.workbench.servers

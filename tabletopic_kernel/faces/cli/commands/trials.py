@@ -15,6 +15,7 @@ from tabletopic_kernel.faces.cli.call import INTERRUPTED, Call
 from tabletopic_kernel.faces.cli.commands.stopping import stop_event
 from tabletopic_kernel.faces.operations import trial
 from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.render.words import many
 
 if TYPE_CHECKING:
     from tabletopic_kernel._datasets.clickstream.tallies import Tallies
@@ -67,7 +68,7 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
                 "by schema": versions,
                 "by device": devices,
                 "sessions": steps,
-                "revenue": f"{revenue:,.2f} in {hours} hour{'' if hours == 1 else 's'}",
+                "revenue": f"{revenue:,.2f} in {many(hours, 'hour')}",
             }
         )
     )

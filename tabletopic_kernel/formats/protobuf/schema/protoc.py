@@ -48,13 +48,9 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def compile_schema(text: str, references: Mapping[str, str] | None = None) -> tuple[bytes, str]:
-    """A serialized FileDescriptorSet, each file after its imports, and the name of the schema's own file.
+    """A serialized FileDescriptorSet in the order of imports, and the name of the schema's file; cached.
 
-    ``references`` are the files that the schema imports, by name. Cached by content.
-
-    Raises:
-        ProtobufSchemaError: the schema does not compile; the message is protoc's, with line and column.
-        RetryableError: protoc could not run.
+    Raises ProtobufSchemaError with protoc's message, or RetryableError if protoc could not run.
     """
     return _compiled(text, tuple((references or {}).items()))
 
@@ -162,13 +158,11 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 
 def _message(stderr: str, folder: str) -> str:
-    """protoc's message, without our folder and its own log."""
     lines = [line.replace(folder, "") for line in stderr.splitlines()]
     return "\n".join([line for line in lines if ".proto" in line and not _LOG.match(line)][:_ERROR_LINES])
 
 
 def _order(name: str, files: Mapping[str, Any], ordered: dict[str, Any], above: tuple[str, ...]) -> None:
-    """Add a file to ``ordered`` after those that it imports."""
     if name in ordered:
         return
     if name in above:

@@ -163,10 +163,7 @@ def is_map_entry(message: Descriptor) -> bool:
 
 
 def fields_of(message: Descriptor) -> list[tuple[str, FieldDescriptor]]:
-    """The fields by number, including extensions from the loaded files.
-
-    An extension has its own name if no field has it, else its full name with ``_`` for dots.
-    """
+    """The fields by number, with extensions from the loaded files, by their full names if need be."""
     fields = [(field.name, field) for field in message.fields]
     taken = {name for name, _ in fields}
     for field in sorted(message.file.pool.FindAllExtensions(message), key=lambda field: field.number):
@@ -252,7 +249,6 @@ def enum_names(enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
 
 
 def _parts(message: Descriptor) -> Iterator[Descriptor]:
-    """The message types of a message's fields; for a map, of its values."""
     for _, field in fields_of(message):
         part = field.message_type
         if part is not None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.formats.arrays import arrow_schema_of
 from tabletopic_kernel.formats.rejection import Refused, halves, narrowed
-from tabletopic_kernel.formats.types import arrow_schema_of
 from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT, PROJECTION_FAILED
 from tabletopic_kernel.model.errors import InternalError, ProjectionError
 from tabletopic_kernel.pipeline.conform import conform, fitted

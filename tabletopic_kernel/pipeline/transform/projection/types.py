@@ -31,7 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tabletopic_kernel.formats.types import MAX_DAY, MICROS_PER_DAY, MIN_DAY
+from tabletopic_kernel.formats.arrays import MAX_DAY, MICROS_PER_DAY, MIN_DAY
 from tabletopic_kernel.model.errors import ProjectionError
 
 _TYPES: Final[dict[str, IcebergType]] = {

@@ -1,0 +1,272 @@
+"""What is behind the tables of topics: the records in [ledger, end offsets), as rows of the tables.
+
+Why each record is in an answer once: a table's snapshot is chosen first, its ledger is in it (I2), and the
+topic's end offsets are asked for afterwards. A commit in between changes neither the snapshot nor the ledger.
+The rows are made by the worker's own steps, with a plan that needs no owner and changes nothing. They have
+the table's columns, by field id: a column that the table lacks so far is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
+from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.formats.wire import SchemaKey, age
+from tabletopic_kernel.host.resume_point import gap_to_skip
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError
+from tabletopic_kernel.model.ledger import Ledger, Offsets, StagedOffsets, newest
+from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
+from tabletopic_kernel.pipeline.conform import file_schema, map_entries, rebuilt, with_dated_records
+from tabletopic_kernel.pipeline.plan import Needs, SchemaPlan, StagePlan
+from tabletopic_kernel.pipeline.sinks import Memory
+from tabletopic_kernel.pipeline.source import KafkaRanges, Limits, Source, SourceSpec, next_offsets
+from tabletopic_kernel.pipeline.stage import note_last
+from tabletopic_kernel.query.answer import LiveRead, Tail
+from tabletopic_kernel.table.draft import TopicDraft, tried_records
+from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY, TopicTable
+
+WAITING: Final = "waiting"  # why a record is left out whose schema the registry does not give
+_MOST_IDS: Final = 100  # unknown schema ids looked up for a query: garbage names many
+_GROUP_RECORDS: Final = 65_536  # decoded together, as in a worker
+_MOST_DRAFTS: Final = 16
+# The records of a topic, by the broker's properties and the settings.
+Sources = Callable[[str, Mapping[str, str], TopicSettings], Source[Offsets, StagedOffsets]]
+
+
+def kafka_source(topic: str, properties: Mapping[str, str], settings: TopicSettings) -> KafkaRanges:
+    """A topic's records in Kafka."""
+    headers = SourceSpec(topic, {}, {}, settings).headers
+    return KafkaRanges(topic, properties, headers=headers)
+
+
+@dataclass
+class LiveReads:
+    """Reads what is behind tables, for one thread at a time; ``settings_of`` has the settings of topics."""
+
+    broker: Broker
+    registry: Registry
+    settings_of: Callable[[Sequence[str]], Mapping[str, TopicSettings]]
+    limits: LiveSettings
+    source: Sources = kafka_source
+
+    def __post_init__(self) -> None:
+        self._drafts: dict[object, TopicDraft] = {}
+
+    def tails(self, tables: Sequence[Table]) -> list[Tail | None]:
+        """What is behind each table, with one set of end offsets per topic; None if no topic fills it.
+
+        Raises:
+            ActionNeededError: the topic is not the one that filled the table, or lacks records of it (I8).
+            RetryableError: broker or storage do not respond; or the registry, if it alone knows the schema.
+        """
+        topics = [table.properties.get(TOPIC_PROPERTY) for table in tables]
+        filled = list(dict.fromkeys(filter(None, topics)))
+        settings = self.settings_of(filled) if filled else {}
+        facts = {topic: self.broker.facts(topic) for topic in filled}  # after all snapshots
+        return [
+            self._tail(TopicTable(table), tolerant(settings[topic]), facts[topic]) if topic else None
+            for table, topic in zip(tables, topics, strict=True)
+        ]
+
+    def _tail(self, table: TopicTable, settings: TopicSettings, facts: TopicFacts) -> Tail:
+        table.check_not_behind()
+        ledger = table.ledger_of_rows()
+        if ledger is None:
+            raise RetryableError(f"no host has taken {table.identifier} yet; try again")
+        gap = gap_to_skip(ledger, facts, settings)
+        table_to = {p: ledger.next_offsets.get(p, 0) for p in facts.end}
+        start = table_to | {p: first for p, (_, first) in gap.items()}
+        source = self.source(facts.topic, self.broker.properties, settings)
+        read = _read(source, ledger, facts, start, self.limits)
+        draft = _LiveDraft(self._draft(table, facts.topic, settings))
+        memory, result = tried_records(draft, read.batches, Memory)
+        have, want = draft.draft.columns, table.table.schema()
+        rows = pa.Table.from_batches([staged.rows for staged in memory.staged], file_schema(have))
+        live = LiveRead(
+            table_to,
+            read.reached,
+            result.records,
+            result.refused,
+            result.passed_over,
+            max(newest(ledger.newest_ms, result.newest_ms).values(), default=None),
+            sum(facts.end[p] - offset for p, offset in read.reached.items()),
+            read.cut_by,
+        )
+        return Tail(as_table(rows, have, want), live)
+
+    def _draft(self, table: TopicTable, topic: str, settings: TopicSettings) -> TopicDraft:
+        """A draft of the table; kept while table and settings stay: it knows what the registry said."""
+        metadata = table.table.metadata
+        known = metadata.table_uuid, metadata.current_schema_id, str(metadata.properties), repr(settings)
+        draft = self._drafts.pop(known, None)
+        if draft is None:
+            draft = TopicDraft(TopicTable(copy(table.table)), topic, settings, self.registry)
+        else:
+            draft.recheck()
+        self._drafts[known] = draft
+        if len(self._drafts) > _MOST_DRAFTS:
+            del self._drafts[next(iter(self._drafts))]
+        return draft
+
+
+def tolerant(settings: TopicSettings) -> TopicSettings:
+    """Settings with which no record stops the others: what cannot be a row is left out and counted."""
+    return settings.model_copy(update={"errors": "skip", "on_incompatible": "dead_letter"})
+
+
+class _LiveDraft:
+    """A draft whose records wait if the registry does not say how to decode them."""
+
+    def __init__(self, draft: TopicDraft) -> None:
+        self.draft = draft
+        self._values: dict[SchemaKey, tuple[str, str]] = {}
+        self._keys: dict[SchemaKey, tuple[str, str]] = {}
+        self._looked_up = 0
+
+    def plan(self) -> StagePlan:
+        """See ``Draft``."""
+        plan = self.draft.plan()
+        keys = _without(plan.keys, self._keys) if plan.keys else None
+        return replace(plan, values=_without(plan.values, self._values), keys=keys)
+
+    def cover(self, needs: Needs) -> None:
+        """See ``Draft``; a registry that does not respond is an answer."""
+        ids = sorted((key for key in needs.schema_ids if key is not None), key=age)
+        more = ids[max(0, _MOST_IDS - self._looked_up) :]
+        self._looked_up += len(ids) - len(more)
+        self._values |= dict.fromkeys(more, (WAITING, f"more than {_MOST_IDS} unknown schema ids"))
+        try:
+            self.draft.cover(replace(needs, schema_ids=needs.schema_ids - frozenset(more)))
+        except (RetryableError, ReusedIdError) as error:
+            if not (ids or needs.proved or needs.key_ids or needs.proved_keys):
+                raise
+            waiting = WAITING, str(error)
+            self._values |= dict.fromkeys([*ids, *needs.proved], waiting)
+            self._keys |= dict.fromkeys([*needs.key_ids, *needs.proved_keys], waiting)
+
+
+def _without(plan: SchemaPlan, waiting: Mapping[SchemaKey, tuple[str, str]]) -> SchemaPlan:
+    return replace(plan, refused={**plan.refused, **waiting}) if waiting else plan
+
+
+class _Read(NamedTuple):
+    """Records in batches, the next offset of each partition, and the limit that ended the reading, if any."""
+
+    batches: Sequence[pa.RecordBatch]
+    reached: Offsets
+    cut_by: str
+
+
+def _read(
+    source: Source[Offsets, StagedOffsets],
+    ledger: Ledger,
+    facts: TopicFacts,
+    start: Offsets,
+    limits: LiveSettings,
+) -> _Read:
+    """The records from ``start`` on, to the end offsets or a limit; raises if the log was cut (I8)."""
+    wanted = StagedOffsets(start, facts.end)
+    cut_by = "records" if wanted.records > limits.records else ""
+    if cut_by:
+        wanted = next_offsets(start, Limits(facts.end, limits.records)) or wanted
+    waiting = {p: offset for p, offset in start.items() if offset < wanted.end[p]}
+    # The last committed record of a partition is read, too: another one there means that the log was cut.
+    last = {p: at for p, (at, _) in ledger.last_records.items() if facts.first.get(p, at + 1) <= at}
+    begin = {p: min(offset, last.get(p, offset)) for p, offset in waiting.items()}
+    batches, reached, size, began = [], dict(start), 0, time.monotonic()
+    for batch in source.read(StagedOffsets(begin, {p: wanted.end[p] for p in begin})) if begin else ():
+        kept = _behind(batch, ledger, start)
+        batches.append(kept)
+        size += kept.nbytes
+        for p, offset in _last_offsets(kept).items():
+            reached[p] = offset + 1
+        if size >= limits.bytes or (time.monotonic() - began) * 1000 >= limits.timeout_ms:
+            cut_by = "bytes" if size >= limits.bytes else "timeout_ms"
+            break
+    else:
+        reached = {**reached, **wanted.end}
+    if not any(reached[p] < facts.end[p] for p in reached):
+        cut_by = ""
+    groups = pa.Table.from_batches(batches).combine_chunks().to_batches(_GROUP_RECORDS) if batches else ()
+    return _Read(groups, reached, cut_by)
+
+
+def _behind(batch: pa.RecordBatch, ledger: Ledger, start: Offsets) -> pa.RecordBatch:
+    """The records behind the table; raises ActionNeededError if one before is not the one in the ledger."""
+    partitions, offsets = (np.asarray(batch.column(name)) for name in ("partition", "offset"))
+    is_behind = np.ones(len(batch), bool)
+    for p in np.unique(partitions).tolist():
+        is_behind &= (partitions != p) | (offsets >= start[p])
+    if is_behind.all():
+        return batch
+    now: dict[int, tuple[int, str]] = {}
+    note_last(with_dated_records(batch.filter(pa.array(~is_behind))), now)
+    for p, record in now.items():
+        before = ledger.last_records[p]
+        if record[0] == before[0] and record != before:
+            raise ActionNeededError(
+                f"the log of {ledger.topic} was cut after its records were committed (partition {p}: another "
+                f"record at offset {before[0]}); `tabletopic resume {ledger.topic}` says how to go on"
+            )
+    return batch.filter(pa.array(is_behind))
+
+
+def _last_offsets(batch: pa.RecordBatch) -> dict[int, int]:
+    partitions, offsets = (np.asarray(batch.column(name)) for name in ("partition", "offset"))
+    return {p: int(offsets[partitions == p].max()) for p in np.unique(partitions).tolist()}
+
+
+def as_table(rows: pa.Table, have: Schema, want: Schema) -> pa.Table:
+    """Rows of a newer schema with the columns of an older one, by field id; types stay as they are."""
+    if have == want:
+        return rows
+    batches = [
+        pa.RecordBatch.from_struct_array(
+            _projected(batch.to_struct_array(), have.as_struct(), want.as_struct())
+        )
+        for batch in rows.to_batches()
+    ]
+    return pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
+
+
+def _projected(array: pa.Array, have: IcebergType, want: IcebergType) -> pa.Array:
+    """An array without the nested fields that ``want`` lacks, and with its names."""
+    if have == want:
+        return array
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        at = {column.field_id: index for index, column in enumerate(have.fields)}
+        children = [
+            _projected(
+                array.field(at[column.field_id]),
+                have.fields[at[column.field_id]].field_type,
+                column.field_type,
+            )
+            for column in want.fields
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, [column.name for column in want.fields], mask=mask)
+    if isinstance(have, ListType) and isinstance(want, ListType):
+        items = _projected(array.values, have.element_type, want.element_type)
+        return rebuilt(array, pa.large_list(items.type), items)
+    if isinstance(have, MapType) and isinstance(want, MapType):
+        keys, items = map_entries(array).flatten()
+        keys, items = (
+            _projected(keys, have.key_type, want.key_type),
+            _projected(items, have.value_type, want.value_type),
+        )
+        kind = pa.map_(keys.type, items.type)
+        return rebuilt(
+            array, kind, pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        )
+    return array
