@@ -136,7 +136,14 @@ def holed_topic(broker: Broker, seed: int) -> str:
         there = expected(broker, filler.topic, facts.first, facts.end).num_rows
         return there < sum(facts.end.values()) - sum(facts.first.values()) - 60
 
+    def is_at_rest() -> bool:
+        before, after = (expected(broker, filler.topic, facts.first, facts.end) for _ in range(2))
+        return before.equals(after)
+
     wait_until("compaction", has_holes)
+    filler.configure(cleanup_policy="delete", retention_ms="-1")  # the holes stay as they are
+    facts = broker.facts(filler.topic)
+    wait_until("no more compaction", is_at_rest)
     return filler.topic
 
 
