@@ -90,5 +90,5 @@ def test_a_step_can_fail_or_be_held(points: CrashPoints) -> None:
     points.release(order)
     holding.join(240)
     assert not holding.is_alive()
-    points.arm(Order("1", Step.TAGGED, Act.HOLD, limit_s=0.01))
+    points.arm(Order("2", Step.TAGGED, Act.HOLD, limit_s=0.01))  # nobody lets this round go
     reach(Step.TAGGED)
