@@ -1,7 +1,7 @@
 """``make bench``: CPU per record of the whole path and of its lower bound, and freshness at a low rate.
 
 Instead, with and without maintenance: ``--commits``: how a table ages (``--calls``: counted, not timed);
-``--day``: what a record costs.
+``--day``: what a record costs. ``--topics``: what many topics cost one host.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from benchmarks.measure import (
     running_host,
     seconds_of_batches,
 )
+from benchmarks.topics import Topics, many_topics, screen_of
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import TableTopicError
@@ -77,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
         local = LocalStack(Path(folder), TerminalReport())
         try:
             stack = local.up(die_with_parent=True)
+            if options.topics:
+                return _topics(stack, options.topics, options.seconds, as_json=options.json)
             result = _measure(
                 stack, options.format, options.records, options.warm_up, options.seconds, options.partitions
             )
@@ -104,7 +107,10 @@ def _parser() -> argparse.ArgumentParser:
         "--warm-up", type=int, default=_WARM_UP, help="records before these (default: %(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=int, default=60, help="length of the freshness run at 500 records/s; 0: no run"
+        "--seconds",
+        type=int,
+        default=60,
+        help="length of the freshness run at 500 records/s, 0: no run; with --topics, of each run",
     )
     parser.add_argument(
         "--partitions",
@@ -127,6 +133,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="SECONDS",
         help="measure what maintenance costs over a day that is compressed to this many seconds",
+    )
+    parser.add_argument(
+        "--topics",
+        type=_numbers,
+        metavar="COUNTS",
+        help="measure what so many topics cost a host, such as 1,10,100",
     )
     parser.add_argument(
         "--noon", type=int, default=1_500, help="records per second at the day's peak (default: %(default)s)"
@@ -185,6 +197,19 @@ def _day(seconds: int, noon: int, *, as_json: bool) -> int:
     costs = [result.cpu_us_per_record for result in days.values()]
     screen.caption = f"with maintenance {costs[0] / costs[1]:.2f} times as much; aim: ≤ 1.5"
     Console().print(screen)
+    return 0
+
+
+def _topics(stack: StackInfo, counts: list[int], seconds: int, *, as_json: bool) -> int:
+    workbench = Workbench(Settings(state_dir=str(stack.state_dir)))
+    results: list[Topics] = []
+    for count in counts:
+        with CountBar(2 * seconds, f"{count} topics", "seconds") as bar:
+            results.append(many_topics(stack, workbench, count, seconds, bar.to))
+    if as_json:
+        sys.stdout.write(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+        return 0
+    Console().print(screen_of(results))
     return 0
 
 

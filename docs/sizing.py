@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 _MIB, _HOURS = 1024**2, 730  # hours of a month
-_TASK_RECORDS, _BATCH_RECORDS = 50_000, 1_000_000  # pipeline/worker/worker.py, pipeline/source.py
+_TASK_RECORDS, _BATCH_RECORDS = 50_000, 1_000_000  # pipeline/worker/jobs.py, pipeline/source.py
 _INTERVALS = {"1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0}
 _RATES = (0.1, 1, 10, 100, 500, 2_048, 4_096)
 

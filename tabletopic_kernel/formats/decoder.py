@@ -133,16 +133,13 @@ class BareDecoder:
 
     def __init__(self, schema_id: int, framed: Decoder) -> None:
         self._framed = framed
-        self._prefix = prefix(max(schema_id, 0))
+        self._frame = getattr(framed, "frame", prefix(max(schema_id, 0)))  # Protobuf's is more than a prefix
         self.iceberg_schema = framed.iceberg_schema
         self.arrow_schema = framed.arrow_schema
 
     def decode(self, values: pa.Array) -> Decoded:
         """See ``Decoder``."""
-        bare = getattr(self._framed, "decode_bodies", None)  # Protobuf's frame is more than a prefix
-        if bare is not None:
-            return bare(values)  # type: ignore[no-any-return]
-        front, nothing = pa.scalar(self._prefix, values.type), pa.scalar(b"", values.type)
+        front, nothing = pa.scalar(self._frame, values.type), pa.scalar(b"", values.type)
         return self._framed.decode(pc.binary_join_element_wise(front, values, nothing))
 
 

@@ -19,6 +19,7 @@ from tabletopic_kernel.host.maintenance.jobs import Jobs
 from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Services:
     still_mine: Callable[[str], bool] = lambda _: True
     turns: Turns = field(default_factory=Turns)  # of batches
     starts: Turns = field(default_factory=Turns)  # of queries
+    ends: Ends = field(default_factory=Ends)
     now_ms: Callable[[], int] = now_ms
     elapsed_ms: Callable[[], int] = elapsed_ms
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread

@@ -20,15 +20,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tabletopic_kernel.model.errors import (
-    ActionNeededError,
-    HeadMovedError,
-    InternalError,
-    OutcomeUnknownError,
-    RetryableError,
-    StartOverError,
-    UsageError,
-)
+from tabletopic_kernel.model import errors
 
 
 class State(StrEnum):
@@ -241,11 +233,11 @@ _GOAL_OF = {
 }
 _WEIGHT = list(Goal)
 _EVENT_OF_ERROR: tuple[tuple[tuple[type[Exception], ...], Event], ...] = (
-    ((HeadMovedError,), E.HEAD_MOVED),
-    ((OutcomeUnknownError,), E.ANSWER_LOST),
-    ((StartOverError,), E.START_OVER),
-    ((ActionNeededError, UsageError), E.REFUSED),
-    ((RetryableError,), E.DEPENDENCY_DOWN),
+    ((errors.HeadMovedError,), E.HEAD_MOVED),
+    ((errors.OutcomeUnknownError,), E.ANSWER_LOST),
+    ((errors.StartOverError,), E.START_OVER),
+    ((errors.ActionNeededError, errors.UsageError), E.REFUSED),
+    ((errors.RetryableError,), E.DEPENDENCY_DOWN),
 )
 CLOSED_EVENT = {
     Goal.RETRY: E.CLOSED_TO_RETRY,
@@ -276,7 +268,7 @@ def transition(state: State, event: Event) -> Transition:
     try:
         return PROTOCOL[state][event]
     except KeyError:
-        raise InternalError(f"event {event!r} has no meaning in state {state!r}") from None
+        raise errors.InternalError(f"event {event!r} has no meaning in state {state!r}") from None
 
 
 def commit_is_due(
@@ -287,8 +279,5 @@ def commit_is_due(
 
 
 def backoff_ms(attempt: int) -> int:
-    """Wait before attempt ``attempt`` (0, 1, …): 0.5 s doubling to 12 s.
-
-    So an outage costs little, and commits resume within 20 s of its end.
-    """
+    """Wait before attempt 0, 1, …: 0.5 s doubling to 12 s, so commits resume within 20 s of an outage."""
     return min(12_000, 500 << min(attempt, 5))

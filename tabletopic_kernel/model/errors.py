@@ -28,11 +28,9 @@ class Verdict(StrEnum):
 class Trouble:
     """Why a system does not work: a value, until a face shows its text.
 
-    Args:
-        cause: what the system does, with another program's message; or what is wrong with a setting.
-        remedy: what to do, or to check. ``{section}`` stands for the section of the settings.
-        system: the catalog, the storage or the table; empty if a setting is wrong.
-        section: of the settings.
+    ``cause``: what the system does, with another program's message; or what is wrong with a setting.
+    ``{section}`` in the ``remedy`` stands for the section of the settings. ``system``: empty if a setting is
+    wrong, else the catalog, the storage or the table.
     """
 
     cause: str

@@ -161,13 +161,10 @@ class Ledger:
         passed_over: Mapping[str, int] | None = None,
         now_ms: int | None = None,
     ) -> Ledger:
-        """This ledger after the rows of ``staged`` and the records without a row, counted by reason.
+        """This ledger after ``staged`` rows and the records without a row, counted by reason.
 
         ``now_ms`` bounds its times: an older ledger may have one of the future, which would stay for ever.
-
-        Raises:
-            InternalError: the staged rows do not start where this ledger ends; committing them would
-                lose or repeat records (I1).
+        Raises InternalError if the rows do not start where this ends: records would be lost or repeated (I1).
         """
         check_contiguous(self.next_offsets, staged.start)
         return replace(

@@ -65,10 +65,7 @@ class MovedRows:
         return int(self.mask.sum())
 
     def translated(self, positions: Positions) -> dict[str, Positions] | None:
-        """Positions of the file's rows by product, strictly ascending, without dropped rows; None if unknown.
-
-        ``positions``: in the file, in any order; those beyond its rows are ignored, as by all readers.
-        """
+        """Positions by product, ascending, without dropped rows, and beyond the file's; None if unknown."""
         mask = self.mask
         deleted = np.zeros(self.rows, np.bool_)
         deleted[positions[(positions >= 0) & (positions < self.rows)]] = True

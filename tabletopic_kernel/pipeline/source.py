@@ -76,13 +76,13 @@ class KafkaRanges:
 
 
 # A batch begins early once this many records wait, to stage a busy topic while the commit interval runs; a
-# quiet topic waits for the interval and makes one file.
+# quiet topic waits for the interval and makes one file (``worker/ends.py``).
 MIN_RECORDS = 200_000
 # The maximum of a batch: bounds the work that a failed batch loses, and the memory of its tasks.
 MAX_RECORDS = 1_000_000
 _WARM_UP_RECORDS = 100
-# How often the source polls for new records, as a share of the commit interval, within these bounds (ms):
-# often enough to be fresh, rarely enough that an idle topic costs little.
+# How often a topic whose batch is due is looked at, as a share of the commit interval, within these bounds
+# (ms): often enough to be fresh, rarely enough that an idle topic costs little.
 _POLL_SHARE, _POLL_MIN_MS, _POLL_MAX_MS = 10, 50, 1_000
 
 
@@ -115,8 +115,6 @@ def reader_options(spec: SourceSpec) -> dict[str, str]:
         "subscribe": spec.topic,
         "startingOffsets": starting,
         "failOnDataLoss": "true",  # a gap is never skipped silently (I8)
-        "minOffsetsPerTrigger": str(min(MIN_RECORDS, spec.max_records)),
-        "maxTriggerDelay": f"{spec.settings.commit_interval_ms}ms",
         "maxOffsetsPerTrigger": str(spec.max_records),
     }
 
@@ -124,14 +122,11 @@ def reader_options(spec: SourceSpec) -> dict[str, str]:
 def warm_up_options(java: Mapping[str, str], topic: str) -> dict[str, str]:
     """Options for a warm-up query that reads a few records of ``topic`` and ends."""
     options = reader_options(SourceSpec(topic, java, {}, TopicSettings(), max_records=_WARM_UP_RECORDS))
-    later = ("minOffsetsPerTrigger", "maxTriggerDelay")
-    return {key: value for key, value in options.items() if key not in later} | {
-        "startingOffsets": "earliest"
-    }
+    return options | {"startingOffsets": "earliest"}
 
 
 def poll_interval_ms(commit_interval_ms: int) -> int:
-    """Polling interval for new records."""
+    """How often to look for new records."""
     return max(_POLL_MIN_MS, min(_POLL_MAX_MS, commit_interval_ms // _POLL_SHARE))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -52,11 +52,7 @@ class LetterTable:
         return self.table.newest_epoch if self.table else 0
 
     def load(self) -> bool:
-        """Find the table; returns whether there is one.
-
-        Raises:
-            ActionNeededError: the table of that name is not this topic's.
-        """
+        """Load the table; returns whether there is one. Raises ActionNeededError if it is another topic's."""
         try:
             with reachable("the catalog"):
                 table = self._catalog.load_table(self.identifier)
@@ -77,14 +73,7 @@ class LetterTable:
             self.table.check_writable(SCHEMA.fields)
 
     def check_same_topic(self, topic_id: str, cluster_id: str) -> None:
-        """Check that the letters are this topic's (I8).
-
-        Letters of a deleted topic are kept, because nothing else has those records. They cannot be mixed with
-        this topic's: the offsets collide. A table without letters is taken over.
-
-        Raises:
-            ActionNeededError: they are another topic's.
-        """
+        """Raise ActionNeededError if the letters are an earlier topic's (I8): the offsets collide."""
         ledger = self.table.ledger if self.table else None
         if ledger is None:
             return
@@ -150,13 +139,9 @@ class DeadLetters(LetterTable):
         main.check_not_over(owned.epoch)
 
     def settle(self, owned: Ledger) -> None:
-        """Make the letters consistent with the table's ledger, and claim them for its epoch (I5, I7).
+        """Remove letters above the table's ledger, or whose replay is in the table; claim the rest (I5, I7).
 
-        Removes letters above the ledger, and letters whose replay is in the table.
-
-        Raises:
-            ActionNeededError: the letters are another topic's.
-            LostOwnershipError: they have a higher epoch.
+        Raises ActionNeededError if they are another topic's, LostOwnershipError if they have a higher epoch.
         """
         table = self.table
         assert table is not None
@@ -213,10 +198,7 @@ class DeadLetters(LetterTable):
     def replace(
         self, old: Sequence[FileScanTask], new: Sequence[pa.Table], owned: Ledger, replay_id: str | None
     ) -> None:
-        """Replace the files ``old`` by files with the letters of ``new``.
-
-        ``old``: as they were read, so that no letter comes back that others deleted since (I1).
-        """
+        """Replace the files ``old``, as they were read (I1), by files with the letters of ``new``."""
         files = [
             file
             for dead_letters in new
@@ -226,7 +208,7 @@ class DeadLetters(LetterTable):
         self._commit(files, replace(owned, replay_id=replay_id), remove=old)
 
     def _remove(self, ledger: Ledger, owned: Ledger) -> None:
-        is_gone = _orphaned(owned, ledger)
+        done = ledger.replay_id if ledger.replay_id == owned.replay_id else None
         where: BooleanExpression = _above({**dict.fromkeys(ledger.next_offsets, 0), **owned.next_offsets})
         if ledger.replay_id is not None:
             where = Or(where, EqualTo(term="replay_id", value=ledger.replay_id))
@@ -234,7 +216,7 @@ class DeadLetters(LetterTable):
         kept: list[pa.Table] = []
         for task in self.tasks(where):
             dead_letters = self.read(task, AlwaysTrue())
-            gone = is_gone(dead_letters)
+            gone = _orphaned(dead_letters, owned, done)
             if gone.any():
                 old.append(task)
                 kept.append(dead_letters.filter(pa.array(~gone)))
@@ -257,7 +239,6 @@ class DeadLetters(LetterTable):
 
 
 def _above(next_offsets: Offsets) -> BooleanExpression:
-    """A condition for letters at or above these offsets."""
     conditions: list[BooleanExpression] = [
         And(EqualTo(term="partition", value=partition), GreaterThanOrEqual(term="offset", value=offset))
         for partition, offset in next_offsets.items()
@@ -265,19 +246,12 @@ def _above(next_offsets: Offsets) -> BooleanExpression:
     return Or(*conditions) if len(conditions) > 1 else (conditions or [AlwaysTrue()])[0]
 
 
-def _orphaned(owned: Ledger, ledger: Ledger) -> Callable[[pa.Table], Mask]:
-    """A mask of letters that are above the ledger, or of the replay whose rows are in the table."""
-    done = ledger.replay_id if ledger.replay_id == owned.replay_id else None
-
-    def is_gone(dead_letters: pa.Table) -> Mask:
-        partitions, offsets = dead_letters["partition"].to_numpy(), dead_letters["offset"].to_numpy()
-        gone = np.zeros(len(dead_letters), dtype=bool)
-        for partition in np.unique(partitions).tolist():
-            gone |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
-        if done is not None:
-            gone |= np.array(
-                [replay_id == done for replay_id in dead_letters["replay_id"].to_pylist()], dtype=bool
-            )
-        return gone
-
-    return is_gone
+def _orphaned(dead_letters: pa.Table, owned: Ledger, done: str | None) -> Mask:
+    """A mask of letters that are above the ledger, or of the replay ``done``, whose rows are in the table."""
+    partitions, offsets = dead_letters["partition"].to_numpy(), dead_letters["offset"].to_numpy()
+    gone = np.zeros(len(dead_letters), dtype=bool)
+    for partition in np.unique(partitions).tolist():
+        gone |= (partitions == partition) & (offsets >= owned.next_offsets.get(partition, 0))
+    if done is not None:
+        gone |= np.array([letter == done for letter in dead_letters["replay_id"].to_pylist()], dtype=bool)
+    return gone

@@ -4,6 +4,7 @@ Why nothing changes: a draft keeps its changes to itself and accepts no commits,
 instead of sent.
 """
 
+# ruff: noqa: D102 - methods of the protocol Draft, which says what they do
 from __future__ import annotations
 
 import math
@@ -61,12 +62,7 @@ class Draft(Protocol):
 
 
 def try_records(draft: Draft, records: Sequence[pa.RecordBatch], new_sink: Callable[[], S]) -> S:
-    """What the records become: a sink that got all of them.
-
-    Raises:
-        ActionNeededError: the topic would stop.
-        RetryableError: the registry does not respond.
-    """
+    """A sink that got all that the records become; raises ActionNeededError if the topic would stop."""
     return tried_records(draft, records, new_sink)[0]
 
 
@@ -96,10 +92,7 @@ class TableDraft(TopicTable):
 
 
 class TopicDraft:
-    """The plan of a topic's table as it is, or will be with more records; ``changes`` are those of the table.
-
-    Each record is tried; rejected ones are left out.
-    """
+    """The plan of a topic's table, with the ``changes`` that more records make; rejects are left out."""
 
     def __init__(self, table: TopicTable, topic: str, settings: TopicSettings, registry: Registry) -> None:
         ledger = table.ledger
@@ -112,7 +105,6 @@ class TopicDraft:
         self.recheck()
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         return self._keeper.plan().tolerant()
 
     def recheck(self) -> None:
@@ -125,7 +117,6 @@ class TopicDraft:
         return self._keeper.needed_table().table.schema()
 
     def cover(self, needs: Needs) -> None:
-        """See ``Draft``."""
         self._keeper.cover(needs)
 
     def write(self, event: ControlEvent) -> None:
@@ -164,7 +155,6 @@ class ValuesDraft:
             self._schemas[WHOLE_TOPIC] = whole_writer(kind)
 
     def plan(self) -> StagePlan:
-        """See ``Draft``."""
         values = SchemaPlan(dict(self._schemas), dict(self._refused))
         unchanged = {"transform": "flatten", "projection": None, "key_format": "raw", "errors": "skip"}
         if self._of_keys:
@@ -175,7 +165,6 @@ class ValuesDraft:
         return plan.with_settings(**unchanged)
 
     def cover(self, needs: Needs) -> None:
-        """See ``Draft``."""
         self._inferred = merged_columns(self._inferred, needs.columns)
         for schema_id in needs.schema_ids:
             assert schema_id is not None  # of a record without a value: there are none

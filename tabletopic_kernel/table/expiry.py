@@ -102,10 +102,7 @@ def _young(metadata: TableMetadata, retention: Retention, now_ms: int) -> Iterat
 
 
 def reaches_back_to(metadata: TableMetadata) -> int | None:
-    """How far back time travel reaches: the time of the head's oldest ancestor, in ms since 1970.
-
-    Snapshots that a tag keeps beyond a gap do not count. None: there is no snapshot.
-    """
+    """The time of the head's oldest ancestor, where time travel ends; None without a snapshot."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     return min(
         (snapshot.timestamp_ms for snapshot in _ancestors(by_id, metadata.current_snapshot_id)), default=None
@@ -118,7 +115,6 @@ def _number(metadata: TableMetadata, name: str) -> int:
 
 
 def _ancestors(by_id: _Snapshots, newest: int | None) -> Iterator[Snapshot]:
-    """A snapshot and its ancestors, as far as they exist."""
     while newest is not None and (snapshot := by_id.get(newest)) is not None:
         yield snapshot
         newest = snapshot.parent_snapshot_id
@@ -160,14 +156,7 @@ def without(table: Table, ids: Collection[int]) -> Table:
 
 
 def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
-    """What only the snapshots ``ids`` reach, going by this metadata.
-
-    Manifests that another snapshot has are not read. Other snapshots may reach the same files: these are
-    candidates, and their removal checks that. None if others deleted a manifest list or a manifest.
-
-    Raises:
-        RetryableError: the storage does not respond, or a manifest list or manifest is damaged.
-    """
+    """What only the snapshots ``ids`` reach, by this metadata; their removal checks these candidates."""
     metadata, io = table.metadata, table.io
     gone = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in ids]
     kept = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in ids]
@@ -215,10 +204,7 @@ class ExpiryPlan:
 def plan_expiry(
     catalog: Catalog, identifier: tuple[str, ...], settings: TopicSettings, now_ms: int, *, orphans: bool
 ) -> ExpiryPlan | None:
-    """What an expiry would do to a table now; reads only. None without a table.
-
-    Raises: as ``only_reached_by``, and as ``orphan_candidates`` if ``orphans`` are requested.
-    """
+    """What an expiry would do to a table now; None without a table."""
     try:
         with reachable("the catalog"):
             table = catalog.load_table(identifier)

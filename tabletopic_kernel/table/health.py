@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import TimestampType, TimestamptzType
@@ -25,15 +25,8 @@ from tabletopic_kernel.model.columns.wrong_units import wrong_unit
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
 from tabletopic_kernel.table.changes.ledger_history import ledger_of
+from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.compaction.deleted_rows import Head
-from tabletopic_kernel.table.compaction.plan import (
-    DELETED_SHARE,
-    MAX_DELETE_FILES,
-    MIN_FILES,
-    SPREAD_FILES,
-    SPREAD_SAVES,
-    plan_compaction,
-)
 from tabletopic_kernel.table.expiry import Retention, reaches_back_to, to_expire
 
 # A file smaller than the target divided by this costs a reader about as much as a whole one.
@@ -117,12 +110,7 @@ def table_health(
 ) -> TableHealth:
     """The health of a table as it was loaded."""
     metadata = table.metadata
-    target = int(
-        metadata.properties.get(
-            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
-            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
-        )
-    )
+    target = compaction.target_bytes(table)
     head = metadata.current_snapshot()
     with reachable("the storage", lent=lends_keys(table)):
         manifests = head.manifests(table.io) if head else []
@@ -214,14 +202,15 @@ def _rewrites(snapshot: Snapshot) -> bool:
 
 
 def _compaction(table: Table) -> NextWork:
-    plan = plan_compaction(table)
+    plan = compaction.plan_compaction(table)
     if plan.refused is not None:
         return NextWork("compact", due=False, why=plan.refused)
     if not plan.groups:
         why = (
-            f"nothing to do: no partition has {MIN_FILES} small files of similar size "
-            f"({SPREAD_FILES}, if that saves {SPREAD_SAVES:,} files) or more than "
-            f"{MAX_DELETE_FILES} delete files, and no file has more than {DELETED_SHARE:.0%} deleted rows"
+            f"nothing to do: no partition has {compaction.MIN_FILES} small files of similar size "
+            f"({compaction.SPREAD_FILES}, if that saves {compaction.SPREAD_SAVES:,} files) or more than "
+            f"{compaction.MAX_DELETE_FILES} delete files, and no file has more than "
+            f"{compaction.DELETED_SHARE:.0%} deleted rows"
         )
         return NextWork("compact", due=False, why=why)
     files = sum(len(group.files) for group in plan.groups)

@@ -27,10 +27,7 @@ _MOST_VERSIONS = 100  # that the table does not cover: each costs a request to t
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One snapshot. Sizes in bytes, ``at_ms`` since 1970; ``added_*`` is what it added, the rest are totals.
-
-    ``next_offsets`` and ``epoch`` are the ledger's: None if another writer made the snapshot.
-    """
+    """One snapshot, in bytes and ms since 1970; ``next_offsets`` and ``epoch`` are its ledger's, if any."""
 
     snapshot_id: int
     parent_id: int | None
@@ -67,11 +64,7 @@ class SchemaColumn:
 
 @dataclass(frozen=True)
 class SchemaVersionInfo:
-    """A registered schema; ``id`` may be a GUID.
-
-    ``table_schema_id``: the first version of the table's schema that covers it; None while no
-    record with this schema was read.
-    """
+    """A registered schema, and the first of the table's that covers it; None: no record was read with it."""
 
     subject: str
     version: int
@@ -137,13 +130,7 @@ def topic_schema(
     subject: str,
     settings: TopicSettings | None = None,
 ) -> TopicSchema:
-    """The table's columns (``version`` None), or those of one version of ``subject``.
-
-    Without a table, the newest registered version takes its place; without settings, nothing is in words.
-
-    Raises:
-        UsageError: there is no such version.
-    """
+    """The columns of the table; without one, or with a ``version``, of a registered schema."""
     registered_schemas = (
         [*table.registered_schemas().values(), *table.registered_key_schemas().values()] if table else []
     )
@@ -184,11 +171,7 @@ def encrypted_fields(newest: RegisteredSchema | None) -> list[str]:
 
 
 def schema_difference(subject: str, registry: Registry, before: int, after: int) -> list[str]:
-    """What a table of a subject's version ``before`` would change for ``after``, and refuse, in words.
-
-    Raises:
-        UsageError: there is no such version.
-    """
+    """What a table of version ``before`` would change for ``after``, and refuse; raises UsageError."""
     old, new = (_columns(_version(registry, subject, number)) for number in (before, after))
     table = sanitize_names(old.schema.as_struct())
     assert isinstance(table, StructType)

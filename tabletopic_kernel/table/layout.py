@@ -34,14 +34,10 @@ from tabletopic_kernel.table.topic_table import TopicTable
 
 
 def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
-    """Apply the settings' partitions, order and properties to the table; returns the changes, in words.
+    """Apply the settings' partitions, order and properties to further rows; returns the changes.
 
-    Existing rows stay where they are (Iceberg spec, "Partition Evolution"), and in their order until they are
-    compacted. The caller owns the table and has nothing staged: a commit takes files of only one spec.
-
-    Raises:
-        UsageError: the settings name a column that the table lacks, or that a transform does not accept.
-        HeadMovedError: another writer was first.
+    The caller owns the table and has nothing staged: a commit takes files of only one spec.
+    Raises UsageError if a column is missing or does not fit a transform, HeadMovedError.
     """
     mend_order(table, table.newest_epoch)
     metadata = table.table.metadata
@@ -93,10 +89,7 @@ def order_change(table: TopicTable, settings: TopicSettings) -> str | None:
 
 
 def wanted_order(table: TopicTable, settings: TopicSettings) -> SortOrder | None:
-    """The sort order that the settings require of a table; None if they leave it as it is.
-
-    A renamed column still sorts. A dropped one sorts nothing: no topic stops for a preference.
-    """
+    """The order that the settings require; None: as it is. Renamed columns sort, dropped ones do not."""
     schema, former = table.table.schema(), names_before(table)
     entries: list[str] = []
     for entry in settings.sort_by:

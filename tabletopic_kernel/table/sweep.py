@@ -71,14 +71,9 @@ def claim_files(table: Table, load: Callable[[], Table]) -> Table:
 def remove_unsent(table: Table, locations: Sequence[str]) -> int:
     """Delete files that their writer gives up, and that no attempt to commit had; returns how many.
 
-    Files of a failed writer may be truncated, or not exist at all.
-
     Why this is safe: a staged file's name is a UUID that only its owner knows. What never was in a request to
     the catalog is in no snapshot, nor in any that may still come. Do not pass files of an attempt, however it
     ended: ``sweep`` removes them, once their epoch has ended.
-
-    Raises:
-        RetryableError: the storage does not delete them.
     """
     return len(delete_files(table, list(locations)))
 
@@ -86,24 +81,14 @@ def remove_unsent(table: Table, locations: Sequence[str]) -> int:
 def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog | None = None) -> int:
     """Delete files that owners of the epochs in between staged and nobody committed; returns how many.
 
-    Args:
-        table: loaded at any time; it identifies the table, newer metadata is loaded here.
-        after_epoch: epochs up to this one are skipped.
-        before_epoch: an epoch of the table; its files and later ones stay.
-        catalog: for callers that sweep while another thread uses the table's own.
-
+    ``table`` identifies the table, whose newer metadata is loaded here, from ``catalog`` if given.
     Why this is safe: only files below the table's own uuid are considered, so they are this table's. Their
     epochs have ended: the newest metadata has a ledger of ``before_epoch``, so older ones can never commit
     again, not even an attempt in flight (I5). Whatever any snapshot of that metadata reaches, on any ref or
     none, is kept, by name. That is checked again in metadata loaded right before each thousand deletions.
     Doubt deletes nothing: an unreadable manifest, another table, an epoch that has committed but has no file
     in use, a catalog that is not the only one to name these files, or not its newest state
-    (``clients/storage/claims.py``).
-
-    Raises:
-        RetryableError: storage or catalog do not respond, a manifest cannot be read, or a file not deleted.
-        ActionNeededError: storage or catalog refuse it.
-        StartOverError: the table is gone or a different one, or its ledger is of an older epoch.
+    (``clients/storage/claims.py``). RetryableError, ActionNeededError, StartOverError say so.
     """
 
     def newest() -> Table:
@@ -122,12 +107,7 @@ def _swept(table: Table, after_epoch: int, before_epoch: int, newest: Callable[[
 
 
 def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog | None = None) -> Removed:
-    """Delete data and metadata that only expired snapshots reached; returns what was removed.
-
-    Args:
-        table: loaded at any time; it identifies the table, newer metadata is loaded here.
-        expired: collected before these snapshots were removed from the metadata.
-        catalog: for callers that remove while another thread uses the table's own.
+    """Delete data and metadata that only ``expired`` snapshots reached; returns what was removed.
 
     Why this is safe: each file belonged to snapshots of this table that are gone from the newest metadata, so
     nobody can make one of them a branch, a tag or the head again. Whatever any snapshot of that metadata
@@ -151,10 +131,7 @@ def remove_expired(table: Table, expired: UnreachableFiles, *, catalog: Catalog 
 
 
 def remove_orphans(table: Table, old: UnreachableFiles, *, catalog: Catalog | None = None) -> Removed:
-    """Delete files among this table's that nothing in it refers to; returns what was removed.
-
-    ``old``: from ``orphan_candidates``; see there why they are this table's, and why nobody will use them.
-    """
+    """Delete files among this table's, of ``orphan_candidates``, that nothing in it refers to."""
     own, _ = own_files(table.metadata, old)
     candidates = Candidates(str(table.metadata.table_uuid), dict.fromkeys(own, 0))
     return _remove(table, candidates, own, lambda: _collected(table, catalog or table.catalog))
@@ -233,11 +210,7 @@ def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
 
 
 def load_same(table: Table, catalog: Catalog) -> Table:
-    """The table's current state in ``catalog``.
-
-    Raises:
-        StartOverError: it is gone, or a different table has its name.
-    """
+    """The table's current state in ``catalog``; raises StartOverError if it is gone, or is another table."""
     name = ".".join(table.name())
     try:
         with reachable("the catalog"):

@@ -34,11 +34,7 @@ class TopicTable(LedgerTable):
 
     @classmethod
     def load(cls, catalog: Catalog, identifier: tuple[str, ...], topic: str) -> TopicTable | None:
-        """The table of ``topic``, None if there is none yet.
-
-        Raises:
-            ActionNeededError: the table exists and is not this topic's.
-        """
+        """The table of ``topic``; None if there is none. Raises ActionNeededError if it is another's."""
         try:
             with reachable("the catalog"):
                 table = catalog.load_table(identifier)
@@ -93,13 +89,9 @@ class TopicTable(LedgerTable):
         self.commit(planned, appended(ledger, ()))
 
     def evolve(self, schema: Schema | None, noted: Mapping[str, str], epoch: int) -> None:
-        """Make ``schema`` current (None: columns stay) and note properties, such as the schemas that fit it.
+        """Make ``schema`` current (None: columns stay) and note properties, before rows need them.
 
-        A separate, metadata-only commit, before any row that needs it is staged.
-
-        Raises:
-            HeadMovedError: another writer changed the schema meanwhile: plan again.
-            LostOwnershipError: see ``commit``.
+        Raises HeadMovedError if another writer changed the schema meanwhile, and LostOwnershipError.
         """
         self._change(metadata.schema_updates(self, schema, noted), epoch)
 
@@ -116,27 +108,19 @@ class TopicTable(LedgerTable):
     ) -> tuple[frozenset[int], bool]:
         """Remove the snapshots that ``choose`` returns from the metadata, if the ledger is as planned.
 
-        Returns:
-            The removed snapshots, and whether files that only these reach may be removed.
-
+        Returns them, and whether files that only these reach may be removed.
         Why this is safe: the checks of a commit come first, and the request goes through only if each branch
         and tag is unchanged since. Nothing is sent again: whatever the answer, the metadata shows whether the
         snapshots are gone. The files may be removed unless somebody's new tag was removed with a snapshot,
         which a REST catalog cannot be asked to refuse: then the files are all that is left of it.
-
-        Raises:
-            HeadMovedError: the catalog refused it, another writer was first; nothing was done.
-            RetryableError: the catalog does not respond, or did nothing.
-            ActionNeededError: it forbids the change, or lacks this kind of change. Others as ``commit``.
+        Raises HeadMovedError, RetryableError or ActionNeededError if nothing was done, and as ``commit``.
         """
         return metadata.expire(self, planned, choose)
 
     def check_writable(self, wanted: Iterable[NestedField]) -> None:
         """Check that rows can be written, with ``wanted``, the columns that no schema of records brings back.
 
-        Raises:
-            ActionNeededError: another program has upgraded the table, or renamed or dropped such a column, so
-                that all further rows would lack its values; or set a property that prevents writing.
+        Raises ActionNeededError after another program's upgrade, rename or drop, or a property of its.
         """
         commit.check_writable(self, wanted)
 
@@ -178,17 +162,9 @@ class TopicTable(LedgerTable):
         own = {"uri", "name", "type"}  # tasks do not need the catalog's address
         io = {key: str(value) for key, value in self.table.io.properties.items() if key not in own}
         # Without history the metadata stays small, and equal from commit to commit.
-        bare: dict[str, object] = {
-            "current_snapshot_id": None,
-            "snapshots": [],
-            "snapshot_log": [],
-            "metadata_log": [],
-            "refs": {},
-            "statistics": [],
-            "partition_statistics": [],
-            "last_sequence_number": 0,
-            "last_updated_ms": 0,
-        }
+        history = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
+        bare: dict[str, object] = {name: [] for name in history}
+        bare |= {"current_snapshot_id": None, "refs": {}, "last_sequence_number": 0, "last_updated_ms": 0}
         return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
 
 

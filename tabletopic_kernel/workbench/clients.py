@@ -34,6 +34,7 @@ class Clients:
     def __init__(self, settings: Settings, servers: Servers) -> None:
         self.settings = settings
         self.servers = servers
+        self.is_host = False  # this process runs table topics and no queries
         self._lock = threading.Lock()  # guards _client_locks
         self._client_locks: dict[str, threading.RLock] = {}
         self._clients: dict[str, Any] = {}
@@ -122,7 +123,8 @@ class Clients:
                 self._jars_error = error
             archive = jvm.spark_archive()
             home = str(jvm.spark_java_home(self.servers.state_dir, archive))
-            place = SparkPlace(home, tuple(map(str, jars)), logs_folder(self.servers.state_dir))
+            logs = logs_folder(self.servers.state_dir)
+            place = SparkPlace(home, tuple(map(str, jars)), logs, self.is_host)
             return start_spark(self.settings.spark, place, *self.servers.all_catalogs)
 
         session = self._clients.get("spark")

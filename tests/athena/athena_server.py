@@ -137,17 +137,9 @@ def _stop(execution: Execution) -> None:
 def column(name: str, kind: str, precision: int = 0, scale: int = 0) -> dict[str, Any]:
     """Athena's description of a column."""
     return {
-        "CatalogName": "hive",
-        "SchemaName": "",
-        "TableName": "",
-        "Name": name,
-        "Label": name,
-        "Type": kind,
-        "Precision": precision,
-        "Scale": scale,
-        "Nullable": "UNKNOWN",
-        "CaseSensitive": kind == "varchar",
-    }
+        "CatalogName": "hive", "SchemaName": "", "TableName": "", "Name": name, "Label": name, "Type": kind,
+        "Precision": precision, "Scale": scale, "Nullable": "UNKNOWN", "CaseSensitive": kind == "varchar",
+    }  # fmt: skip
 
 
 # -- an engine

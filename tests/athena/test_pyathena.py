@@ -24,12 +24,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.servers]
 
 RESULTS = "s3://results/here/"
 S3_TABLES = {
-    "type": "rest",
-    "warehouse": f"arn:aws:s3tables:{REGION}:111122223333:bucket/lake",
-    "client.region": REGION,
-    "client.access-key-id": KEY,
-    "client.secret-access-key": SECRET,
-}
+    "type": "rest", "warehouse": f"arn:aws:s3tables:{REGION}:111122223333:bucket/lake",
+    "client.region": REGION, "client.access-key-id": KEY, "client.secret-access-key": SECRET,
+}  # fmt: skip
 Asked = Callable[..., tuple[AthenaLake, Athena]]
 
 
@@ -217,12 +214,8 @@ def test_null_is_not_empty_text(asked: Asked) -> None:
     found = asked(rows)[0].query("SELECT …").rows
     assert found.column_names == ["t", "t", "at", "b", "r"]
     assert [str(kind) for kind in found.schema.types] == [
-        "string",
-        "decimal128(12, 3)",
-        "timestamp[us, tz=UTC]",
-        "binary",
-        "string",
-    ]
+        "string", "decimal128(12, 3)", "timestamp[us, tz=UTC]", "binary", "string",
+    ]  # fmt: skip
     assert found.column(0).to_pylist() == ["", None, "x"]
     assert found.column(1).to_pylist() == [Decimal("1.500"), None, Decimal("-0.001")]
     assert [at and at.isoformat() for at in found["at"].to_pylist()] == [

@@ -55,26 +55,15 @@ SCHEMA = pa.schema(
 FLAT = [field.name for field in SCHEMA if not pa.types.is_nested(field.type)]
 ROWS: list[dict[str, Any]] = [
     {
-        "id": 1,
-        "userId": 'it\'s 100 % ünïcode, "quoted"\nline',
-        "order": 7,
-        "price": Decimal("1.500"),
-        "wide": Decimal("1234567890123456789012345678.0123456789"),
-        "at": NOON.replace(tzinfo=UTC),
-        "local": NOON,
-        "day": date(2026, 1, 31),
-        "ok": True,
-        "small": 0.5,
-        "big": 1e300,
-        "raw": b"\x00hi\xff",
-        "tags": ["a", None, "b, c"],
-        "device": {"type": "phone", "width": None},
-        "counts": [("k", 1)],
+        "id": 1, "userId": 'it\'s 100 % ünïcode, "quoted"\nline', "order": 7, "price": Decimal("1.500"),
+        "wide": Decimal("1234567890123456789012345678.0123456789"), "at": NOON.replace(tzinfo=UTC),
+        "local": NOON, "day": date(2026, 1, 31), "ok": True, "small": 0.5, "big": 1e300, "raw": b"\x00hi\xff",
+        "tags": ["a", None, "b, c"], "device": {"type": "phone", "width": None}, "counts": [("k", 1)],
         "_kafka_offset": 10,
     },
     {"id": 2, "userId": "", "price": Decimal("-0.001"), "ok": False, "raw": b"", "tags": [], "counts": []},
     {"id": 3, "at": datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), "day": date(1900, 1, 1)},
-]
+]  # fmt: skip
 
 
 @dataclass
@@ -236,13 +225,10 @@ def test_lists_and_nothing_as_variables(both: Both) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELEC 1",
-        "SELECT nothing FROM things",
-        "SELECT 1 FROM nowhere",
-        "SELECT 1 / 0",
+        "SELEC 1", "SELECT nothing FROM things", "SELECT 1 FROM nowhere", "SELECT 1 / 0",
         "SELECT CAST('x' AS int)",
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_the_persons(both: Both, sql: str) -> None:
     """Trino's words, which are Athena's."""
     with pytest.raises(UsageError, match="Athena refused the query"):

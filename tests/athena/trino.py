@@ -58,27 +58,19 @@ class Trino:
 
     def __enter__(self) -> Self:
         settings = {
-            "coordinator": "true",
-            "node-scheduler.include-coordinator": "true",
-            "http-server.http.port": str(self.port),
-            "discovery.uri": f"http://127.0.0.1:{self.port}",
-            "catalog.management": "dynamic",
-            "catalog.store": "memory",
-            "query.max-memory-per-node": "200MB",
+            "coordinator": "true", "node-scheduler.include-coordinator": "true",
+            "http-server.http.port": str(self.port), "discovery.uri": f"http://127.0.0.1:{self.port}",
+            "catalog.management": "dynamic", "catalog.store": "memory", "query.max-memory-per-node": "200MB",
             "memory.heap-headroom-per-node": "200MB",
-        }
+        }  # fmt: skip
         config = self.folder / "config.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         node = {
-            "node.environment": "tests",
-            "node.id": "tests",
-            "node.bind-ip": "127.0.0.1",
-            "node.internal-address": "127.0.0.1",
-            "node.data-dir": str(self.folder),
-            "catalog.config-dir": str(self.folder / "catalogs"),
-            "plugin.dir": str(self._plugins),
+            "node.environment": "tests", "node.id": "tests", "node.bind-ip": "127.0.0.1",
+            "node.internal-address": "127.0.0.1", "node.data-dir": str(self.folder),
+            "catalog.config-dir": str(self.folder / "catalogs"), "plugin.dir": str(self._plugins),
             "config": str(config),
-        }
+        }  # fmt: skip
         with (self.folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -112,7 +104,6 @@ class Trino:
                 assert self.ask("SELECT count(*) FROM system.runtime.nodes") == [[1]]
                 return
             except (OSError, Error):
-                assert self._process is not None
                 assert self._process.poll() is None, self.log()
                 assert time.monotonic() < deadline, self.log()
                 time.sleep(0.3)

@@ -14,14 +14,9 @@ from playwright.sync_api import BrowserContext, expect, sync_playwright
 _LIMIT_MS = 30_000
 # Nothing of the browser's own that asks the internet.
 ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 @contextmanager

@@ -14,22 +14,10 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     (
-        "run",
-        "table",
-        "state",
-        "error",
-        "lag_records",
-        "lag_seconds",
-        "schema_version",
-        "rows_per_second",
-        "commits",
-        "snapshot_id",
-        "last_commit_ms",
-        "dead_letters",
-        "delay",
-        "delay_reason",
+        "run", "table", "state", "error", "lag_records", "lag_seconds", "schema_version", "rows_per_second",
+        "commits", "snapshot_id", "last_commit_ms", "dead_letters", "delay", "delay_reason",
     )
-)
+)  # fmt: skip
 
 
 def other(topic: str, partitions: int = 4) -> dict[str, Any]:
@@ -40,18 +28,10 @@ def other(topic: str, partitions: int = 4) -> dict[str, Any]:
 def running(topic: str, **changes: Any) -> dict[str, Any]:
     """The row of an up-to-date table topic, with the given differences."""
     figures = {
-        "run": "on",
-        "table": f"default.{topic}",
-        "state": "running",
-        "lag_records": 0,
-        "lag_seconds": 0.0,
-        "schema_version": "v1",
-        "rows_per_second": 480.0,
-        "commits": 12,
-        "snapshot_id": "6823419034586224051",
-        "last_commit_ms": time.time_ns() // 1_000_000 - 1_500,
-        "dead_letters": 0,
-    }
+        "run": "on", "table": f"default.{topic}", "state": "running", "lag_records": 0, "lag_seconds": 0.0,
+        "schema_version": "v1", "rows_per_second": 480.0, "commits": 12, "snapshot_id": "6823419034586224051",
+        "last_commit_ms": time.time_ns() // 1_000_000 - 1_500, "dead_letters": 0,
+    }  # fmt: skip
     return {**other(topic), "enabled": True, **figures, **changes}
 
 
@@ -78,20 +58,15 @@ class FakeApi:
         ready = self.servers == "ready"
         return {
             "servers": {
-                "state": self.servers,
-                "detail": self.detail,
-                "missing": self.missing,
+                "state": self.servers, "detail": self.detail, "missing": self.missing,
                 "bootstrap_servers": "127.0.0.1:9092" if ready else "",
-                "registry_url": "http://127.0.0.1:8081" if ready else "",
-                "own": False,
+                "registry_url": "http://127.0.0.1:8081" if ready else "", "own": False,
             },
-            "host": self.host,
-            "sample": {"state": "idle", "detail": ""},
-            "topics": self.topics,
+            "host": self.host, "sample": {"state": "idle", "detail": ""}, "topics": self.topics,
             "lag_records": sum(row["lag_records"] or 0 for row in self.topics),
             "lag_seconds": max((row["lag_seconds"] or 0.0 for row in self.topics), default=None),
             "at_ms": time.time_ns() // 1_000_000,
-        }
+        }  # fmt: skip
 
     def _answer(self, route: Route) -> None:
         request = route.request

@@ -87,7 +87,6 @@ class Lab:
 
     def stop(self) -> None:
         """Ask it to end, and wait."""
-        assert self.process is not None
         self.process.terminate()
         try:
             self.process.wait(30)
@@ -120,7 +119,6 @@ class Lab:
 
     def children(self, *words: str) -> list[psutil.Process]:
         """Processes that the server started and whose command has all these words."""
-        assert self.process is not None
         found = psutil.Process(self.process.pid).children(recursive=True)
         return [one for one in found if all(word in _command(one) for word in words)]
 

@@ -170,11 +170,7 @@ def test_dead_letters_are_tried_again_after_a_look_at_the_plan(page: LabPage, ap
     expect(page.row("orders")).not_to_contain_text("dead letter")
     page.menu("clicks", "Replay Dead Letters")
     dialog = page.page.get_by_role("dialog")
-    for part in (
-        "1,200 of 1,250 dead letters",
-        "no_schema_id: 50 stay",
-        "add price double",
-    ):
+    for part in ("1,200 of 1,250 dead letters", "no_schema_id: 50 stay", "add price double"):
         expect(dialog).to_contain_text(part)
     assert ("POST", "topics/clicks/replay", None) not in api.asked
     page.shot("dead-letters")

@@ -52,13 +52,8 @@ class Story:
     def produce(self, count: int, schema: str) -> None:
         """Send clicks to the topic."""
         command = [
-            sys.executable,
-            "-m",
-            "tabletopic_kernel.faces.cli",
-            "produce-clickstream",
-            "--topic",
-            "clicks",
-        ]
+            sys.executable, "-m", "tabletopic_kernel.faces.cli", "produce-clickstream", "--topic", "clicks",
+        ]  # fmt: skip
         command += ["--count", str(count), "--schema", schema, "--seed", "11"]
         command += ["--state-dir", str(self.lab.state_dir)]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -202,7 +197,6 @@ def test_a_killed_registry_is_named_and_one_click_brings_it_back(story: Story) -
     """kill -9 of the registry: the list stays and works, a banner names it and starts it by a click."""
     page, row = story.page, story.page.row("clicks")
     known = LocalStack(story.lab.state_dir).known()
-    assert known is not None
     os.kill(known.pids["registry"], signal.SIGKILL)
     banner = page.sidebar.get_by_role("alert").filter(has_text="registry has ended")
     expect(banner).to_be_visible(timeout=SOON_MS)
@@ -228,7 +222,6 @@ def test_a_killed_registry_is_named_and_one_click_brings_it_back(story: Story) -
     expect(page.button("Start the local stack")).to_be_hidden(timeout=SERVERS_MS)
     story.took("one click to a registry that answers again", began)
     again = LocalStack(story.lab.state_dir).known()
-    assert again is not None
     assert (again.ended, again.pids["kafka"]) == ((), known.pids["kafka"])
     story.produce(100, "v2")
     until(lambda: story.count() == story.sent, SOON_MS / 1000)

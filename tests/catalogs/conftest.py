@@ -18,7 +18,7 @@ from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.catalogs.lakes import LAKES, Lake
-from tests.host.rig import Rig, drain, made_rig
+from tests.host.rig import Rig, made_rig
 from tests.table.samples import TOPIC, FlakyCatalog
 
 _ROOT = Path(__file__).parents[2]
@@ -55,8 +55,7 @@ class LakeRig(Rig):
     def committed(self, coordinator: Coordinator, start: int, end: int, *, epoch: int = 1) -> None:
         """Stage offsets of partition 0, and let the interval pass."""
         self.stage(start, end, epoch=epoch)
-        self.now_ms += 60_000
-        drain(coordinator)
+        self.after(60_000, coordinator)
 
 
 @pytest.fixture(scope="module", params=LAKES)
@@ -93,17 +92,13 @@ class Spark:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
-        assert self.process.stdout is not None
         self.process.stdout.close()
         self._log.close()
 
     def ask(self, catalog: Mapping[str, str], namespace: str, sql: str) -> list[dict[str, Any]]:
         """The rows of one statement in a namespace of a catalog."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps([dict(catalog), namespace, sql]) + "\n")
         self.process.stdin.flush()
         while line := self.process.stdout.readline():

@@ -143,13 +143,9 @@ def _s3_tables(folder: Path, servers: ExitStack) -> Lake:
     proxy = servers.enter_context(HttpProxy(server.uri, signed_for("s3tables")))
     gate = servers.enter_context(Gate(proxy.port))
     signing = {
-        "rest.sigv4-enabled": "true",
-        "rest.signing-name": "s3tables",
-        "rest.signing-region": REGION,
-        "client.access-key-id": KEY,
-        "client.secret-access-key": SECRET,
-        "client.region": REGION,
-    }
+        "rest.sigv4-enabled": "true", "rest.signing-name": "s3tables", "rest.signing-region": REGION,
+        "client.access-key-id": KEY, "client.secret-access-key": SECRET, "client.region": REGION,
+    }  # fmt: skip
     properties = {"type": "rest", "uri": f"http://127.0.0.1:{gate.port}", **signing, **aws.properties()}
     return Lake(properties, gate, b"add-snapshot")
 

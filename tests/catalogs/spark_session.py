@@ -19,11 +19,8 @@ from tabletopic_kernel.workbench.config.servers import Servers
 
 # Nobody asks for this one: a session that may need every jar fetches them by itself.
 _ALL_JARS = {
-    "name": "unused",
-    "uri": "postgresql://127.0.0.1/none",
-    "client.region": "none",
-    "gcs.project-id": "none",
-}
+    "name": "unused", "uri": "postgresql://127.0.0.1/none", "client.region": "none", "gcs.project-id": "none",
+}  # fmt: skip
 
 
 def main(folder: Path) -> None:

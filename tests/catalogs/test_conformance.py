@@ -38,7 +38,6 @@ from tabletopic_kernel.table.layout import lay_out
 from tests.athena.trino import Trino
 from tests.catalogs.conftest import LakeRig, Spark
 from tests.catalogs.lakes import LAKES, Lake
-from tests.host.rig import drain
 from tests.servers.aws import SECRET
 from tests.servers.postgres import PASSWORD
 from tests.servers.token_server import SECRET as TOKEN_SECRET
@@ -58,8 +57,7 @@ def rows(rig: LakeRig) -> list[int]:
 def settled(rig: LakeRig, coordinator: Coordinator, state: State = State.RUNNING) -> None:
     """Advance the clock until the coordinator has recovered."""
     for _ in range(8):
-        rig.now_ms += 60_000
-        drain(coordinator)
+        rig.after(60_000, coordinator)
     assert coordinator.state is state, coordinator.progress().error
 
 
@@ -272,8 +270,6 @@ def test_small_files_become_one(rig: LakeRig, lake: Lake, monkeypatch: pytest.Mo
     (told,) = [event for event in rig.control.written if isinstance(event, Compacted)]
     assert (told.error, told.files_before, told.files) == (None, 3, 1)
     head = rig.table.table.metadata.current_snapshot()
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.operation.value == "replace"
     (file,) = [task.file.file_path for task in rig.table.table.scan().plan_files()]
     after = rig.running(commit_interval_ms="1s")
@@ -294,8 +290,7 @@ def test_others_drop_the_table(rig: LakeRig) -> None:
     rig.committed(coordinator, 0, 3)
     rig.catalog.real.drop_table(rig.identifier)
     rig.worker.listener.staged(batch_of(3, 5))
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert coordinator.state is State.FAILED
     assert "no longer exists" in str(coordinator.progress().error)
     coordinator.order(Event.RESUME)
@@ -315,8 +310,7 @@ def test_others_replace_the_table(rig: LakeRig) -> None:
     rig.catalog.real.drop_table(rig.identifier)
     rig.catalog.real.create_table(rig.identifier, SCHEMA, properties={"tabletopic.topic": "clicks"})
     rig.worker.listener.staged(batch_of(3, 5))
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert coordinator.state is State.FAILED
     assert "was replaced" in str(coordinator.progress().error)
 
@@ -333,8 +327,7 @@ def test_others_roll_the_table_back(rig: LakeRig, lake: Lake) -> None:
         return
     rig.table.table.manage_snapshots().rollback_to_snapshot(before).commit()
     rig.stage(5, 6)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert coordinator.state is State.FAILED
     assert "rolled back" in str(coordinator.progress().error)
     coordinator.order(Event.RESUME)
@@ -351,8 +344,7 @@ def test_letters_are_kept_and_replayed(rig: LakeRig) -> None:
         return prefix(LATE) + bytes([2, 2 * offset])
 
     rig.worker.listener.staged(staged(coordinator, 0, 6, {2, 4}, value))
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     letters = rig.catalog.real.load_table((rig.namespace, "clicks__dead_letters"))
     assert sorted(letters.scan().to_arrow()["offset"].to_pylist()) == [2, 4]
     assert rows(rig) == [0, 1, 3, 5]

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayR
 from tabletopic_kernel.pipeline.plan import Needs
 from tests.catalogs.conftest import LakeRig
 from tests.catalogs.lakes import Lake
-from tests.host.rig import drain
+from tests.host.rig import drain, order
 from tests.servers.http_proxy import Answer, HttpProxy, Request
 from tests.servers.jvm_servers import ReferenceRest
 from tests.table.samples import AVRO, batch
@@ -111,16 +111,14 @@ def trouble(request: pytest.FixtureRequest) -> str:
 def goes_on(rig: LakeRig, coordinator: Coordinator, gateway: Gateway, rows: list[int]) -> None:
     """The commit was troubled once; the topic runs without a failure, has these rows, and takes others."""
     for _ in range(8):
-        rig.now_ms += 20_000
-        drain(coordinator)
+        rig.after(20_000, coordinator)
     assert gateway.troubled == 1
     assert coordinator.state is State.RUNNING, coordinator.progress().error
     assert [event for event in rig.control.written if isinstance(event, Failed) and not event.waits] == []
     assert values(rig) == rows
     before = rig.offset()
     rig.worker.listener.staged(batch(rig.table, before, before + 2, epoch=epoch(rig)))
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert len(values(rig)) == len(rows) + 2
     ids = [one.summary["tabletopic.commit-id"] for one in rig.table.table.metadata.snapshots]  # type: ignore[index]
     assert len(ids) == len(set(ids))
@@ -134,7 +132,6 @@ def values(rig: LakeRig) -> list[int]:
 def epoch(rig: LakeRig) -> int:
     """Of the newest owner."""
     ledger = rig.table.ledger
-    assert ledger is not None
     return ledger.epoch
 
 
@@ -151,8 +148,7 @@ def test_a_claim(rig: LakeRig, gateway: Gateway, trouble: str) -> None:
     rig.committed(rig.running(commit_interval_ms="1s"), 0, 3)
     gateway.arm(trouble, b"add-snapshot")
     coordinator = rig.make(commit_interval_ms="1s")
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     goes_on(rig, coordinator, gateway, [0, 1, 2])
 
 
@@ -173,8 +169,7 @@ def test_dead_letters(rig: LakeRig, gateway: Gateway, trouble: str) -> None:
     """Letters are kept once, beside the rows of their commit (I7)."""
     coordinator = _with_letters(rig)
     gateway.arm(trouble, b"add-snapshot", "__dead_letters")
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     goes_on(rig, coordinator, gateway, [0, 1, 3, 5])
     assert _letters(rig) == [2, 4]
 
@@ -183,8 +178,7 @@ def test_dead_letters(rig: LakeRig, gateway: Gateway, trouble: str) -> None:
 def test_a_replay(rig: LakeRig, gateway: Gateway, trouble: str, table: str) -> None:
     """Letters become rows once, whichever table's commit is troubled (I7)."""
     coordinator = _with_letters(rig)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     rig.registry.schemas[LATE] = AVRO
     gateway.arm(trouble, b"add-snapshot", table)
     coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))

@@ -11,7 +11,7 @@ import pytest
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.clients.catalog.pyiceberg_seams import rest_answers
 from tests.catalogs.conftest import LakeRig
-from tests.host.rig import drain, made_rig
+from tests.host.rig import made_rig
 from tests.servers.aws import Aws
 from tests.servers.http_proxy import GlueLock, HttpProxy
 from tests.servers.jvm_servers import ReferenceRest
@@ -79,8 +79,7 @@ def test_requests_of_a_commit_of_one_small_file(
             # The look of a commit brings what the commit before was answered with.
             patched.setattr(rest_answers.TableResponse, "model_validate_json", parsed.append)
             rig.worker.listener.staged(batch(before, 3, 6))
-            rig.now_ms += 60_000
-            drain(coordinator)
+            rig.after(60_000, coordinator)
         assert not parsed
         assert asked(storage) == sorted(HOST + metadata)
         if kind == "REST":

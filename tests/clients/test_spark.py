@@ -80,20 +80,22 @@ def test_folders_may_be_called_anything(builder: Builder, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("own", "collectors"),
+    ("own", "is_host", "collectors"),
     [
-        ("", ["-XX:+UseParallelGC"]),
-        ("-Xss4m", ["-XX:+UseParallelGC"]),
-        ("-XX:+UseZGC -XX:+ZGenerational", ["-XX:+UseZGC"]),
+        ("", False, ["-XX:+UseParallelGC"]),
+        ("", True, ["-XX:+UseSerialGC"]),
+        ("-Xss4m", False, ["-XX:+UseParallelGC"]),
+        ("-XX:+UseZGC -XX:+ZGenerational", False, ["-XX:+UseZGC"]),
+        ("-XX:+UseZGC -XX:TieredStopAtLevel=4", True, ["-XX:+UseZGC"]),
     ],
 )
 def test_a_person_may_choose_another_collector(
-    builder: Builder, tmp_path: Path, own: str, collectors: list[str]
+    builder: Builder, tmp_path: Path, own: str, is_host: bool, collectors: list[str]
 ) -> None:
-    """A JVM that is told of two does not start."""
+    """A JVM that is told of two does not start; of other options it takes the last."""
     conf = {"spark.driver.extraJavaOptions": own} if own else {}
     with pytest.raises(SettingsError):
-        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path), {})
+        start_spark(SparkSettings(conf=conf), SparkPlace("/java", (), tmp_path, is_host), {})
     options = builder.conf["spark.driver.extraJavaOptions"].split()
     assert [option for option in options if option.endswith("GC")] == collectors
     assert options[len(options) - len(own.split()) :] == own.split()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.expressions import EqualTo, IsNull
+from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     IntegerType,
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.query.duckdb import DuckLake
 from tests.engines.engines import session_in, spark_of
 from tests.engines.run import run
 from tests.table.lake import Lake
@@ -100,6 +102,28 @@ def test_spark_reads_what_it_would_fail_on(session: SparkSession, folder: Path) 
         update.add_column(("m", "b"), StringType())
     assert ask("SELECT s FROM clicks ORDER BY id") == [[{"b": "x", "a": 7}], [None]]
     assert ask("SELECT m['p'].b FROM clicks") == [[None], [None]]
+
+
+def test_deletion_vectors_of_another_program(session: SparkSession, folder: Path) -> None:
+    """All engines leave out the rows that they delete, in a table of format version 3."""
+    lake, ask = _table("vectors", folder, session)
+    name = f"vectors.{'.'.join(lake.table.name())}"
+    ask("SELECT count(*) FROM clicks")  # Spark knows the catalog now
+    session.sql(
+        f"ALTER TABLE {name} SET TBLPROPERTIES "
+        "('format-version' = '3', 'write.delete.mode' = 'merge-on-read')"
+    )
+    session.sql(f"DELETE FROM {name} WHERE id = 1")
+    table = lake.table.refresh()
+    (task,) = table.scan().plan_files()
+    assert [file.file_format for file in task.delete_files] == [FileFormat.PUFFIN]
+    assert ask("SELECT id FROM clicks") == [[2]]
+    assert table.scan().to_arrow()["id"].to_pylist() == [2]
+    duckdb = DuckLake(table.catalog)
+    try:
+        assert duckdb.sql("SELECT id FROM clicks")["id"].to_pylist() == [2]
+    finally:
+        duckdb.close()
 
 
 def test_faults_of_spark(session: SparkSession, folder: Path) -> None:

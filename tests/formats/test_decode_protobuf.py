@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tabletopic_kernel.formats import driver
 from tabletopic_kernel.formats.arrays import Bodies
+from tabletopic_kernel.formats.decoder import BareDecoder
 from tabletopic_kernel.formats.protobuf import fast as protobuf_fast
 from tabletopic_kernel.formats.protobuf.decoder import ProtobufDecoder
 from tabletopic_kernel.formats.wire import PREFIX_BYTES
@@ -188,7 +189,7 @@ def test_a_nested_message_by_name(name: str, indexes: str) -> None:
 
 def test_values_without_a_frame(click: ProtobufDecoder) -> None:
     """Bare messages, whose schema is known otherwise."""
-    batch, refused = click.decode_bodies(pa.array([*good(99), b"\xff"], pa.large_binary()))
+    batch, refused = BareDecoder(7, click).decode(pa.array([*good(99), b"\xff"], pa.large_binary()))
     assert plain_rows(batch) == expected(99)
     assert [r.index for r in refused] == [99]
 

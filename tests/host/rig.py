@@ -18,15 +18,7 @@ from tabletopic_kernel.host.services import Services, in_a_thread
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.topic_table import TopicTable
-from tests.table.samples import (
-    IDENTIFIER,
-    TOPIC,
-    FakeBroker,
-    FakeControl,
-    FakeRegistry,
-    FlakyCatalog,
-    batch,
-)
+from tests.table.samples import IDENTIFIER, TOPIC, FakeBroker, FakeControl, FakeRegistry, FlakyCatalog, batch
 
 
 class FakeWorker:
@@ -134,6 +126,16 @@ class Rig:
         """Have the worker stage offsets of partition 0."""
         self.worker.listener.staged(batch(self.table, start, end, epoch=epoch))
 
+    def staged(self, coordinator: Coordinator, start: int, end: int, *, epoch: int = 1) -> None:
+        """The same, and the coordinator has taken the batch."""
+        self.stage(start, end, epoch=epoch)
+        drain(coordinator)
+
+    def after(self, ms: int, coordinator: Coordinator, until: State | None = None) -> None:
+        """What the coordinator does once this time has passed."""
+        self.now_ms += ms
+        drain(coordinator, until=until)
+
     @property
     def table(self) -> TopicTable:
         """The table as another process sees it."""
@@ -148,17 +150,27 @@ class Rig:
     def offset(self) -> int:
         """The table's next offset of partition 0."""
         ledger = self.table.ledger
-        assert ledger is not None
         return ledger.next_offsets[0]
 
 
-def drain(coordinator: Coordinator, *, until: Callable[[], bool] | None = None) -> None:
+def order(coordinator: Coordinator, event: Event, until: State | None = None) -> None:
+    """Order something, and take the steps that it asks for."""
+    coordinator.order(event)
+    drain(coordinator, until=until)
+
+
+def drain(coordinator: Coordinator, *, until: Callable[[], bool] | State | None = None) -> None:
     """Take steps until nothing waits, and no worker's end; bounded, so that an endless loop fails."""
-    until = until or (lambda: coordinator.state not in _WORKER_ENDS)
+
+    def is_over() -> bool:
+        if callable(until):
+            return until()
+        return coordinator.state is until if until else coordinator.state not in _WORKER_ENDS
+
     steps, deadline = 0, time.monotonic() + 240
     while steps < 200 and time.monotonic() < deadline:
         is_idle = not coordinator.has_work
-        if is_idle and until():
+        if is_idle and is_over():
             return
         steps += not is_idle  # to wait for another thread is no step
         coordinator.step()

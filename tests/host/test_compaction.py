@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -22,7 +23,7 @@ from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.compaction import plan as compaction
 from tests.clients.samples import error_of_an_ended_jvm
 from tests.drill import foreign
-from tests.host.rig import Rig, drain
+from tests.host.rig import Rig, drain, order
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
 
@@ -36,6 +37,7 @@ class Threads:
         self.waiting: list[Callable[[], None]] = []
         self._rig = rig
         self.cpu_s = 0.0
+        self.rewrite: Callable[[RewriteTask], RewriteResult] = RewriteTask.run
         self.rewritten = 0  # groups
         rig.spawn = self._spawn
         monkeypatch.setattr(host_compaction, "run_task", self._run)
@@ -47,7 +49,7 @@ class Threads:
             work()
 
     def _run(self, _spark: object, _topic: str, task: RewriteTask) -> RewriteResult:
-        result = task.run()
+        result = self.rewrite(task)
         result.cpu_s = self.cpu_s
         self.rewritten += 1
         return result
@@ -58,12 +60,16 @@ class Threads:
             drain(coordinator)
             self.waiting.pop(0)()
 
+    def compact(self, coordinator: Coordinator, where: str | None = None) -> None:
+        """Request a compaction, like a user, and run it."""
+        ask(coordinator, where)
+        self.go_on(coordinator)
+
     def go_on(self, coordinator: Coordinator) -> None:
         """Run all pieces, and the steps that follow, until nothing is left to do."""
         for _ in range(50):
             drain(coordinator)
-            self._rig.now_ms += coordinator.settings.commit_interval_ms
-            drain(coordinator)
+            self._rig.after(coordinator.settings.commit_interval_ms, coordinator)
             if not self.waiting:
                 return
             self.waiting.pop(0)()
@@ -87,19 +93,15 @@ def with_files(rig: Rig, count: int = 4, **settings: Any) -> Coordinator:
 def test_a_topic_without_a_table_answers_at_once(rig: Rig, threads: Threads) -> None:
     """Nobody waits for records that may never come."""
     coordinator = rig.running(value_format="json")
-    assert coordinator.owner is not None
     assert coordinator.owner.table is None
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert "there is no table yet" in str(outcome(rig).error)
 
 
 def stage(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
     """One more commit."""
-    rig.stage(start, end)
-    drain(coordinator)
-    rig.now_ms += coordinator.settings.commit_interval_ms
-    drain(coordinator)
+    rig.staged(coordinator, start, end)
+    rig.after(coordinator.settings.commit_interval_ms, coordinator)
     assert rig.offset() == end
 
 
@@ -129,16 +131,13 @@ def test_who_asks_gets_one_file_and_an_event(rig: Rig, threads: Threads) -> None
     """Rows and offsets are as before, no commit is counted, and the topic goes on."""
     coordinator = with_files(rig)
     before = rig.table.ledger
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert (files(rig), rig.rows(), rig.offset()) == ([40], 40, 40)
     event = outcome(rig)
     assert (event.request_id, event.files_before, event.files, event.rows) == ("r", 4, 1, 40)
     assert event.error is None
     assert 0 < event.bytes < event.bytes_before
     after = rig.table.ledger
-    assert before is not None
-    assert after is not None
     assert (after.commits, after.next_offsets) == (before.commits, before.next_offsets)
     assert coordinator.progress().files == 1
     assert rig.control.types().count("Committed") == 4
@@ -149,11 +148,9 @@ def test_who_asks_gets_one_file_and_an_event(rig: Rig, threads: Threads) -> None
 def test_nothing_to_do_is_told_too(rig: Rig, threads: Threads) -> None:
     """Also what cannot be read, and a table that must not be touched."""
     coordinator = with_files(rig, 1)
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert (outcome(rig).files_before, outcome(rig).error) == (0, None)
-    ask(coordinator, "nothing = 1")
-    threads.go_on(coordinator)
+    threads.compact(coordinator, "nothing = 1")
     assert "cannot read --where" in (outcome(rig).error or "")
     assert files(rig) == [10]
 
@@ -164,22 +161,17 @@ def test_what_is_due_is_done_unasked(rig: Rig, threads: Threads, monkeypatch: py
     coordinator = with_files(rig, 2, maintenance="off")
     stage(rig, coordinator, 20, 30)
     threads.go_on(coordinator)
-    coordinator.order(Event.STOP)
-    drain(coordinator)
+    order(coordinator, Event.STOP)
     other = rig.running()
     threads.go_on(other)
     assert files(rig) == [10] * 3  # nothing was committed yet that shows whether it is behind
-    rig.stage(30, 40, epoch=2)
-    drain(other)
-    rig.now_ms += 10_000
-    drain(other)
+    rig.staged(other, 30, 40, epoch=2)
+    rig.after(10_000, other)
     threads.go_on(other)
     assert (files(rig), outcome(rig).request_id, outcome(rig).files_before) == ([40], None, 4)
 
 
-def test_a_topic_that_is_behind_is_not_compacted(
-    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_behind_are_not_compacted(rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last batch was as long as those are that did not wait for the interval."""
     monkeypatch.setattr(compaction, "MIN_FILES", 2)
     monkeypatch.setattr(host_compaction, "_FEW_RECORDS", 10)
@@ -209,15 +201,12 @@ def test_it_rests_four_times_as_long_as_it_worked(
     threads.go_on(coordinator)
     assert files(rig) == [40]
     stage(rig, coordinator, 40, 50)
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert files(rig) == [50]
 
 
 @pytest.mark.parametrize("fault", [answer_lost, never_arrived, refused, sent_twice])
-def test_a_commit_that_goes_wrong_is_the_same_commit_again(
-    rig: Rig, threads: Threads, fault: Callable[[Any], Any]
-) -> None:
+def test_a_failed_commit_is_the_same_again(rig: Rig, threads: Threads, fault: Callable[[Any], Any]) -> None:
     """Whatever the catalog says: each row once, the topic goes on, and no file of it is left over (I4)."""
     coordinator = with_files(rig)
     ask(coordinator)
@@ -253,8 +242,7 @@ def test_rows_that_others_delete_do_not_make_it_lose(rig: Rig, threads: Threads)
     assert (event.error, event.files_before, event.files, event.rows) == (None, 4, 1, 37)
     assert (event.deleted_rows, event.delete_files) == (3, 2)
     assert len(rig.table.table.scan().to_arrow()) == coordinator.progress().rows == 35
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert (files(rig), outcome(rig).deleted_rows, outcome(rig).delete_files) == ([35], 2, 1)
 
 
@@ -329,7 +317,7 @@ def test_a_foreign_append_does_not_make_it_lose(rig: Rig, threads: Threads) -> N
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
-def test_what_is_made_for_a_topic_that_has_ended_goes(
+def test_what_is_made_for_an_ended_topic_goes(
     rig: Rig, threads: Threads, tmp_path: Path, is_heard: bool
 ) -> None:
     """The coordinator's thread is over when it comes, or before it has taken it."""
@@ -356,17 +344,14 @@ def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Thre
     drain(coordinator)
     threads.waiting.pop(0)()  # chosen
     drain(coordinator)
-    coordinator.order(Event.PAUSE)
-    drain(coordinator)
+    order(coordinator, Event.PAUSE)
     before = parquet(tmp_path)
     threads.waiting.pop(0)()
     assert threads.rewritten == 1
     assert parquet(tmp_path) == before
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert outcome(rig).error is not None
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert files(rig) == [40]
 
 
@@ -374,24 +359,15 @@ def test_what_is_made_for_an_ownership_that_is_over_goes(rig: Rig, threads: Thre
     ("error", "told"),
     [(RuntimeError("no space left"), "no space left"), (error_of_an_ended_jvm(), "JVM has ended")],
 )
-def test_an_error_of_a_task_is_told_and_stops_nobody(
-    rig: Rig, threads: Threads, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
-) -> None:
+def test_a_task_s_error_stops_nobody(rig: Rig, threads: Threads, error: Exception, told: str) -> None:
     """The rows are the same, and the next one may do."""
     coordinator = with_files(rig)
-    run = host_compaction.run_task
-
-    def fails(*_: object) -> RewriteResult:
-        raise error
-
-    monkeypatch.setattr(host_compaction, "run_task", fails)
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.rewrite = Mock(side_effect=error)
+    threads.compact(coordinator)
     assert told in (outcome(rig).error or "")
     assert (files(rig), coordinator.state) == ([10] * 4, State.RUNNING)
-    monkeypatch.setattr(host_compaction, "run_task", run)
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.rewrite = RewriteTask.run
+    threads.compact(coordinator)
     assert files(rig) == [40]
 
 
@@ -402,17 +378,13 @@ def test_a_group_that_cannot_be_rewritten_does_not_keep_the_others(
     coordinator = with_files(rig)
     bytes_of_two = 2 * max(task.file.file_size_in_bytes for task in rig.table.table.scan().plan_files())
     monkeypatch.setattr(compaction, "_GROUP_BYTES", bytes_of_two)
-    run, calls = host_compaction.run_task, []
 
-    def fails(*args: Any) -> RewriteResult:
-        calls.append(args)
-        if len(calls) == 1:
-            raise RuntimeError("a bad file")
-        return run(*args)
+    def fails(task: RewriteTask) -> RewriteResult:
+        threads.rewrite = RewriteTask.run
+        raise RuntimeError("a bad file")
 
-    monkeypatch.setattr(host_compaction, "run_task", fails)
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.rewrite = fails
+    threads.compact(coordinator)
     assert files(rig) == [10, 10, 20]
     assert (outcome(rig).files_before, rig.rows(), coordinator.state) == (2, 40, State.RUNNING)
     assert "a bad file" in (outcome(rig).error or "")
@@ -455,8 +427,7 @@ def test_what_a_task_that_failed_has_written_goes(
         monkeypatch.setattr(rewrite, "_rows_of", _nothing_but(OSError(28, "No space left on device")))
     else:
         monkeypatch.setattr(rewrite.DataFileWriter, "write_one", _with_one_row_more)
-    ask(coordinator)
-    threads.go_on(coordinator)
+    threads.compact(coordinator)
     assert outcome(rig).error
     assert parquet(tmp_path) == before
     broken.write_bytes(whole)

@@ -19,33 +19,25 @@ from tabletopic_kernel.model.progress.events import Committed
 from tabletopic_kernel.model.steps import Step
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch
 from tabletopic_kernel.table.topic_table import TopicTable
-from tests.host.rig import Rig, drain
-from tests.table.samples import (
-    IDENTIFIER,
-    batch,
-)
+from tests.host.rig import Rig, drain, order
+from tests.table.samples import IDENTIFIER, batch
 
 
 def test_it_creates_claims_and_starts(rig: Rig) -> None:
     """Starting makes the table from the registry's schema, claims it and starts at its ledger."""
     rig.running()
     assert rig.worker.spec.start == {0: 0, 1: 0}
-    assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 1
     assert rig.control.types() == ["SchemaEvolved", "Enabled"]
 
 
-def test_a_wait_for_a_turn_is_told(rig: Rig) -> None:
-    """For how long, as long as it lasts."""
+def test_a_wait_is_told_as_long_as_it_lasts(rig: Rig) -> None:
+    """For a turn, and for the cluster's executors; a batch that is being staged is counted."""
     coordinator = rig.running()
     rig.worker.waits_s = 12.3456
     assert coordinator.progress().turn_wait_ms == 12_346
     rig.worker.waits_s = None
     assert coordinator.progress().turn_wait_ms is None
-
-
-def test_a_batch_that_is_being_staged_is_counted(rig: Rig) -> None:
-    """A backlog in many files takes minutes, and meanwhile the progress says what is at work."""
     coordinator = rig.running()
     rig.worker.staging_records = 300_000
     assert coordinator.progress().staging_records == 300_000
@@ -66,12 +58,10 @@ def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
     """Staged files wait for the interval, then they and the ledger are one snapshot."""
     coordinator = rig.running(commit_interval_ms="5s")
     rig.stage(0, 3)
-    rig.stage(3, 5)
-    drain(coordinator)
+    rig.staged(coordinator, 3, 5)
     assert (coordinator.state, rig.rows()) == (State.STAGED, 0)
     assert coordinator.progress().staged_rows == 5
-    rig.now_ms += 5_000
-    drain(coordinator)
+    rig.after(5_000, coordinator)
     assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 5, 5)
     assert rig.control.types()[-1] == "Committed"
     assert coordinator.progress().commits == 1
@@ -81,14 +71,11 @@ def test_it_commits_when_the_interval_is_over(rig: Rig) -> None:
 def test_who_sets_the_clock_of_the_machine_moves_no_commit(rig: Rig, set_by_ms: int) -> None:
     """An interval is a duration, and so is what a commit takes."""
     coordinator = rig.running(commit_interval_ms="5s")
-    rig.stage(0, 3)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 3)
     rig.set_by_ms = set_by_ms
-    rig.now_ms += 4_999
-    drain(coordinator)
+    rig.after(4_999, coordinator)
     assert (coordinator.state, rig.rows()) == (State.STAGED, 0)
-    rig.now_ms += 1
-    drain(coordinator)
+    rig.after(1, coordinator)
     assert (coordinator.state, rig.rows()) == (State.RUNNING, 3)
     (committed,) = [one for one in rig.control.written if isinstance(one, Committed)]
     assert 0 <= committed.seconds < 60
@@ -97,15 +84,13 @@ def test_who_sets_the_clock_of_the_machine_moves_no_commit(rig: Rig, set_by_ms: 
 def test_it_commits_early_when_enough_is_staged_or_somebody_asks(rig: Rig) -> None:
     """Bytes and people can be faster than the interval."""
     coordinator = rig.running(commit_interval_ms="1h")
-    rig.stage(0, 3)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 3)
     assert rig.rows() == 0
     coordinator.commit_now()
     drain(coordinator)
     assert rig.rows() == 3
     coordinator.settings = coordinator.settings.model_copy(update={"commit_bytes": 1})
-    rig.stage(3, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 3, 4)
     assert rig.rows() == 4
 
 
@@ -122,42 +107,34 @@ def test_a_commit_on_request_takes_what_is_in_the_topic_then(rig: Rig) -> None:
     drain(coordinator)
     asked = len(rig.worker.asked)
     assert (rig.offset(), rig.worker.asked[-1]) == (7, {0: 9, 1: 0})
-    rig.stage(7, 10)
-    drain(coordinator)
+    rig.staged(coordinator, 7, 10)
     assert (rig.offset(), len(rig.worker.asked)) == (10, asked)
-    rig.stage(10, 12)
-    drain(coordinator)
+    rig.staged(coordinator, 10, 12)
     assert (coordinator.state, rig.offset()) == (State.STAGED, 10)
 
 
 def test_a_commit_on_request_needs_no_broker_and_resumes_nothing(rig: Rig) -> None:
     """Without the broker what is staged is committed; a topic that is paused stays as it is."""
     coordinator = rig.running(commit_interval_ms="1h")
-    rig.stage(0, 3)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 3)
     rig.broker.trouble = [RetryableError("no answer")]
     coordinator.commit_now()
     drain(coordinator)
     assert (coordinator.state, rig.offset(), rig.worker.asked) == (State.RUNNING, 3, [{}])
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    order(coordinator, Event.PAUSE, State.PAUSED)
     coordinator.commit_now()
     drain(coordinator)
     assert (coordinator.state, len(rig.worker.asked)) == (State.PAUSED, 1)
 
 
 def test_nothing_staged_makes_no_snapshot(rig: Rig) -> None:
-    """Time alone commits nothing."""
+    """Time alone commits nothing; control records of transactions move the ledger without rows."""
     coordinator = rig.running()
     before = len(rig.table.table.metadata.snapshots)
     for _ in range(5):
         rig.now_ms += 60_000
         coordinator.step()
     assert len(rig.table.table.metadata.snapshots) == before
-
-
-def test_offsets_without_rows_move_the_ledger(rig: Rig) -> None:
-    """Control records of transactions are no rows, and the lag must reach 0 all the same."""
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.worker.listener.staged(StagedBatch(StagedOffsets({0: 0}, {0: 9}), (), 0, 0.1))
     rig.now_ms += 100
@@ -169,45 +146,35 @@ def test_pause_and_stop_commit_what_is_staged(rig: Rig) -> None:
     """Neither a pause nor a stop throws work away."""
     coordinator = rig.running(commit_interval_ms="1h")
     rig.stage(0, 2)
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    order(coordinator, Event.PAUSE, State.PAUSED)
     assert rig.rows() == 2
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     rig.stage(2, 5, epoch=2)
-    coordinator.order(Event.STOP)
-    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    order(coordinator, Event.STOP, State.STOPPED)
     assert rig.rows() == 5
 
 
 def test_a_new_owner_ends_the_old_one(rig: Rig) -> None:
     """After somebody else claimed the table, nothing is committed and the files are removed (I5, I10)."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     path = Path(coordinator.staged[0].files[0].file_path.removeprefix("file://"))
     assert path.exists()
     other = rig.table
-    assert other.ledger is not None
     other.claim(other.ledger.claimed(2, "somebody else"), other.ledger)
     rig.mine = False
-    rig.now_ms += 100
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.after(100, coordinator, State.WAITING)
     assert rig.rows() == 0
     assert not path.exists()
-    rig.now_ms += 10**6
-    drain(coordinator)
+    rig.after(10**6, coordinator)
     assert coordinator.state is State.WAITING
-    assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 2
 
 
 def test_a_last_commit_of_the_old_owner_stops_nobody(rig: Rig) -> None:
     """The ledger goes on between the new owner's look at it and its claim: it looks again (I5)."""
     old = rig.running(commit_interval_ms="1s")
-    rig.stage(0, 4)
-    drain(old)
-    assert old.owner is not None
+    rig.staged(old, 0, 4)
     old.owner.plan_commit(old.staged)
     last = [old.owner.send]
     new = rig.make()
@@ -219,8 +186,7 @@ def test_a_last_commit_of_the_old_owner_stops_nobody(rig: Rig) -> None:
         remove()
     assert not last
     assert new.state is State.WAITING
-    rig.now_ms += 30_000
-    drain(new)
+    rig.after(30_000, new)
     assert (new.state, rig.offset(), rig.worker.spec.start[0]) == (State.RUNNING, 4, 4)
 
 
@@ -229,10 +195,8 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
     coordinator = rig.running(commit_interval_ms="100ms")
     old, may_stop = rig.worker, threading.Event()
     old.stop = may_stop.wait  # type: ignore[method-assign,assignment]
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     other = rig.table
-    assert other.ledger is not None
 
     def is_dropping() -> bool:
         return coordinator.state is State.DROPPING
@@ -248,14 +212,11 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
     drain(coordinator, until=is_dropping)
     assert not Path(late.files[0].file_path.removeprefix("file://")).exists()
     may_stop.set()
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
-    assert rig.table.ledger is not None
+    drain(coordinator, until=State.WAITING)
+    rig.after(60_000, coordinator, State.RUNNING)
     assert rig.table.ledger.epoch == 3
     rig.stage(0, 4, epoch=3)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert (rig.rows(), rig.offset()) == (4, 4)
 
 
@@ -272,13 +233,10 @@ def test_the_table_is_not_taken_again_before_the_old_worker_is_gone(rig: Rig) ->
 def test_a_topic_that_is_not_what_the_ledger_says_stops(rig: Rig, change: dict[str, Any], told: str) -> None:
     """Nothing is skipped in silence, nothing of another topic is appended (I8)."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.staged(coordinator, 0, 4)
+    order(coordinator, Event.PAUSE, State.PAUSED)
     rig.broker.change(**change)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.FAILED
     assert told in str(coordinator.progress().error)
     assert rig.offset() == 4
@@ -288,8 +246,7 @@ def test_rows_without_a_ledger_stop_the_topic(rig: Rig) -> None:
     """Others removed the tag and expired every ledger: no record becomes a row twice (I8)."""
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
-    rig.now_ms += 1000
-    drain(coordinator)
+    rig.after(1000, coordinator)
     table = rig.catalog.real.load_table(IDENTIFIER)
     table.manage_snapshots().remove_tag(TAG).commit()
     table.append(table.scan().to_arrow().slice(0, 1))
@@ -297,8 +254,7 @@ def test_rows_without_a_ledger_stop_the_topic(rig: Rig) -> None:
         [one.snapshot_id for one in table.metadata.snapshots if one != table.current_snapshot()]
     ).commit()
     rig.stage(4, 6)
-    rig.now_ms += 1000
-    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    rig.after(1000, coordinator, State.FAILED)
     for event in (None, Event.RESUME):
         if event is not None:
             coordinator.order(event)
@@ -307,8 +263,7 @@ def test_rows_without_a_ledger_stop_the_topic(rig: Rig) -> None:
         assert "has rows but no ledger" in str(coordinator.progress().error)
     assert rig.rows() == 5
     rig.catalog.real.drop_table(IDENTIFIER)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.RUNNING
 
 
@@ -332,8 +287,7 @@ def test_a_lost_column_of_kafka_stops_until_it_is_back(
 ) -> None:
     """Rows would silently lack its values: the topic stops, says which one, and goes on when it is there."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     with rig.catalog.real.load_table(IDENTIFIER).update_schema() as update:
         change(update)
     for event, state in ((Event.PAUSE, State.PAUSED), (Event.RESUME, State.FAILED)):
@@ -342,8 +296,7 @@ def test_a_lost_column_of_kafka_stops_until_it_is_back(
     assert f"dropped {told} of default.clicks" in str(coordinator.progress().error)
     with rig.catalog.real.load_table(IDENTIFIER).update_schema() as update:
         back(update)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.RUNNING
 
 
@@ -352,17 +305,13 @@ def test_a_broker_that_knows_no_topic_ids_stops_nothing(rig: Rig, ids: tuple[str
     """A topic gets its id when all brokers of a cluster have learned to give one, and is the same topic."""
     rig.broker.change(topic_id=ids[0])
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     rig.broker.change(topic_id=ids[1])
     rig.stage(4, 6)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert coordinator.state is State.RUNNING
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.PAUSE, State.PAUSED)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.RUNNING
     assert (rig.rows(), rig.offset()) == (6, 6)
 
@@ -413,14 +362,12 @@ def test_on_the_way_out_no_batch_begins_and_one_commit_takes_all(rig: Rig) -> No
     coordinator.close(0)
     assert rig.worker.stopping
     rig.stage(2, 4)  # of the batch under way
-    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    drain(coordinator, until=State.STOPPED)
     assert rig.offset() == 4
     assert coordinator.progress().commits == 1
 
 
-def test_what_the_owner_before_commits_meanwhile_is_no_lost_record(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_last_owner_commits_is_no_lost_record(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic's end is asked for after the ledger is read: it cannot seem shorter than what was read."""
     first = rig.running(commit_interval_ms="1s")
     rig.broker.change(end={0: 4, 1: 0})
@@ -432,8 +379,7 @@ def test_what_the_owner_before_commits_meanwhile_is_no_lost_record(
         rig.broker.change(end={0: 9, 1: 0})  # it came, and was committed, while the next owner began
         rig.stage(4, 9)
         for _ in range(2):
-            rig.now_ms += 1_000
-            drain(first)
+            rig.after(1_000, first)
         assert rig.offset() == 9
         return real(*where)
 
@@ -456,7 +402,6 @@ def test_a_table_that_is_dropped_as_it_is_made(rig: Rig, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(TopicTable, "create", create)
     coordinator = rig.make()
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     assert coordinator.state is State.FAILED
     assert "no longer exists; resume the topic" in str(coordinator.progress().error)

@@ -25,14 +25,8 @@ from tabletopic_kernel.model.errors import (
     Trouble,
 )
 from tabletopic_kernel.pipeline.plan import Needs
-from tests.host.rig import FakeWorker, Rig, drain
-from tests.table.samples import (
-    IDENTIFIER,
-    answer_lost,
-    batch,
-    never_arrived,
-    refused,
-)
+from tests.host.rig import FakeWorker, Rig, drain, order
+from tests.table.samples import IDENTIFIER, answer_lost, batch, never_arrived, refused
 
 
 @pytest.mark.parametrize(
@@ -41,12 +35,10 @@ from tests.table.samples import (
 def test_trouble_during_a_commit_neither_loses_nor_doubles(rig: Rig, faults: list[Any]) -> None:
     """Lost answers, lost requests and conflicts end in exactly one commit (I3, I4)."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     rig.catalog.faults = list(faults)
     for _ in range(3):
-        rig.now_ms += 60_000
-        drain(coordinator)
+        rig.after(60_000, coordinator)
     assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 4, 4)
     assert rig.catalog.faults == []
 
@@ -55,15 +47,13 @@ def test_a_change_by_others_that_ends_an_owner_is_counted(rig: Rig) -> None:
     """Another partition spec makes staged files useless: told even so."""
     coordinator = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
-    rig.now_ms += 100
-    drain(coordinator)
+    rig.after(100, coordinator)
     assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 0)
     rig.stage(4, 6)
     with rig.catalog.load_table(IDENTIFIER).update_spec() as update:
         update.add_identity("a")
     for wait_ms in (100, 60_000):
-        rig.now_ms += wait_ms
-        drain(coordinator)
+        rig.after(wait_ms, coordinator)
     assert (rig.offset(), coordinator.progress().foreign_changes) == (4, 1)
 
 
@@ -75,11 +65,9 @@ def test_a_property_that_cannot_be_is_told_and_not_taken_for_a_bug(rig: Rig) -> 
         table = rig.catalog.real.load_table(IDENTIFIER)
         table.transaction().set_properties({name: value}).commit_transaction()
         if coordinator.state is State.FAILED:
-            coordinator.order(Event.RESUME)
-            drain(coordinator)
+            order(coordinator, Event.RESUME)
         rig.stage(0, 4)
-        rig.now_ms += 100
-        drain(coordinator)
+        rig.after(100, coordinator)
         assert coordinator.state is state
         assert (name in (coordinator.progress().error or "")) is (state is State.FAILED)
     assert (rig.rows(), rig.offset()) == (4, 4)
@@ -104,13 +92,9 @@ def test_changes_by_others_add_up_over_owners() -> None:
 def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(
     rig: Rig, fault: Any, at_once: int, told: str
 ) -> None:
-    """One that can be read and not written, as a full disk's, or whose cache is stale: a stop is heard (I9).
-
-    Each try waits longer, or each ten where the catalog says that another writer was first.
-    """
+    """One that can be read and not written, or whose cache is stale; each try waits longer (I9)."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     rig.catalog.faults = [fault] * 1_000
     rig.now_ms += 100
     for tries in (1, 2, 3):
@@ -119,24 +103,20 @@ def test_a_catalog_that_takes_no_commits_is_asked_again_after_a_while(
         assert told in str(coordinator.progress().error)
         assert coordinator.progress().state is State.WAITING  # as people are told
         rig.now_ms += 500 << (tries - 1)
-    coordinator.order(Event.STOP)
-    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    order(coordinator, Event.STOP, State.STOPPED)
     assert len(rig.catalog.faults) > 900
     rig.catalog.faults = []
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     assert (coordinator.state, rig.offset()) == (State.RUNNING, 0)
     rig.stage(0, 4, epoch=2)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert (rig.rows(), rig.offset(), coordinator.progress().error) == (4, 4, None)
 
 
 def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is discarded while the catalog is away; afterwards the same files are committed (I9)."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     away = True
     real = rig.catalog.real.load_table
 
@@ -148,8 +128,7 @@ def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.Mo
         return table
 
     monkeypatch.setattr(rig.catalog, "load_table", load)
-    rig.now_ms += 100
-    drain(coordinator)
+    rig.after(100, coordinator)
     assert coordinator.state is State.STAGED
     assert "no route to host" in str(coordinator.progress().error)
     assert coordinator.progress().state is State.WAITING
@@ -157,8 +136,7 @@ def test_an_outage_of_the_catalog_is_waited_out(rig: Rig, monkeypatch: pytest.Mo
         rig.now_ms += 60_000
         coordinator.step()
     away = False
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert (coordinator.state, rig.rows(), coordinator.progress().error) == (State.RUNNING, 4, None)
 
 
@@ -167,14 +145,12 @@ def test_a_worker_that_dies_is_replaced_from_the_ledger(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="1h")
     rig.stage(0, 4)
     rig.worker.listener.ended(RetryableError("the broker went away"))
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    drain(coordinator, until=State.WAITING)
     assert (rig.rows(), rig.offset()) == (4, 4)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert coordinator.state is State.RUNNING
     assert len(FakeWorker.made) == 2
     assert rig.worker.spec.start == {0: 4, 1: 0}
-    assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 1  # nobody else was here: an outage makes no snapshots
 
 
@@ -183,15 +159,13 @@ def test_a_topic_that_is_taken_again_as_it_was_left_is_no_news(rig: Rig) -> None
     coordinator = rig.running(commit_interval_ms="1h")
     for _ in range(3):
         rig.worker.listener.ended(RetryableError("the storage went away"))
-        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-        rig.now_ms += 60_000
-        drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+        drain(coordinator, until=State.WAITING)
+        rig.after(60_000, coordinator, State.RUNNING)
     assert rig.control.types().count("Enabled") == 1
     rig.catalog.real.drop_table(rig.table.table.name())
     rig.worker.listener.ended(RetryableError("the table went away"))
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    drain(coordinator, until=State.WAITING)
+    rig.after(60_000, coordinator, State.RUNNING)
     assert rig.control.types().count("Enabled") == 2
 
 
@@ -199,12 +173,10 @@ def test_a_worker_whose_login_is_refused_is_replaced_after_a_minute(rig: Rig) ->
     """Not after half a second: accounts get locked by that."""
     coordinator = rig.running()
     rig.worker.listener.ended(LoginRefusedError("SaslAuthenticationException: no"))
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 50_000
-    drain(coordinator)
+    drain(coordinator, until=State.WAITING)
+    rig.after(50_000, coordinator)
     assert len(FakeWorker.made) == 1
-    rig.now_ms += 10_000
-    drain(coordinator)
+    rig.after(10_000, coordinator)
     assert len(FakeWorker.made) == 2
 
 
@@ -214,9 +186,8 @@ def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
 
     def fail() -> None:
         rig.worker.listener.ended(RetryableError("the registry does not respond"))
-        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-        rig.now_ms += 5_000
-        drain(coordinator)
+        drain(coordinator, until=State.WAITING)
+        rig.after(5_000, coordinator)
         assert coordinator.state is State.RUNNING
         assert "registry" in str(coordinator.progress().error)
         assert coordinator.progress().state is State.WAITING
@@ -228,8 +199,7 @@ def test_what_a_topic_waits_for_is_told_until_it_is_over(rig: Rig) -> None:
     assert coordinator.progress().error is None
     fail()
     rig.stage(0, 4)
-    rig.now_ms += 100
-    drain(coordinator)
+    rig.after(100, coordinator)
     assert (rig.offset(), coordinator.progress().error) == (4, None)
     assert coordinator.progress().state is State.RUNNING
 
@@ -239,14 +209,12 @@ def test_a_bad_record_stops_the_topic_until_somebody_resumes(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="1h")
     rig.stage(0, 2)
     rig.worker.listener.ended(BadRecordError("partition 0 offset 2: rubbish"))
-    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    drain(coordinator, until=State.FAILED)
     assert coordinator.progress().error == "partition 0 offset 2: rubbish"
     assert rig.rows() == 2
-    rig.now_ms += 10**9
-    drain(coordinator)
+    rig.after(10**9, coordinator)
     assert coordinator.state is State.FAILED
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert (coordinator.state, coordinator.progress().error) == (State.RUNNING, None)
 
 
@@ -263,8 +231,7 @@ def test_a_machine_without_file_handles_is_waited_for(rig: Rig, monkeypatch: pyt
         drain(coordinator)
     assert coordinator.state is State.WAITING
     assert "Too many open files" in str(coordinator.progress().error)
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
     assert coordinator.state is State.RUNNING
 
 
@@ -272,12 +239,10 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(rig: Rig) -> None:
     """Starting tries again with growing waits until it works (I9)."""
     rig.broker.trouble = [RetryableError("down")] * 3
     coordinator = rig.make()
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     assert (coordinator.state, coordinator.progress().error) == (State.WAITING, "down")
     for _ in range(3):
-        rig.now_ms += 60_000
-        drain(coordinator)
+        rig.after(60_000, coordinator)
     assert coordinator.state is State.RUNNING
 
 
@@ -288,8 +253,7 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
 ) -> None:
     """The answer is lost and the catalog is away: once it is back, old and new batches are in, once each."""
     coordinator = rig.running(commit_interval_ms="100ms")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     late = batch(rig.table, 4, 9)
     away = False
     real = rig.catalog.load_table
@@ -306,8 +270,7 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
 
     monkeypatch.setattr(rig.catalog, "load_table", load)
     rig.catalog.faults = [lost_and_away]
-    rig.now_ms += 100
-    drain(coordinator)
+    rig.after(100, coordinator)
     assert coordinator.state is State.SETTLING
     rig.worker.listener.staged(late)
     drain(coordinator)
@@ -321,9 +284,7 @@ def test_batches_that_come_while_a_commit_is_unknown_are_not_forgotten(
     assert (rig.rows(), rig.offset()) == (9, 9)
 
 
-def test_a_worker_that_cannot_be_made_is_told_in_a_sentence(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_be_made_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Py4J says of Java's classes and calls is for the log; people read what went wrong."""
     told = (
         "An error occurred while calling o1.start.\n: java.lang.IllegalStateException: no room"
@@ -362,28 +323,23 @@ def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
 
     rig.open_other = lacking
     coordinator = rig.make(catalog="prod", commit_interval_ms="100ms")
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     told = coordinator.progress()
     assert (told.state, told.table) == (State.FAILED, f"prod.{'.'.join(IDENTIFIER)}")
     assert told.error == "[catalogs.prod] is not in the settings here"
     rig.open_other = lambda name: rig.catalog if name == "prod" else lacking(name)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     rig.stage(0, 4)
-    rig.now_ms += 100
-    drain(coordinator)
+    rig.after(100, coordinator)
     told = coordinator.progress()
     assert (told.state, told.table, rig.rows()) == (State.RUNNING, f"prod.{'.'.join(IDENTIFIER)}", 4)
 
     def away(*_: Any, **__: Any) -> Any:
         raise RetryableError(Trouble("gives no answer (look into [catalog])", "is {section} right?", "it"))
 
-    coordinator.order(Event.PAUSE)
-    drain(coordinator)
+    order(coordinator, Event.PAUSE)
     monkeypatch.setattr(rig.catalog.real, "load_table", away)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert (coordinator.state, coordinator.progress().error) == (
         State.WAITING,
         "it gives no answer (look into [catalog]); is [catalogs.prod] right?",
@@ -404,13 +360,11 @@ def test_a_topic_of_another_catalog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
         (BadRecordError("offset 2: rubbish"), "offset 2: rubbish"),
     ],
 )
-def test_a_topic_that_stops_says_that_it_is_to_be_resumed(
-    rig: Rig, error: TableTopicError, reason: str
-) -> None:
+def test_a_stopped_topic_says_how_to_resume(rig: Rig, error: TableTopicError, reason: str) -> None:
     """Once, whatever names and words the message contains."""
     coordinator = rig.running()
     rig.worker.listener.ended(error)
-    drain(coordinator, until=lambda: coordinator.state is State.FAILED)
+    drain(coordinator, until=State.FAILED)
     assert coordinator.progress().error == reason
 
 

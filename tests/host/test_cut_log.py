@@ -18,7 +18,7 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.stage import note_last
 from tabletopic_kernel.pipeline.write import DataFileWriter
-from tests.host.rig import Rig, drain
+from tests.host.rig import Rig, order
 
 OLD, NEW = 1_000_000, 2_000_000  # values of the records before and after the cut
 
@@ -66,8 +66,7 @@ def stage(rig: Rig, start: int, end: int, epoch: int = 1) -> None:
 
 def commit(rig: Rig, coordinator: Coordinator) -> None:
     """Let the interval pass."""
-    rig.now_ms += 1000
-    drain(coordinator)
+    rig.after(1000, coordinator)
 
 
 def filled(rig: Rig, **settings: Any) -> Coordinator:
@@ -83,8 +82,7 @@ def filled(rig: Rig, **settings: Any) -> Coordinator:
 def again(rig: Rig, **settings: Any) -> Coordinator:
     """The topic's next owner."""
     coordinator = rig.make(commit_interval_ms="100ms", **settings)
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     return coordinator
 
 
@@ -127,7 +125,6 @@ def test_reading_goes_back_to_the_cut(rig: Rig, choice: str, rows: int, end: int
     coordinator = again(rig, on_truncation=choice)
     assert coordinator.state is State.RUNNING, coordinator.progress().error
     ledger = rig.table.ledger
-    assert ledger is not None
     assert (rig.offset(), rig.worker.spec.start[0], len(values(rig))) == (6, 6, rows)
     assert dict(ledger.truncated) == ({0: ((6, 10, 2),)} if choice == "mark" else {})
     (gap,) = [event for event in rig.control.written if isinstance(event, GapDetected)]
@@ -152,7 +149,6 @@ def test_a_log_is_cut_again(rig: Rig) -> None:
     send(rig, log(16, 6)[:8] + third)
     assert again(rig, on_truncation="mark").state is State.RUNNING
     ledger = rig.table.ledger
-    assert ledger is not None
     assert dict(ledger.truncated) == {0: ((6, 10, 2), (8, 16, 3))}
 
 
@@ -184,7 +180,6 @@ def test_an_older_table_learns_it(rig: Rig) -> None:
     stage(rig, 4, 9)
     commit(rig, coordinator)
     ledger = rig.table.ledger
-    assert ledger is not None
     assert ledger.last_records[0][0] == 8
 
 

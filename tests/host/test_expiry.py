@@ -104,9 +104,7 @@ def test_it_runs_some_minutes_after_the_first_commit_and_each_hour(rig: Rig) -> 
     owner.commit()
 
 
-def test_a_topic_with_default_time_travel_keeps_so_many_and_no_more(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_time_travel_keeps_so_many_and_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """However young the rest is; the event says how far back that is. A time that somebody set counts."""
     monkeypatch.setattr(sections, "_MAX_SNAPSHOTS", 3)
     owner = Owner(rig, time_travel_ms=None)
@@ -175,7 +173,7 @@ def test_switched_off_it_runs_when_asked(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("maintenance", "runs"), [("auto", False), ("on", True)])
-def test_where_the_catalog_does_so_itself(
+def test_catalogs_that_expire(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, maintenance: str, runs: bool
 ) -> None:
     """S3 Tables expire their snapshots; on means all the same."""
@@ -213,7 +211,6 @@ def test_a_commit_under_way_comes_first(rig: Rig, monkeypatch: pytest.MonkeyPatc
     owner.offset += 1
     rig.now_ms += 1_000
     owner.coordinator.step()
-    assert owner.coordinator.owner is not None
     assert owner.coordinator.owner.pending is not None
     owner.coordinator.carry_out(MaintenanceRequest(id="r", asked_ms=0, work="expire"))
     for _ in range(3):

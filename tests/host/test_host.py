@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import KafkaError
@@ -29,9 +29,9 @@ LONG_S = 60.0  # longer than the group waits for a member
 class FakeCoordinator:
     """Takes long to close, and records whether its topic belonged to this host as it began."""
 
-    began: list[tuple[int, bool]] = []  # noqa: RUF012 - reset by the fixture
-    orders: list[object] = []  # noqa: RUF012 - reset by the fixture
-    notices: list[str | None] = []  # noqa: RUF012 - reset by the fixture
+    began: ClassVar[list[tuple[int, bool]]] = []  # emptied by the fixture, as are the others
+    orders: ClassVar[list[object]] = []
+    notices: ClassVar[list[str | None]] = []
     has_died = False
 
     def __init__(self, topic: str, settings: TopicSettings, services: Services) -> None:
@@ -160,10 +160,6 @@ class Consumer:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """One that holds its partition."""
-    monkeypatch.setattr(FakeCoordinator, "began", [])
-    monkeypatch.setattr(FakeCoordinator, "orders", [])
-    monkeypatch.setattr(FakeCoordinator, "notices", [])
-    monkeypatch.setattr(Clock, "now_s", 0.0)
     monkeypatch.setattr(running_topics, "Coordinator", FakeCoordinator)
     monkeypatch.setattr(module, "time", Clock)
     monkeypatch.setattr(Host, "_beat", lambda *_, **__: None)
@@ -180,6 +176,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     made._held = {PARTITION}
     yield made
     made._stop.set()
+    Clock.now_s = 0.0
+    for kept in (FakeCoordinator.began, FakeCoordinator.orders, FakeCoordinator.notices):
+        kept.clear()
 
 
 def _make_desired(interval_ms: int) -> Message:
@@ -217,9 +216,7 @@ def test_nothing_is_kept_of_a_topic_that_is_no_longer_here(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("member", "polls"), [(None, 2), ("back", 4)])
-def test_a_consumer_that_is_left_out_of_the_group_is_replaced(
-    host: Host, member: str | None, polls: int
-) -> None:
+def test_a_consumer_left_out_of_the_group_is_replaced(host: Host, member: str | None, polls: int) -> None:
     """After its share was lost; one that is a member again, with or without a share, goes on."""
     polled: list[int] = []
     consumer = Consumer(host, [])
@@ -257,9 +254,7 @@ _COMPACT: dict[str, Any] = {"maintenance": MaintenanceRequest(id="compact", aske
         (_COMMIT | _COMPACT | {"run": "paused"}, ["commit", "compact", Event.PAUSE]),
     ],
 )
-def test_all_that_a_message_asks_for_is_done(
-    host: Host, change: dict[str, Any], orders: list[object]
-) -> None:
+def test_all_that_is_asked_for_is_done(host: Host, change: dict[str, Any], orders: list[object]) -> None:
     """Once, be it one request or several; and a request does not resume a topic that failed."""
     _run(host, Message(DesiredTopic(topic="clicks")), Message(DesiredTopic(topic="clicks", **change)))
     assert FakeCoordinator.orders == orders
@@ -281,6 +276,14 @@ def test_a_request_is_carried_out_once(host: Host) -> None:
     both = DesiredTopic(topic="clicks", **_REPLAY, **_COMPACT)
     _run(host, Message(DesiredTopic(topic="clicks")), Message(asked), Message(both), Message(both))
     assert FakeCoordinator.orders == ["replay", "compact", Event.RESUME]
+
+
+def test_a_commit_is_made_whatever_the_clock_of_who_asks(host: Host) -> None:
+    """Another program's clock may be behind, or somebody set it back; other messages keep the request."""
+    asked = [DesiredTopic(topic="clicks", commit_asked_ms=at_ms) for at_ms in (0, 9_000, 7_000)]
+    kept = asked[-1].model_copy(update=_REPLAY)
+    _run(host, *map(Message, (*asked, kept)))
+    assert FakeCoordinator.orders == ["commit", "commit", "replay"]
 
 
 def test_requests_that_an_earlier_owner_may_have_left_are_inherited(host: Host) -> None:
@@ -309,14 +312,6 @@ def test_requests_of_lost_topics_are_left_to_the_next_owner(host: Host) -> None:
     assert FakeCoordinator.orders == ["left"]
 
 
-def test_a_commit_is_made_whatever_the_clock_of_who_asks(host: Host) -> None:
-    """Another program's clock may be behind, or somebody set it back; other messages keep the request."""
-    asked = [DesiredTopic(topic="clicks", commit_asked_ms=at_ms) for at_ms in (0, 9_000, 7_000)]
-    kept = asked[-1].model_copy(update=_REPLAY)
-    _run(host, *map(Message, (*asked, kept)))
-    assert FakeCoordinator.orders == ["commit", "commit", "replay"]
-
-
 class AwayAtFirst(FakeBroker):
     """Makes topics once it is there."""
 
@@ -335,9 +330,7 @@ class AwayAtFirst(FakeBroker):
         self.made.append(topic)
 
 
-def test_a_broker_that_is_away_as_a_host_begins_is_waited_for(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_waits_for_a_broker_that_is_away(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is later; meanwhile the host says what it waits for, and can be stopped."""
     broker = AwayAtFirst(2, [host])
     host._services = replace(host._services, broker=broker)  # type: ignore[arg-type]
@@ -422,9 +415,9 @@ def test_the_end_of_a_partition_is_told_again_and_again(host: Host) -> None:
     assert [interval for interval, _ in FakeCoordinator.began] == [100]
 
 
-def test_whether_it_is_in_the_group(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whether_it_is_in_the_group(host: Host) -> None:
     """From its share on, while nothing keeps it out; who is told to stop is leaving."""
-    monkeypatch.setattr(host._thread, "is_alive", lambda: True)
+    host._thread = SimpleNamespace(is_alive=lambda: True)  # type: ignore[assignment]
     assert not host.is_in_group
     host._joined.set()
     assert host.is_in_group

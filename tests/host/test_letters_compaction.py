@@ -85,7 +85,6 @@ def test_letters_are_put_together(rig: Rig, threads: Threads) -> None:
     """As one commit of theirs, with the ledger as it was; more letters and their settling go on after it."""
     coordinator = with_letters(rig)
     before = rig.worker.listener.owner.dead_letters.ledger
-    assert before is not None
     raw = _raw(rig)
     ask(coordinator)
     threads.go_on(coordinator)
@@ -96,11 +95,8 @@ def test_letters_are_put_together(rig: Rig, threads: Threads) -> None:
     told = [one for one in rig.control.written if isinstance(one, Compacted)]
     assert [(one.dead_letters, one.request_id) for one in told] == [(False, "r"), (True, "r")]
     head = rig.catalog.real.load_table(LETTERS).current_snapshot()
-    assert head is not None
-    assert head.summary is not None
     assert head.summary.operation is Operation.REPLACE
     after = rig.worker.listener.owner.dead_letters.ledger
-    assert after is not None
     assert (after.next_offsets, after.epoch) == (before.next_offsets, before.epoch)
     assert after.commit_id != before.commit_id
     more(rig, coordinator, 12)
@@ -287,14 +283,11 @@ def test_letters_whose_rows_never_came_go_with_their_file(rig: Rig, threads: Thr
     """They were put together with others before anybody knew: a settling goes by what stands in them (I7)."""
     coordinator = with_letters(rig)
     owner = coordinator.owner
-    assert owner is not None
     batch = staged(coordinator, 12, 15, {13, 14}, value)
     pending = owner.plan_commit([batch])
-    assert pending is not None
     owner.dead_letters.commit(pending.dead_letters, owner.ledger, pending.after)
     assert dead_letters(rig)[-1] == 14
     table = owner.dead_letters.table
-    assert table is not None
     plan = compaction.plan_compaction(table.table, due_only=False)
     (group,) = plan.groups
     made = RewriteTask(table.plan(), 1, group.to_read(), group.files[0].partition).run()

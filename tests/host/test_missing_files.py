@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tests.host.rig import Rig, drain
+from tests.host.rig import Rig, order
 from tests.table.samples import write_rows
 from tests.table.test_dead_letters import commit, dead_letters, rows, running, stage
 
@@ -39,8 +39,7 @@ def delete(rig: Rig, kind: str) -> str:
 def commit_rows(rig: Rig, coordinator: Coordinator, start: int, end: int) -> None:
     """Commit offsets of partition 0."""
     rig.stage(start, end, epoch=rig.table.newest_epoch)
-    rig.now_ms += 1_000
-    drain(coordinator)
+    rig.after(1_000, coordinator)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,12 +51,10 @@ def test_the_next_commit_finds_what_others_deleted(rig: Rig, kind: str) -> None:
     commit_rows(rig, coordinator, 4, 6)
     broken, name = head(rig).snapshot_id, delete(rig, kind)
     rig.stage(6, 9)
-    rig.now_ms += 1_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.after(1_000, coordinator, State.WAITING)
     assert head(rig).snapshot_id == broken
     assert name in str(coordinator.progress().error)
-    rig.now_ms += 500
-    drain(coordinator)
+    rig.after(500, coordinator)
     assert coordinator.state is State.RUNNING
     assert head(rig).parent_snapshot_id == before
     assert rig.table.table.snapshot_by_id(broken) is None
@@ -81,10 +78,8 @@ def test_a_commit_looks_at_what_it_wrote(rig: Rig, kind: str, monkeypatch: pytes
 
     rig.catalog.faults.append(robbed)
     rig.stage(4, 6)
-    rig.now_ms += 1_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 500
-    drain(coordinator)
+    rig.after(1_000, coordinator, State.WAITING)
+    rig.after(500, coordinator)
     assert rig.worker.spec.start == {0: 4, 1: 0}
     commit_rows(rig, coordinator, 4, 6)
     assert (coordinator.state, rig.rows(), rig.offset()) == (State.RUNNING, 6, 6)
@@ -96,8 +91,7 @@ def test_a_takeover_finds_it(rig: Rig, kind: str) -> None:
     coordinator = rig.running(commit_interval_ms="1s")
     commit_rows(rig, coordinator, 0, 4)
     delete(rig, kind)
-    coordinator.order(Event.STOP)
-    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    order(coordinator, Event.STOP, State.STOPPED)
     last = rig.running(commit_interval_ms="1s")
     assert rig.worker.spec.start == {0: 0, 1: 0}
     commit_rows(rig, last, 0, 5)
@@ -130,10 +124,8 @@ def test_records_that_are_gone_stop_the_topic_with_the_way_back(rig: Rig) -> Non
     delete(rig, "data file")
     rig.broker.change(first={0: 6, 1: 0})
     rig.stage(6, 9)
-    rig.now_ms += 1_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 500
-    drain(coordinator)
+    rig.after(1_000, coordinator, State.WAITING)
+    rig.after(500, coordinator)
     assert coordinator.state is State.FAILED
     error = str(coordinator.progress().error)
     assert f"rollback_to_snapshot('default.clicks', {back})" in error
@@ -142,8 +134,7 @@ def test_records_that_are_gone_stop_the_topic_with_the_way_back(rig: Rig) -> Non
     assert head(rig).snapshot_id == broken
     rig.table.table.manage_snapshots().rollback_to_snapshot(back).commit()
     rig.broker.change(first={0: 4, 1: 0})
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert (coordinator.state, rig.worker.spec.start) == (State.RUNNING, {0: 4, 1: 0})
 
 
@@ -156,30 +147,21 @@ def test_a_change_of_others_is_not_undone(rig: Rig) -> None:
     table.add_files(files)
     delete(rig, "manifest list")
     rig.stage(4, 6)
-    rig.now_ms += 1_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 500
-    drain(coordinator)
+    rig.after(1_000, coordinator, State.WAITING)
+    rig.after(500, coordinator)
     assert coordinator.state is State.FAILED
     assert f"undo snapshot {head(rig).snapshot_id}" in str(coordinator.progress().error)
 
 
 def test_lost_letters_come_again_with_their_rows(rig: Rig) -> None:
     """Both tables go back to where the letters are whole, and each record is once in one of them (I7)."""
-    coordinator = running(rig)
-    stage(rig, coordinator, 0, 4, {1})
-    commit(rig, coordinator)
-    stage(rig, coordinator, 4, 8, {5})
-    commit(rig, coordinator)
+    coordinator = running(rig, (0, 4, {1}), (4, 8, {5}))
     letters = rig.catalog.real.load_table(("default", "clicks__dead_letters"))
     snapshot = letters.current_snapshot()
-    assert snapshot is not None
     letters.io.delete(snapshot.manifest_list)
     stage(rig, coordinator, 8, 10, {9})
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    rig.after(60_000, coordinator, State.WAITING)
+    rig.after(60_000, coordinator, State.RUNNING)
     assert (rows(rig), dead_letters(rig)) == ([0, 2, 3], [1])
     stage(rig, coordinator, 4, 10, {5, 9})
     commit(rig, coordinator)

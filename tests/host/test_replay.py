@@ -19,7 +19,7 @@ from tabletopic_kernel.model.progress.events import Replayed
 from tabletopic_kernel.model.settings.desired import ReplayRequest
 from tabletopic_kernel.model.steps import Step
 from tests.drill import foreign
-from tests.host.rig import Rig, drain
+from tests.host.rig import Rig, drain, order
 from tests.table.foreign_deletes import delete_rows
 from tests.table.samples import AVRO, TOPIC, answer_lost, never_arrived, refused
 from tests.table.test_dead_letters import LETTERS, _fine, commit, dead_letters, rows, running, stage, staged
@@ -90,9 +90,7 @@ def test_letters_that_others_deleted_become_no_rows(rig: Rig) -> None:
     assert (event.rows, event.stayed, event.error) == (4, {"no_schema_id": 2}, None)
 
 
-def test_letters_that_others_delete_meanwhile_do_not_come_back(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_letters_deleted_meanwhile_do_not_come_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read is no longer there: nothing is written, and the next replay takes what is (I1)."""
     coordinator = with_letters(rig)
     monkeypatch.setattr(module, "reach", lambda step: delete_letters(rig, 0) if step is Step.REPLAY else None)
@@ -130,9 +128,7 @@ def test_a_letter_without_a_timestamp(rig: Rig) -> None:
     assert rows_but_nulls(rig) == [0, 1, 2, 4, 5, 7, 8, 10]
 
 
-def test_letters_that_come_later_are_left_to_the_next_replay(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_letters_are_left_to_the_next_replay(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever their time is: a replay of a topic that goes on failing ends."""
     monkeypatch.setattr(module, "_ROUND_LETTERS", 1)
     coordinator = with_letters(rig)
@@ -162,9 +158,7 @@ def test_a_replay_waits_for_a_commit_whose_letters_went_ahead(rig: Rig) -> None:
     rig.registry.schemas[LATE] = AVRO
     rig.worker.listener.staged(staged(coordinator, 10, 14, {11}, value))
     rig.catalog.faults = [_fine, never_arrived]  # letters are in their table, rows are not
-    rig.now_ms += 60_000
-    drain(coordinator)
-    assert coordinator.owner is not None
+    rig.after(60_000, coordinator)
     assert coordinator.owner.pending is not None
     coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     drain(coordinator)
@@ -235,6 +229,5 @@ def test_a_stop_in_the_middle_loses_nothing(rig: Rig) -> None:
     rig.registry.schemas[LATE] = AVRO
     coordinator.carry_out(ReplayRequest(id="r", asked_ms=rig.now_ms))
     coordinator.step()
-    coordinator.order(Event.STOP)
-    drain(coordinator, until=lambda: coordinator.state is State.STOPPED)
+    order(coordinator, Event.STOP, State.STOPPED)
     assert sorted([*rows(rig), *dead_letters(rig)]) == list(range(10))

@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile
 from tabletopic_kernel.host.coordinator import Coordinator
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.errors import OutcomeUnknownError
-from tests.host.rig import Rig, drain
+from tests.host.rig import Rig
 from tests.table.samples import answer_lost
 from tests.table.test_dead_letters import commit, dead_letters, rows, running, stage
 
@@ -37,25 +37,20 @@ def test_files_that_nobody_can_read_are_never_committed(rig: Rig, damage: Any) -
     """The batch is dropped whole, told with its reason, and read again from the ledger (I1, I6)."""
     coordinator = rig.running(commit_interval_ms="1s")
     rig.stage(0, 4)
-    rig.stage(4, 6)
-    drain(coordinator)
+    rig.staged(coordinator, 4, 6)
     first, second = staged(coordinator)
     damage(second)
-    rig.now_ms += 1_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.after(1_000, coordinator, State.WAITING)
     assert (rig.rows(), rig.offset()) == (0, 0)
     assert not first.exists()
     assert f"{second.name} " in str(coordinator.progress().error)
     assert "CommitFailed" in rig.control.types()
-    rig.now_ms += 500
-    drain(coordinator)
+    rig.after(500, coordinator)
     assert coordinator.state is State.RUNNING
     assert rig.worker.spec.start == {0: 0, 1: 0}
-    assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 1
     rig.stage(0, 6)
-    rig.now_ms += 1_000
-    drain(coordinator)
+    rig.after(1_000, coordinator)
     assert (rig.rows(), rig.offset()) == (6, 6)
 
 
@@ -64,23 +59,19 @@ def test_a_storage_that_keeps_nothing_is_not_asked_without_end(rig: Rig) -> None
     coordinator = rig.running(commit_interval_ms="100ms")
     waits = []
     for _ in range(5):
-        rig.stage(0, 4)
-        drain(coordinator)
+        rig.staged(coordinator, 0, 4)
         for path in staged(coordinator):
             path.unlink()
-        rig.now_ms += 100
-        drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+        rig.after(100, coordinator, State.WAITING)
         waits.append(coordinator._schedule.retries.at_ms - rig.now_ms)
-        rig.now_ms += waits[-1]
-        drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+        rig.after(waits[-1], coordinator, State.RUNNING)
     assert waits == [500, 1_000, 2_000, 4_000, 8_000]
 
 
 def test_an_outage_of_the_storage_is_no_failed_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who cannot look keeps the files, and commits the same ones afterwards (I9)."""
     coordinator = rig.running(commit_interval_ms="1s")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     (path,) = staged(coordinator)
 
     def away(_: object) -> int:
@@ -88,12 +79,10 @@ def test_an_outage_of_the_storage_is_no_failed_batch(rig: Rig, monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(io_pyarrow.PyArrowFile, "__len__", away)
-        rig.now_ms += 1_000
-        drain(coordinator, until=lambda: coordinator.state is State.STAGED)
+        rig.after(1_000, coordinator, State.STAGED)
         assert "storage does not respond" in str(coordinator.progress().error)
     assert staged(coordinator) == [path]
-    rig.now_ms += 1_000
-    drain(coordinator)
+    rig.after(1_000, coordinator)
     assert rig.rows() == 4
 
 
@@ -103,10 +92,8 @@ def test_letters_are_looked_at_too(rig: Rig, kind: str) -> None:
     coordinator = running(rig)
     batch = stage(rig, coordinator, 0, 4, {1})
     place(getattr(batch, kind)[0]).unlink()
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.RUNNING)
+    rig.after(60_000, coordinator, State.WAITING)
+    rig.after(60_000, coordinator, State.RUNNING)
     assert (rows(rig), dead_letters(rig)) == ([], [])
     stage(rig, coordinator, 0, 4, {1})
     commit(rig, coordinator)
@@ -116,12 +103,9 @@ def test_letters_are_looked_at_too(rig: Rig, kind: str) -> None:
 def test_a_commit_that_landed_is_not_looked_at_again(rig: Rig) -> None:
     """Its answer was lost; others have rewritten its files since, and removed them."""
     coordinator = rig.running(commit_interval_ms="1s")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     owner = coordinator.owner
-    assert owner is not None
     pending = owner.plan_commit(coordinator.staged)
-    assert pending is not None
     rig.catalog.faults = [answer_lost]
     with pytest.raises(OutcomeUnknownError, match="did not confirm"):
         owner.send()

@@ -33,7 +33,7 @@ def test_what_was_acknowledged_is_seen_at_once(
     topic = bench.topic(sender.topic)
     sender.avro(V1, *(row_v1(n) for n in range(20)))
     bench.enable(sender.topic, {"commit_interval_ms": "500ms"})
-    topic.wait()
+    topic.wait(240)
     for number in range(20):
         schema, row = (V1, row_v1) if number < 10 else (V2, row_v2)
         sender.avro(schema, *(row(number * 100 + n) for n in range(30)))
@@ -50,7 +50,7 @@ def test_a_topic_that_nobody_runs(bench: Workbench, host: Host, new_topic: Calla
     sender = new_topic()
     sender.avro(V1, row_v1(1))
     bench.enable(sender.topic, {"commit_interval_ms": "500ms"})
-    bench.topic(sender.topic).wait()
+    bench.topic(sender.topic).wait(240)
     bench.pause(sender.topic)
     sender.avro(V1, row_v1(2))
     sender.raw(b"no schema id")

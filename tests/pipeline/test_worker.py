@@ -1,7 +1,8 @@
-"""A worker is one Spark query after another, and not one record is read twice or left out in between."""
+"""A worker is a Spark query whose batches begin when the worker says, and are read once."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import threading
@@ -22,7 +23,9 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.arrange import ScatteredError
 from tabletopic_kernel.pipeline.plan import RefusedRecord, SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import SourceSpec
+from tabletopic_kernel.pipeline.worker import query as stream
 from tabletopic_kernel.pipeline.worker import worker as module
+from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
 from tabletopic_kernel.pipeline.worker.turns import Turns
 from tabletopic_kernel.pipeline.worker.worker import Worker
 from tests.clients.samples import error_of_an_ended_jvm
@@ -126,6 +129,33 @@ class Ended:
         self.over.set()
 
 
+class AtOnce(Ends):
+    """No worker waits for records; keeps what they would have waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[Wait] = []
+
+    def wait(self, broker: Any, wait: Wait, given_up: Callable[[], bool]) -> None:
+        """As if there were records."""
+        self.waits.append(wait)
+
+
+class FakeBroker:
+    """A broker with these end offsets."""
+
+    def __init__(self, **ends: dict[int, int]) -> None:
+        self.ends = ends
+
+    def partition_counts(self) -> dict[str, int]:
+        """As the real one's."""
+        return {topic: len(ends) for topic, ends in self.ends.items()}
+
+    def ends_now(self, partitions: dict[str, int]) -> dict[str, dict[int, int]]:
+        """As the real one's."""
+        return {topic: dict(self.ends[topic]) for topic in partitions if topic in self.ends}
+
+
 class Scripted(Worker):
     """Stages its batches, and runs them, as the test says."""
 
@@ -146,31 +176,28 @@ class Rig:
 
     def __init__(self, folder: Path) -> None:
         self.spark, self.listener = FakeSpark(folder), Ended()
-        self.turn_s: float | None = None
         self.staged: list[tuple[dict[int, int], dict[int, int]]] = []
         self.spec = SourceSpec(
             "clicks", {}, {0: 5}, TopicSettings(commit_interval_ms=3_600_000, max_refused_share=1)
         )
-        self.turns, self.starts = Turns(), Turns()
+        self.turns, self.starts, self.ends = Turns(), Turns(), AtOnce()
+        self.broker = FakeBroker(clicks={0: 5})
         self.worker = self.new_worker()
         self.worker.stages = self._stage
 
     def new_worker(self) -> Scripted:
         """Another of the same host, which has one core."""
-        return Scripted(self.spark, self.spec, None, self.listener, self.turns, self.starts)  # type: ignore[arg-type]
+        shared: Any = self.broker, self.ends, self.turns, self.starts
+        return Scripted(self.spark, self.spec, None, self.listener, *shared)  # type: ignore[arg-type]
 
-    def _stage(self, end: dict[int, int]) -> None:
-        before = dict(self.worker._position)
-        self.staged.append((before, end))
-        self.worker._position.update(end)
-        if self.turn_s is not None:
-            self.worker._turn_s = self.turn_s
-            self.worker._limit_turns(sum(end.values()) - sum(before.values()))
+    def _stage(self, offsets: StagedOffsets) -> None:
+        self.staged.append((dict(offsets.start), dict(offsets.end)))
+        self.worker._position = {**self.worker._position, **offsets.end}
 
-    def wait_and_stage(self, end: dict[int, int]) -> None:
+    def wait_and_stage(self, offsets: StagedOffsets) -> None:
         """As ``_stage``, when its turn comes."""
         with self.worker._turn():
-            self._stage(end)
+            self._stage(offsets)
 
 
 @pytest.fixture
@@ -195,42 +222,50 @@ def busy(tmp_path: Path) -> Iterator[Rig]:
     made.worker.stop()
 
 
-def test_another_query_goes_on_where_the_one_before_was(rig: Rig) -> None:
-    """It begins behind what was staged, names new partitions too, and the worker lives on."""
+def test_a_batch_begins_when_there_is_something_to_read(tmp_path: Path) -> None:
+    """No query starts before, and a batch returns to Spark only then, or when a commit is requested."""
+    rig = Rig(tmp_path)
+    rig.ends = Ends()  # type: ignore[assignment]
+    rig.worker = rig.new_worker()
+    rig.worker.stages = rig._stage
+    rig.worker.start()
+    while rig.worker._pace._wait is None or not rig.ends._waiting:
+        rig.listener.over.wait(0.01)
+    assert rig.spark.queries == []
+    rig.broker.ends["clicks"] = {0: 8, 1: 0}
+    query = rig.spark.query(0)
+    assert query.start == {0: 5, 1: 0}  # names the new partition, too
+    batch = threading.Thread(target=query.on_batch, args=({0: 8, 1: 0}, 0))
+    batch.start()
+    while not rig.staged or rig.worker._batch_lock.locked():
+        rig.listener.over.wait(0.01)
+    rig.worker.read_up_to({0: 8, 1: 0})
+    batch.join(0.01)
+    assert batch.is_alive()  # all of that is staged
+    rig.worker.read_up_to({0: 9, 1: 0})
+    batch.join(WAIT_S)
+    batch = threading.Thread(target=query.on_batch, args=({0: 9, 1: 0}, 1))
+    batch.start()
+    while len(rig.staged) < 2 or rig.worker._batch_lock.locked():
+        rig.listener.over.wait(0.01)
+    rig.worker.stop()
+    batch.join(WAIT_S)
+    assert not batch.is_alive()
+    assert rig.staged == [({0: 5, 1: 0}, {0: 8, 1: 0}), ({0: 8, 1: 0}, {0: 9, 1: 0})]
+    assert rig.listener.told == [None]
+
+
+def test_a_quiet_topic_waits_for_its_interval(rig: Rig) -> None:
+    """The first batch is due at once, the next one an interval after it began, or with many records."""
     rig.spark.query(0).on_batch({0: 8}, 0)
-    rig.worker.read_up_to({0: 12, 1: 3})
-    second = rig.spark.query(1)
-    assert second.start == {0: 8, 1: 0}
-    second.on_batch({0: 12, 1: 3}, 0)
-    assert rig.staged == [({0: 5}, {0: 8}), ({0: 8, 1: 0}, {0: 12, 1: 3})]
-    assert rig.listener.told == []
-
-
-def test_a_query_that_is_to_end_stages_nothing_more(rig: Rig) -> None:
-    """A batch that Spark begins after the request is the next query's, so nothing is staged twice."""
-    first = rig.spark.query(0)
-    stopped = first.stop
-
-    def stop() -> None:
-        first.on_batch({0: 12}, 0)  # as Spark may, until it has stopped
-        stopped()
-
-    first.stop = stop  # type: ignore[method-assign]
-    rig.worker.read_up_to({0: 12})
-    assert rig.spark.query(1).start == {0: 5}
-    assert rig.staged == []
-
-
-def test_who_asks_again_before_the_batch_gets_the_same_query(rig: Rig) -> None:
-    """Two requests make one query; one for what is staged already makes none."""
-    rig.worker.read_up_to({0: 12})
-    second = rig.spark.query(1)
-    rig.worker._end_query({0: 12})
-    second.on_batch({0: 12}, 0)
-    rig.worker._end_query({0: 12})
-    assert len(rig.spark.queries) == 2
-    rig.worker._end_query({0: 13})
-    assert rig.spark.query(2).start == {0: 12}
+    rig.spark.query(0).on_batch({0: 300_000}, 1)
+    first, small, large = rig.ends.waits
+    assert first.due_s <= rig.ends.clock()
+    assert first.look_s == 0.0
+    assert small.due_s > rig.ends.clock() + 3_000
+    assert (small.position, small.least) == ({0: 8}, 200_000)
+    assert rig.ends.clock() - 2 < small.look_s < rig.ends.clock() + 3
+    assert (large.position, large.look_s) == ({0: 300_000}, 0.0)  # there may be more already
 
 
 @pytest.mark.parametrize("call", ["stop", "awaitTermination"])
@@ -246,7 +281,8 @@ def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(rig: Rig, c
     worker = rig.new_worker()
     worker.start()
     rig.spark.query(1)
-    worker._stop_query()
+    with contextlib.suppress(Exception):
+        worker._query.stop()
     assert rig.listener.over.wait(WAIT_S)
     assert isinstance(rig.listener.told[0], RetryableError)
 
@@ -352,36 +388,24 @@ def test_a_query_that_spark_does_not_start_is_tried_again(rig: Rig) -> None:
 
 
 def test_a_topic_far_behind_takes_shorter_turns_while_others_wait(rig: Rig) -> None:
-    """The next query has less in a batch, and more again once nobody waits."""
-    rig.worker._max_records = rig.worker._spec.max_records
-    held = [rig.turns.line_up(name, 0, 2) for name in ("a", "b", "c")]
-    rig.turn_s = 50.0
+    """A batch is staged in parts then, each in a turn of its own."""
+    rig.worker._max_records = 400_000
     rig.spark.query(0).on_batch({0: 1_000_005}, 0)
-    second = rig.spark.query(1)
-    assert (second.start, second.most) == ({0: 1_000_005}, 100_000)
-    for place in held:
-        rig.turns.leave(place)
-    second.on_batch({0: 1_100_005}, 0)
-    assert rig.spark.query(2).most == 1_000_000
-    assert [end for _, end in rig.staged] == [{0: 1_000_005}, {0: 1_100_005}]
+    starts = [start[0] for start, _ in rig.staged]
+    assert starts == [5, 400_005, 800_005]
+    assert rig.staged[-1][1] == {0: 1_000_005}
 
 
-def test_a_worker_that_is_stopped_begins_no_query(rig: Rig) -> None:
+def test_a_worker_that_is_stopped_begins_no_query(tmp_path: Path) -> None:
     """Whoever comes first, a stop or a request: afterwards nothing runs."""
-    first = rig.spark.query(0)
-    stopped = first.stop
-
-    def stop() -> None:
-        rig.worker._stopping.set()  # somebody stops the worker just then
-        stopped()
-
-    first.stop = stop  # type: ignore[method-assign]
-    rig.worker.read_up_to({0: 12})
-    assert rig.listener.over.wait(WAIT_S)
-    assert (len(rig.spark.queries), rig.listener.told) == (1, [None])
-    rig.worker.read_up_to({0: 13})
+    rig = Rig(tmp_path)
+    rig.ends = Ends()  # type: ignore[assignment]
+    rig.worker = rig.new_worker()
+    rig.worker.start()
     rig.worker.stop()
-    assert len(rig.spark.queries) == 1
+    assert rig.listener.over.wait(WAIT_S)
+    rig.worker.read_up_to({0: 13})
+    assert (rig.spark.queries, rig.listener.told) == ([], [None])
 
 
 class Batches:
@@ -390,7 +414,8 @@ class Batches:
     def __init__(self, folder: Path, *results: StageResult, share: float = 0.5) -> None:
         self.results, self.plans, self.discarded = list(results), list[Any](), 0
         spec = SourceSpec("clicks", {}, {0: 5}, TopicSettings(max_refused_share=share))
-        self.worker = Scripted(FakeSpark(folder), spec, Plan(), self, Turns(), Turns())  # type: ignore[arg-type]
+        shared: Any = None, Ends(), Turns(), Turns()
+        self.worker = Scripted(FakeSpark(folder), spec, Plan(), self, *shared)  # type: ignore[arg-type]
         self.worker.runs = self._run_once
 
     def _run_once(self, _records: int, plan: Any) -> StageResult:
@@ -404,7 +429,7 @@ class Batches:
     def take(self) -> StageResult:
         """What the worker makes of the next batch."""
         result = self.worker._run(100)  # type: ignore[arg-type]
-        self.worker._check(result)
+        self.worker._checks.before_staging(result, self.worker._plan)
         return result
 
 
@@ -427,7 +452,7 @@ def test_a_batch_in_which_everything_fails_alike_is_not_taken(tmp_path: Path) ->
     batches = Batches(tmp_path, _failing(500, alike=True))
     with pytest.raises(BadRecordError, match=r"all 500 records .* fail alike.*KeyError: 'x'"):
         batches.take()
-    assert (len(batches.plans), batches.discarded) == (1, 1)
+    assert len(batches.plans) == 1
 
 
 def test_a_batch_given_up_too_early_is_read_record_by_record(tmp_path: Path) -> None:
@@ -518,7 +543,7 @@ def test_spark_is_told_of_errors_without_secrets(rig: Rig) -> None:
 
     rig.worker.stages = refuse
     query = rig.spark.query(0)
-    with pytest.raises(module._RedactedError, match="the registry refuses") as caught:
+    with pytest.raises(stream.RedactedError, match="the registry refuses") as caught:
         query.on_batch({0: 8}, 0)
     told = "".join(traceback.format_exception(caught.value))
     assert "no entry for ***" in told
@@ -540,7 +565,7 @@ def test_spark_looks_for_an_interrupt_in_few_characters(rig: Rig, stops: bool) -
         raise RuntimeError(f"{trace}{trace}")
 
     rig.worker.stages = fail
-    with pytest.raises(module._RedactedError, match="InterruptedException") as caught:
+    with pytest.raises(stream.RedactedError, match="InterruptedException") as caught:
         rig.spark.query(0).on_batch({0: 8}, 0)
     _, found, behind = str(caught.value).partition(words)
     assert bool(found) is stops

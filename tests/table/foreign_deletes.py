@@ -100,7 +100,6 @@ class _RemoveDeletes(_AppendDeletes):
 def delete_files(table: Table) -> list[DataFile]:
     """Of the head."""
     head = table.current_snapshot()
-    assert head is not None
     return [
         entry.data_file
         for manifest in head.manifests(table.io)

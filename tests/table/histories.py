@@ -18,25 +18,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from tabletopic_kernel.model.columns.partitions import partition_spec
-from tabletopic_kernel.model.errors import (
-    ActionNeededError,
-    LostOwnershipError,
-    OutcomeUnknownError,
-)
+from tabletopic_kernel.model.errors import ActionNeededError, LostOwnershipError, OutcomeUnknownError
 from tabletopic_kernel.model.ledger import TAG, Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
-from tests.table.samples import (
-    SCHEMA,
-    FlakyCatalog,
-    answer_lost,
-    batch,
-    never_arrived,
-    next_commit,
-)
+from tests.table.samples import SCHEMA, FlakyCatalog, answer_lost, batch, never_arrived, next_commit
 
 # Ways to write the folder that two tables share; PyIceberg reads each of them right.
 SPELLINGS = ("{}", "file:{}", "file://{}", "file:///{}", "file://{}/", "file://{}//")
@@ -117,7 +106,6 @@ class TableLife:
         """Another owner takes the table; the old one does not know yet."""
         table = self.loaded()
         found = table.ledger
-        assert found is not None
         self.zombie = Zombie(self.loaded(), self.ledger, self.staged())
         self.ledger = found.for_next_owner(table.newest_epoch)
         try:

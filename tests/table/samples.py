@@ -28,6 +28,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable
 
 if TYPE_CHECKING:
@@ -126,6 +127,13 @@ class FlakyCatalog:
             return self.real.commit_table(table, requirements, updates)
 
         return self.faults.pop(0)(commit) if self.faults else commit()
+
+
+def commit_staged(table: TopicTable, ledger: Ledger, staged: StagedBatch) -> Ledger:
+    """Commit a batch; the ledger after it."""
+    after = next_commit(ledger, staged)
+    table.commit(ledger, appended(after, staged.files))
+    return after
 
 
 def answer_lost(commit: Callable[[], Any]) -> Any:

@@ -33,7 +33,7 @@ from tabletopic_kernel.table.changes.ledger_history import summary
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tests.drill import foreign
-from tests.host.rig import Rig, drain, made_rig
+from tests.host.rig import Rig, drain, made_rig, order
 from tests.table.samples import answer_lost, never_arrived, refused
 
 LETTERS = ("default", "clicks__dead_letters")
@@ -65,8 +65,6 @@ def staged(
 ) -> StagedBatch:
     """A batch over offsets of partition 0; those in ``bad`` are letters, the rest rows with that number."""
     owner = coordinator.owner
-    assert owner is not None
-    assert owner.table is not None
     epoch = owner.ledger.epoch
     numbers = [offset for offset in range(start, end) if offset not in bad]
     rows: list[Any] = []
@@ -87,7 +85,6 @@ def staged(
             "message": pa.array(["it is bad"] * len(chosen)),
             "at": pa.array([0] * len(chosen), pa.timestamp("us", "UTC")),
         }
-        assert owner.dead_letters.table is not None
         target = file_schema(owner.dead_letters.table.table.schema())
         dead_letters = _write(owner.dead_letters.table.plan(), conform(columns, len(chosen), target), epoch)
     samples = tuple(RefusedRecord(0, offset, 1, "bad", "it is bad") for offset in chosen)
@@ -116,10 +113,13 @@ def dead_letters(rig: Rig) -> list[int]:
     return sorted(rig.catalog.real.load_table(LETTERS).scan().to_arrow()["offset"].to_pylist())
 
 
-def running(rig: Rig, **given_: Any) -> Coordinator:
-    """A coordinator that runs, with a table for its letters."""
+def running(rig: Rig, *batches: tuple[int, int, set[int]], **given_: Any) -> Coordinator:
+    """A coordinator that runs, with a table for its letters, once these batches are committed."""
     coordinator = rig.running(commit_interval_ms="100ms", **given_)
     ask(coordinator, rig.worker.listener, Needs(dead_letters=True))
+    for batch in batches:
+        stage(rig, coordinator, *batch)
+        commit(rig, coordinator)
     return coordinator
 
 
@@ -133,8 +133,7 @@ def stage(rig: Rig, coordinator: Coordinator, start: int, end: int, bad: set[int
 
 def commit(rig: Rig, coordinator: Coordinator) -> None:
     """Let the interval pass."""
-    rig.now_ms += 60_000
-    drain(coordinator)
+    rig.after(60_000, coordinator)
 
 
 def test_rows_and_letters_are_committed_under_one_id(rig: Rig) -> None:
@@ -145,7 +144,6 @@ def test_rows_and_letters_are_committed_under_one_id(rig: Rig) -> None:
     commit(rig, coordinator)
     assert (rows(rig), dead_letters(rig)) == ([0, 2, 4, 6, 7], [1, 3, 5])
     ledger = rig.table.ledger
-    assert ledger is not None
     assert ledger.refused == {"bad": 3}
     progress = coordinator.progress()
     assert (progress.refused, progress.dead_letters) == ({"bad": 3}, 3)
@@ -164,14 +162,10 @@ def test_what_others_do_to_letters_neither_loses_nor_doubles(rig: Rig, disturb: 
         commit(rig, coordinator)
         disturb(rig.catalog.real.load_table(LETTERS), dice)
     batch = stage(rig, coordinator, 12, 16, {13})
-    assert coordinator.owner is not None
     pending = coordinator.owner.plan_commit([batch])
-    assert pending is not None
     coordinator.owner.dead_letters.commit(batch.dead_letters, coordinator.owner.ledger, pending.after)
     disturb(rig.catalog.real.load_table(LETTERS), dice)
-    second = running(rig)
-    stage(rig, second, 12, 16, {14})
-    commit(rig, second)
+    second = running(rig, (12, 16, {14}))
     assert second.state is State.RUNNING
     found = rig.catalog.real.load_table(LETTERS).scan().to_arrow()
     own = [one["offset"] for one in found.to_pylist() if one["partition"] != foreign.FOREIGN_PARTITION]
@@ -195,13 +189,9 @@ def test_good_records_make_no_snapshot_of_letters(rig: Rig) -> None:
 
 def test_a_host_that_dies_between_the_two_commits(rig: Rig) -> None:
     """The next owner removes letters whose rows never came; today's verdict on the records counts (I7)."""
-    first = running(rig)
-    stage(rig, first, 0, 3, {1})
-    commit(rig, first)
+    first = running(rig, (0, 3, {1}))
     batch = stage(rig, first, 3, 6, {3, 4})
-    assert first.owner is not None
     pending = first.owner.plan_commit([batch])
-    assert pending is not None
     first.owner.dead_letters.commit(batch.dead_letters, first.owner.ledger, pending.after)
     assert (rows(rig), dead_letters(rig)) == ([0, 2], [1, 3, 4])
     second = running(rig)
@@ -247,7 +237,6 @@ def test_an_old_owner_cannot_add_letters(rig: Rig) -> None:
     old = running(rig)
     batch = stage(rig, old, 0, 4, {1})
     running(rig)
-    assert old.owner is not None
     old.owner.plan_commit([batch])
     with pytest.raises(LostOwnershipError):
         old.owner.send()
@@ -259,9 +248,7 @@ def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest
     old = running(rig)
     batch = stage(rig, old, 0, 4, {1})
     owner = old.owner
-    assert owner is not None
     pending = owner.plan_commit([batch])
-    assert pending is not None
     last = [lambda: owner.dead_letters.commit(pending.dead_letters, owner.ledger, pending.after)]
     claim = DeadLetters._commit
 
@@ -272,11 +259,9 @@ def test_last_letters_of_the_old_owner_stop_nobody(rig: Rig, monkeypatch: pytest
 
     monkeypatch.setattr(DeadLetters, "_commit", after_those)
     new = rig.make()
-    new.order(Event.START)
-    drain(new)
+    order(new, Event.START)
     assert (new.state, dead_letters(rig)) == (State.WAITING, [1])
-    rig.now_ms += 30_000
-    drain(new)
+    rig.after(30_000, new)
     assert (new.state, dead_letters(rig)) == (State.RUNNING, [])
 
 
@@ -284,18 +269,14 @@ def test_an_old_owner_that_makes_the_table_too_late_is_told(rig: Rig) -> None:
     """The table for letters came after the new owner's claim: the epoch of the rows' table decides (I5)."""
     old = rig.running(commit_interval_ms="100ms")
     rig.running(commit_interval_ms="100ms")
-    assert old.owner is not None
     with pytest.raises(LostOwnershipError):
         old.owner.satisfy(Needs(dead_letters=True), recheck=False)
 
 
 def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
     """The new table begins at its start; what it reads again cannot stay a letter."""
-    first = running(rig)
-    stage(rig, first, 0, 4, {1, 3})
-    commit(rig, first)
-    first.order(Event.STOP)
-    drain(first, until=lambda: first.state is State.STOPPED)
+    first = running(rig, (0, 4, {1, 3}))
+    order(first, Event.STOP, State.STOPPED)
     rig.catalog.real.drop_table(("default", "clicks"))
     second = running(rig)
     assert dead_letters(rig) == []
@@ -306,16 +287,13 @@ def test_letters_of_a_table_that_was_dropped_are_read_again(rig: Rig) -> None:
 
 def test_letters_whose_table_others_dropped_are_told_as_lost(rig: Rig) -> None:
     """A new table does not begin at the start: only rows are read again."""
-    coordinator = running(rig)
-    stage(rig, coordinator, 0, 4, {1, 3})
-    commit(rig, coordinator)
+    coordinator = running(rig, (0, 4, {1, 3}))
     rig.catalog.real.drop_table(("default", "clicks__dead_letters"))
     stage(rig, coordinator, 4, 8, {5})
     commit(rig, coordinator)
     assert coordinator.state is State.FAILED
     assert "without the lost dead letters" in str(coordinator.progress().error)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     stage(rig, coordinator, 4, 8, set())
     commit(rig, coordinator)
     assert rows(rig) == [0, 2, 4, 5, 6, 7]
@@ -334,35 +312,26 @@ def _made_anew(rig: Rig) -> Coordinator:
     rig.catalog.real.drop_table(("default", "clicks"))
     rig.broker.change(topic_id="another")
     coordinator = rig.make(commit_interval_ms="100ms")
-    coordinator.order(Event.START)
-    drain(coordinator)
+    order(coordinator, Event.START)
     return coordinator
 
 
 def test_letters_of_a_topic_that_had_the_name_before_stop_it(rig: Rig) -> None:
-    """A person must decide (I8): they are all that is left of their records, and their offsets mean others.
-
-    The take-over leaves nothing behind: no table is made, nor claimed, that the person did not ask for.
-    """
-    first = running(rig)
-    stage(rig, first, 0, 4, {1, 3})
-    commit(rig, first)
+    """A person must decide (I8): they are all that is left, and their offsets mean others."""
+    running(rig, (0, 4, {1, 3}))
     second = _made_anew(rig)
     assert second.state is State.FAILED
     assert "belong to an earlier topic" in str(second.progress().error)
     assert dead_letters(rig) == [1, 3]
     assert not rig.catalog.real.table_exists(("default", "clicks"))
     rig.catalog.real.rename_table(LETTERS, ("default", "clicks_before"))  # as the error says
-    second.order(Event.RESUME)
-    drain(second)
+    order(second, Event.RESUME)
     assert second.state is State.RUNNING
 
 
 def test_a_table_of_letters_without_letters_is_taken_over(rig: Rig) -> None:
     """Nobody is asked about letters of a topic made anew where all of them were replayed, or none came."""
-    first = running(rig)
-    stage(rig, first, 0, 4, set())
-    commit(rig, first)
+    running(rig, (0, 4, set()))
     second = _made_anew(rig)
     assert second.state is State.RUNNING
     ask(second, rig.worker.listener, Needs(dead_letters=True))
@@ -377,8 +346,7 @@ def test_what_is_dropped_leaves_no_files(rig: Rig) -> None:
     batch = stage(rig, coordinator, 0, 4, {1})
     running(rig)
     rig.mine = False
-    rig.now_ms += 60_000
-    drain(coordinator, until=lambda: coordinator.state is State.WAITING)
+    rig.after(60_000, coordinator, State.WAITING)
     paths = [Path(file.file_path.removeprefix("file://")) for file in (*batch.files, *batch.dead_letters)]
     assert [path.exists() for path in paths] == [False, False]
 
@@ -429,7 +397,6 @@ def test_whatever_fails_each_record_is_a_row_or_a_letter_once(
 def _half_a_commit(coordinator: Coordinator, batch: StagedBatch) -> None:
     """As far as the faults let it come; then the host is gone."""
     owner = coordinator.owner
-    assert owner is not None
     if owner.plan_commit(coordinator.staged) is not None:
         with contextlib.suppress(TableTopicError):  # whatever stopped it, the host dies here
             owner.send()
@@ -452,7 +419,6 @@ def test_letters_that_were_put_into_a_new_file_are_old_ones(rig: Rig) -> None:
         stage(rig, coordinator, start, start + 4, bad)
         commit(rig, coordinator)
     owner = coordinator.owner
-    assert owner is not None
     first = next(
         one for one in rig.catalog.real.load_table(LETTERS).metadata.snapshots if _letters_in(one) == 2
     )
@@ -475,29 +441,20 @@ def _letters_in(snapshot: Snapshot) -> int:
 
 def test_letters_are_kept_whole(rig: Rig) -> None:
     """Without a column of theirs, the topic stops; nothing of a record is left out."""
-    coordinator = running(rig)
-    stage(rig, coordinator, 0, 2, {1})
-    commit(rig, coordinator)
+    coordinator = running(rig, (0, 2, {1}))
     with rig.catalog.real.load_table(LETTERS).update_schema() as update:
         update.rename_column("value", "payload")
         update.rename_column("headers.element.key", "name")
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.PAUSE, State.PAUSED)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.FAILED
     assert "headers.element.key, value of default.clicks__dead_letters" in str(coordinator.progress().error)
 
 
-def test_letters_of_a_newer_format_version_may_be_set_aside(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_letters_of_a_newer_format_may_be_set_aside(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyIceberg cannot write it: a new table is begun once the other one is renamed."""
-    coordinator = running(rig)
-    stage(rig, coordinator, 0, 2, {1})
-    commit(rig, coordinator)
+    coordinator = running(rig, (0, 2, {1}))
     owner = coordinator.owner
-    assert owner is not None
     monkeypatch.setattr("tabletopic_kernel.table.changes.commit.VERSION", 1)
     with pytest.raises(ActionNeededError, match="rename that table"):
         owner.dead_letters.check_writable()

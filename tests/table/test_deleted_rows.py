@@ -87,9 +87,7 @@ def test_deleted_rows_are_left_out_and_their_delete_files_go(lake: Lake) -> None
     assert [file.record_count for file in lake.files()] == [9]
     assert delete_files(lake.table) == []
     head = lake.table.current_snapshot()
-    assert head is not None
     told = summary(head)
-    assert head.summary is not None
     assert head.summary.operation.value == "replace"
     names = ("total-records", "total-delete-files", "total-position-deletes", "removed-delete-files")
     assert [told[name] for name in names] == ["9", "0", "0", "2"]
@@ -185,7 +183,7 @@ def test_in_a_sorted_table_rows_are_followed_to_their_places(catalog: Catalog) -
 
 
 @pytest.mark.parametrize("room", [10**6, 10])
-def test_rows_are_followed_into_several_sorted_files(
+def test_rows_are_followed_into_sorted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """Unless they are too many: then a delete meanwhile ends it."""
@@ -212,7 +210,6 @@ def test_rows_are_followed_into_several_sorted_files(
 def test_deletes_that_somebody_takes_back_meanwhile_end_it(lake: Lake) -> None:
     """The rows that were left out are there again."""
     base = lake.table.current_snapshot()
-    assert base is not None
     delete_rows(lake.table, {_paths(lake)[0]: [0]})
     plan, made = _rewritten(lake)
     lake.table.manage_snapshots().rollback_to_snapshot(base.snapshot_id).commit()
@@ -274,9 +271,7 @@ def test_equality_deletes_meanwhile_end_it(lake: Lake) -> None:
         lake.commit(plan.groups[0], made, plan.delete_files)
 
 
-def test_a_file_with_many_deleted_rows_is_due_by_itself(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_many_deleted_rows_is_due(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a fifth of its rows, also where it is not small, or larger than the target."""
     lake = _lake(catalog, (10, 10, 10, 10))
     first, second, third, fourth = _paths(lake)
@@ -300,7 +295,7 @@ def _sized(monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int]) -> None:
         monkeypatch.setattr(module, "unreadable", lambda *_, **__: {})
 
 
-def test_a_file_above_the_target_size_is_due_for_delete_files_of_its_own(
+def test_a_large_file_is_due_for_its_own_delete_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for those of its neighbours, and they not for its: it would be written again for nothing."""

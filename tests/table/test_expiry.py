@@ -73,8 +73,24 @@ class Life:
     def expire(self, retention: Retention = _NONE) -> Removed:
         """As the owner does: collect, commit, remove."""
         found = self.collect(retention)
-        self.table.expire(self.ledger, lambda _: sorted(found.ids))
+        self.commit_expiry(found)
         return remove_expired(self.table.table, found)
+
+    def commit_expiry(self, found: UnreachableFiles) -> Any:
+        """Take the snapshots out; their files are still there."""
+        return self.table.expire(self.ledger, lambda _: sorted(found.ids))
+
+    def change(self, **properties: str) -> None:
+        """As somebody else does."""
+        with self.foreign().transaction() as change:
+            change.set_properties({name.replace("_", "."): text for name, text in properties.items()})
+
+    def drop_rows(self) -> UnreachableFiles:
+        """Somebody rewrites all rows, so that all files before are those of old snapshots, which would go."""
+        table = self.foreign()
+        table.overwrite(table.scan().to_arrow())
+        self.commit()
+        return self.collect()
 
     def collect(self, retention: Retention = _NONE) -> UnreachableFiles:
         """What would go."""
@@ -118,24 +134,29 @@ def life(owned: tuple[TopicTable, Ledger]) -> Life:
 
 
 def test_the_old_go_and_the_newest_stay(life: Life) -> None:
-    """By age, and as many as are to be kept at least."""
+    """By age, as many as are to be kept; the young, one from the future and those of refs stay."""
     assert life.expirable() == {1, 2, 3, 4, 5, 6}
     assert life.expirable(Retention(0, 3)) == {1, 2, 3, 4}
     assert life.expirable(Retention(0, 100)) == set()
-
-
-def test_the_young_stay(life: Life) -> None:
-    """A snapshot of the last ``time_travel_ms``, and one from the future, are young."""
     times = sorted(one.timestamp_ms for one in life.metadata().snapshots)
     now = times[-1] + 1_000
     assert life.expirable(Retention(now - times[2] + 1, 1), now) == {
         number for number, at in enumerate(times, 1) if at < times[2]
     }
     assert life.expirable(now_ms=times[0] - 1) == set()
+    snapshots = life.metadata().snapshots
+    manage = life.foreign().manage_snapshots()
+    manage.create_tag(snapshots[1].snapshot_id, "kept").commit()
+    life.foreign().manage_snapshots().create_branch(snapshots[4].snapshot_id, "audit").commit()
+    assert life.expirable() == {1, 3, 4, 6}
+    assert life.expirable(Retention(0, 2)) == {1, 3}
+    chosen = life.metadata().snapshots[1].snapshot_id
+    life.foreign().manage_snapshots().create_tag(chosen, "kept", max_ref_age_ms=1).commit()
+    assert 2 not in life.expirable()
 
 
 def test_of_the_young_the_newest_stay(life: Life) -> None:
-    """As many as the settings keep at most: the oldest go first, and what else keeps one still does."""
+    """As many as the settings keep; what else keeps one does, and a limit spares what a query reads."""
     young = life.metadata().snapshots[0].timestamp_ms
     long = _LATER - young + 1
     assert life.expirable(Retention(long, 1)) == set()
@@ -143,13 +164,6 @@ def test_of_the_young_the_newest_stay(life: Life) -> None:
     assert life.expirable(Retention(long, 1, at_most=3)) == {1, 2, 3, 4}
     assert life.expirable(Retention(long, 5, at_most=3)) == {1, 2}
     assert life.expirable(Retention(0, 1, at_most=3)) == {1, 2, 3, 4, 5, 6}
-    tagged = life.metadata().snapshots[1].snapshot_id
-    life.foreign().manage_snapshots().create_tag(tagged, "kept").commit()
-    assert life.expirable(Retention(long, 1, at_most=3)) == {1, 3, 4}
-
-
-def test_a_limit_spares_what_a_query_may_read(life: Life) -> None:
-    """Half a second between two commits would leave a query of five minutes without its files."""
     metadata = life.metadata()
     newest = metadata.snapshots[-1].timestamp_ms
     few = Retention(5 * 86_400_000, 1, at_most=3)
@@ -157,6 +171,9 @@ def test_a_limit_spares_what_a_query_may_read(life: Life) -> None:
     assert to_expire(metadata, few, newest + 16 * 60_000) == tuple(
         one.snapshot_id for one in metadata.snapshots[:4]
     )
+    tagged = life.metadata().snapshots[1].snapshot_id
+    life.foreign().manage_snapshots().create_tag(tagged, "kept").commit()
+    assert life.expirable(Retention(long, 1, at_most=3)) == {1, 3, 4}
 
 
 def test_the_way_back_stays_whole(life: Life) -> None:
@@ -173,23 +190,6 @@ def test_the_way_back_stays_whole(life: Life) -> None:
     assert reaches_back_to(after) == left[0].timestamp_ms
     life.judge()
     life.commit()
-
-
-def test_what_any_ref_names_stays(life: Life) -> None:
-    """Tags, and branches with as many of their ancestors as of main's."""
-    snapshots = life.metadata().snapshots
-    manage = life.foreign().manage_snapshots()
-    manage.create_tag(snapshots[1].snapshot_id, "kept").commit()
-    life.foreign().manage_snapshots().create_branch(snapshots[4].snapshot_id, "audit").commit()
-    assert life.expirable() == {1, 3, 4, 6}
-    assert life.expirable(Retention(0, 2)) == {1, 3}
-
-
-def test_a_ref_that_was_to_go_stays(life: Life) -> None:
-    """To take a tag away is for who made it, however old it may get."""
-    chosen = life.metadata().snapshots[1].snapshot_id
-    life.foreign().manage_snapshots().create_tag(chosen, "kept", max_ref_age_ms=1).commit()
-    assert 2 not in life.expirable()
 
 
 def test_a_branch_keeps_what_it_says(life: Life) -> None:
@@ -286,9 +286,7 @@ def test_a_lost_answer_is_settled_by_a_look(life: Life, fault: Callable[..., Any
 
 
 @pytest.mark.parametrize(("fault", "error"), [(never_arrived, RetryableError), (refused, HeadMovedError)])
-def test_what_did_not_arrive_removes_nothing(
-    life: Life, fault: Callable[..., Any], error: type[Exception]
-) -> None:
+def test_what_is_lost_removes_nothing(life: Life, fault: Callable[..., Any], error: type[Exception]) -> None:
     """Nothing is done; next time."""
     files = files_below(life.foreign())
     _flaky(life, fault)
@@ -316,25 +314,22 @@ def test_a_catalog_that_cannot_says_so(life: Life) -> None:
         life.expire()
 
 
+def _id(table: Table, at: int) -> int:
+    return table.metadata.snapshots[at].snapshot_id
+
+
 @pytest.mark.parametrize(
     "act",
     [
         append,
-        lambda table: (
-            table.manage_snapshots().create_tag(table.metadata.snapshots[1].snapshot_id, "new").commit()
-        ),
-        lambda table: (
-            table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
-        ),
-        lambda table: (
-            table.manage_snapshots()
-            .set_current_snapshot(snapshot_id=table.metadata.snapshots[3].snapshot_id)
-            .commit()
-        ),
+        lambda table: table.manage_snapshots().create_tag(_id(table, 1), "new").commit(),
+        lambda table: table.maintenance.expire_snapshots().by_id(_id(table, 0)).commit(),
+        lambda table: table.manage_snapshots().set_current_snapshot(snapshot_id=_id(table, 3)).commit(),
     ],
+    ids=["rows", "tag", "expiry", "rollback"],
 )
 def test_who_comes_in_between_is_seen(life: Life, act: Callable[[Table], None]) -> None:
-    """Rows, a new tag, another expiry, a rollback: the request does not fit any more, and does nothing."""
+    """The request does not fit any more, and does nothing."""
 
     def between(commit: Callable[[], Any]) -> Any:
         act(life.foreign())
@@ -352,34 +347,25 @@ def test_an_owner_that_was_replaced_expires_nothing(life: Life) -> None:
     found = life.collect()
     life.table.claim(life.ledger.claimed(2, "second"), life.ledger)
     with pytest.raises(LostOwnershipError):
-        life.table.expire(life.ledger, lambda _: sorted(found.ids))
+        life.commit_expiry(found)
 
 
 def test_a_table_that_was_rolled_back_is_left_alone(life: Life) -> None:
     """A person decides first."""
-    found = life.collect()
     back = life.metadata().snapshots[2].snapshot_id
     life.foreign().manage_snapshots().set_current_snapshot(snapshot_id=back).commit()
     with pytest.raises(ActionNeededError, match="ledger"):
-        life.table.expire(life.ledger, lambda _: sorted(found.ids))
+        life.expire()
 
 
 # -- the files
 
 
-def drop_rows(life: Life) -> None:
-    """Somebody rewrites all rows, so that all files before are those of old snapshots."""
-    table = life.foreign()
-    table.overwrite(table.scan().to_arrow())
-    life.commit()
-
-
 def test_metadata_is_looked_at_again_before_files_go(life: Life) -> None:
     """A file that somebody has put into the table again since is kept, as is the snapshot that came back."""
-    drop_rows(life)
-    found = life.collect()
+    found = life.drop_rows()
     back = max(found.data)
-    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    life.commit_expiry(found)
     life.foreign().add_files([back], check_duplicate_files=False)
     remove_expired(life.table.table, found)
     assert place_of(back).exists()
@@ -389,10 +375,10 @@ def test_metadata_is_looked_at_again_before_files_go(life: Life) -> None:
 
 def test_metadata_is_looked_at_before_each_thousand(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only before the first."""
-    drop_rows(life)
+    life.drop_rows()
     monkeypatch.setattr(door, "_CHUNK", 1)
     found = life.collect()
-    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    life.commit_expiry(found)
     back, real, seen = max(found.data), door.delete_files, []
 
     def and_then(table: Table, paths: list[str]) -> list[str]:
@@ -408,18 +394,15 @@ def test_metadata_is_looked_at_before_each_thousand(life: Life, monkeypatch: pyt
     life.judge()
 
 
-def test_snapshots_that_are_still_there_keep_their_files(life: Life) -> None:
-    """No file goes on the word of a commit that the metadata does not show."""
-    drop_rows(life)
+def test_files_go_on_the_word_of_the_metadata_alone(life: Life) -> None:
+    """Not of a commit that it does not show, of a table that shares them, or of one made anew."""
+    found, before = life.drop_rows(), life.foreign()
     with pytest.raises(StartOverError, match="were to expire"):
-        remove_expired(life.table.table, life.collect())
-    life.judge()
-
-
-def test_another_table_keeps_its_files(life: Life) -> None:
-    """Dropped and made again under the name."""
-    drop_rows(life)
-    found, before = life.collect(), life.foreign()
+        remove_expired(life.table.table, found)
+    life.commit_expiry(found)
+    life.change(gc_enabled="false")
+    with pytest.raises(StartOverError, match=r"gc\.enabled"):
+        remove_expired(life.table.table, found)
     before.catalog.drop_table(before.name())
     before.catalog.create_table(before.name(), before.schema())
     with pytest.raises(StartOverError, match="another one"):
@@ -430,25 +413,10 @@ def test_another_table_keeps_its_files(life: Life) -> None:
     assert all(place_of(path).exists() for path in found.data)
 
 
-def test_files_of_a_table_that_shares_them_stay(life: Life) -> None:
-    """``gc.enabled`` says that the files are not the table's alone, also when it comes late."""
-    drop_rows(life)
-    found = life.collect()
-    life.table.expire(life.ledger, lambda _: sorted(found.ids))
-    with life.foreign().transaction() as change:
-        change.set_properties({"gc.enabled": "false"})
-    with pytest.raises(StartOverError, match=r"gc\.enabled"):
-        remove_expired(life.table.table, found)
-    assert all(place_of(path).exists() for path in found.data)
-
-
-def test_a_catalog_with_versions_of_its_own_keeps_its_files(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_catalog_with_own_versions_keeps_files(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nessie's branches and history need files that metadata does not tell of."""
-    drop_rows(life)
-    found = life.collect()
-    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    found = life.drop_rows()
+    life.commit_expiry(found)
     catalog = life.table.table.catalog
     life.table.claim(life.ledger.claimed(2, "second"), life.ledger)
     with monkeypatch.context() as patch:
@@ -459,8 +427,7 @@ def test_a_catalog_with_versions_of_its_own_keeps_its_files(
     assert all(place_of(path).exists() for path in found.data)
     assert door.sweep_finished(life.foreign(), before_epoch=2, catalog=catalog).files > 0
     life.judge()
-    with life.foreign().transaction() as change:
-        change.set_properties({"nessie.commit.id": "1"})
+    life.change(nessie_commit_id="1")
     assert life.expirable() == set()
 
 
@@ -486,7 +453,7 @@ def test_files_elsewhere_stay(life: Life, tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(taken.read_bytes())
     life.foreign().add_files([f"file://{path}" for path in (*names, *own)])
-    drop_rows(life)
+    life.drop_rows()
     removed = life.expire()
     assert removed.outside == len(names)
     assert all(path.exists() for path in names)
@@ -495,11 +462,10 @@ def test_files_elsewhere_stay(life: Life, tmp_path: Path) -> None:
 
 def test_metadata_elsewhere_stays(life: Life, tmp_path: Path) -> None:
     """Manifests go where the table has its metadata now, and nowhere else."""
-    drop_rows(life)
-    found = life.collect()
+    found = life.drop_rows()
     with life.foreign().transaction() as change:
         change.set_properties({"write.metadata.path": f"file://{tmp_path}/moved"})
-    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    life.commit_expiry(found)
     removed = remove_expired(life.table.table, found)
     assert removed.outside == len(found.metadata)
     assert all(place_of(path).exists() for path in found.metadata)
@@ -507,17 +473,15 @@ def test_metadata_elsewhere_stays(life: Life, tmp_path: Path) -> None:
 
 def test_a_manifest_that_cannot_be_read_keeps_all(life: Life) -> None:
     """Before, so that nothing expires; and after, so that nothing is removed."""
-    drop_rows(life)
-    found = life.collect()
+    found = life.drop_rows()
     manifest = place_of(max(path for path in found.metadata if "-m" in path))
     content = manifest.read_bytes()
     manifest.unlink()
     with pytest.raises(RetryableError):
         life.collect()
     manifest.write_bytes(content)
-    life.table.expire(life.ledger, lambda _: sorted(found.ids))
+    life.commit_expiry(found)
     head = life.foreign().current_snapshot()
-    assert head is not None
     place_of(head.manifests(life.foreign().io)[0].manifest_path).unlink()
     from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import clear_manifest_cache
 
@@ -529,7 +493,7 @@ def test_a_manifest_that_cannot_be_read_keeps_all(life: Life) -> None:
 
 def test_staged_files_are_none_of_these(life: Life) -> None:
     """What the owner has staged was in no snapshot; it can be committed after the expiry."""
-    drop_rows(life)
+    life.drop_rows()
     staged = write_rows(life.table, 3, epoch=1)
     life.expire()
     assert all(place_of(file.file_path).exists() for file in staged)
@@ -539,11 +503,11 @@ def test_staged_files_are_none_of_these(life: Life) -> None:
 def test_however_a_file_is_spelt(life: Life, spelling: str) -> None:
     """A snapshot that names the file in another way keeps it."""
     file = max(life.foreign().inspect.files()["file_path"].to_pylist())
-    drop_rows(life)
+    life.drop_rows()
     elsewhere = place_of(file).with_name("spelt.parquet")
     elsewhere.write_bytes(place_of(file).read_bytes())
     life.foreign().add_files([f"file://{elsewhere}"])
-    drop_rows(life)
+    life.drop_rows()
     life.foreign().add_files([spelling.format(elsewhere)], check_duplicate_files=False)
     life.commit()
     life.expire()
@@ -585,9 +549,8 @@ def test_statistics_go_with_their_snapshot(life: Life) -> None:
 
 
 def test_a_dry_run_tells_the_same(life: Life) -> None:
-    """What would go, and nothing goes."""
-    drop_rows(life)
-    found, there = life.collect(), files_below(life.foreign())
+    """What would go, and nothing goes; staged files are none of these."""
+    found, there = life.drop_rows(), files_below(life.foreign())
     told = door.removable(without(life.foreign(), found.ids), found)
     assert files_below(life.foreign()) == there
     removed = life.expire()
@@ -595,41 +558,28 @@ def test_a_dry_run_tells_the_same(life: Life) -> None:
     assert sorted(told.paths) == sorted(removed.paths)
 
 
-def test_a_tag_that_went_with_a_snapshot_keeps_the_files(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A REST catalog cannot be asked to refuse: what came in between is looked up in the log of metadata."""
+@pytest.mark.parametrize("tags", [True, False])
+def test_a_lost_tag_keeps_the_files(life: Life, monkeypatch: pytest.MonkeyPatch, tags: bool) -> None:
+    """A REST catalog cannot be asked to refuse: the log of metadata tells; properties are no reason."""
     monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.RestCatalog", FlakyCatalog)
+    if tags:
+        monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.same_refs", lambda *_: ())
     found = life.collect()
 
-    def tag_first(commit: Callable[[], Any]) -> Any:
-        table = life.foreign()
-        table.manage_snapshots().create_tag(min(found.ids), "new").commit()
+    def come_first(commit: Callable[[], Any]) -> Any:
+        if tags:
+            life.foreign().manage_snapshots().create_tag(min(found.ids), "new").commit()
+        else:
+            life.change(x="y")
         return commit()
 
-    def lenient(_: TableMetadata, __: Any) -> tuple[()]:
-        return ()
-
-    monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.same_refs", lenient)
-    _flaky(life, tag_first)
-    assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, False)
-
-
-def test_without_a_race_files_may_go(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a REST catalog too: properties that changed meanwhile are no reason."""
-    monkeypatch.setattr("tabletopic_kernel.table.changes.metadata.RestCatalog", FlakyCatalog)
-    found = life.collect()
-
-    def change_first(commit: Callable[[], Any]) -> Any:
-        with life.foreign().transaction() as change:
-            change.set_properties({"x": "y"})
-        return commit()
-
-    _flaky(life, change_first)
-    assert life.table.expire(life.ledger, lambda _: sorted(found.ids)) == (found.ids, True)
+    _flaky(life, come_first)
+    assert life.commit_expiry(found) == (found.ids, not tags)
 
 
 def test_a_plan_of_an_expiry_reads_only(life: Life) -> None:
     """By the topic's settings, for the table that the catalog has; none where there is no table."""
-    drop_rows(life)
+    life.drop_rows()
     table, there = life.foreign(), files_below(life.foreign())
     old = place_of(table.location()) / "metadata" / "x-m0.avro"
     left = write_rows(life.table, 2, epoch=1)
@@ -639,7 +589,6 @@ def test_a_plan_of_an_expiry_reads_only(life: Life) -> None:
     settings = TopicSettings(time_travel_ms=60_000, keep_snapshots=1)
     now = table.metadata.last_updated_ms + 3_600_000
     plan = plan_expiry(table.catalog, table.name(), settings, now, orphans=True)
-    assert plan is not None
     assert len(plan.snapshots) + plan.kept == len(life.metadata().snapshots)
     assert plan.kept == 1
     assert set(map(place_of, plan.files)) < there

@@ -25,26 +25,20 @@ from tests.pipeline.whole_path import Path
 
 SETTINGS = TopicSettings(value_format="string")
 SENT: list[Any] = [
-    [("trace", b"1"), ("to", None), ("trace", b"2"), ("to", b"")],
-    None,
-    [("trace", None)],
-    [],
+    [("trace", b"1"), ("to", None), ("trace", b"2"), ("to", b"")], None, [("trace", None)], [],
     [("", b"\0\xff")],
-]
+]  # fmt: skip
 
 
 def _sent_to(path: Path) -> list[Any]:
     rows = [
         {
-            "value": b"x",
-            "key": None,
-            "headers": headers and [{"key": key, "value": value} for key, value in headers],
-            "partition": 0,
-            "offset": at,
-            "timestamp": at,
+            "value": b"x", "key": None,
+            "headers": headers and [{"key": key, "value": value} for key, value in headers], "partition": 0,
+            "offset": at, "timestamp": at,
         }
         for at, headers in enumerate(SENT)
-    ]
+    ]  # fmt: skip
     batch = pa.RecordBatch.from_pylist(rows, schema=SOURCE)
     (file,) = stage_files(LoadedPlan(path.keeper.plan()), [batch]).files
     found: list[Any] = pq.read_table(file.file_path.removeprefix("file://"))["_kafka_header"].to_pylist()

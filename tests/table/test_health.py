@@ -18,21 +18,17 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table import health
-from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.compaction import plan as compaction
 from tabletopic_kernel.table.health import idle_because, next_work, table_health
 from tabletopic_kernel.table.topic_table import TopicTable
 from tests.table.foreign_deletes import delete_rows
-from tests.table.samples import IDENTIFIER, TOPIC, batch, next_commit
+from tests.table.samples import IDENTIFIER, TOPIC, batch, commit_staged
 
 
 def _grown(owned: tuple[TopicTable, Ledger], commits: int) -> TopicTable:
     table, ledger = owned
     for start in range(0, commits * 10, 10):
-        staged = batch(table, start, start + 10)
-        after = next_commit(ledger, staged)
-        table.commit(ledger, appended(after, staged.files))
-        ledger = after
+        ledger = commit_staged(table, ledger, batch(table, start, start + 10))
     table.reload()
     return table
 
@@ -53,7 +49,7 @@ def test_files_snapshots_and_metadata(owned: tuple[TopicTable, Ledger], tmp_path
 
 
 def test_what_was_deleted_is_no_file(owned: tuple[TopicTable, Ledger], catalog: Catalog) -> None:
-    """Another program deletes rows by writing their files anew: old ones count no more."""
+    """Rewritten files count no more; many deleted rows are due, however few files there are."""
     table = _grown(owned, 3)
     catalog.load_table(IDENTIFIER).delete("a < 5")
     table.reload()
@@ -61,11 +57,16 @@ def test_what_was_deleted_is_no_file(owned: tuple[TopicTable, Ledger], catalog: 
     assert (found.files, found.rows) == (3, 15)
 
 
-def test_a_table_without_snapshots(table: TopicTable) -> None:
-    """Nothing is divided by nothing."""
+def test_what_has_no_sizes_or_no_manifest(table: TopicTable) -> None:
+    """Nothing is divided by nothing; what is switched off says so for both works."""
     found = table_health(TOPIC, table.table)
     assert (found.files, found.sizes, found.small_share, found.delete_share) == (0, [], 0.0, 0.0)
     assert (found.oldest_snapshot_ms, found.reaches_back_to_ms) == (None, None)
+    off = TopicSettings(maintenance="off")
+    assert [(one.work, one.due, one.why) for one in next_work(table.table, off, 0)] == [
+        ("compact", False, "switched off"),
+        ("expire", False, "switched off"),
+    ]
 
 
 def test_a_manifest_that_is_gone_is_told(owned: tuple[TopicTable, Ledger], tmp_path: Path) -> None:
@@ -77,16 +78,7 @@ def test_a_manifest_that_is_gone_is_told(owned: tuple[TopicTable, Ledger], tmp_p
         table_health(TOPIC, table.table)
 
 
-def test_switched_off(table: TopicTable) -> None:
-    """Then it says so, for both works."""
-    off = TopicSettings(maintenance="off")
-    assert [(one.work, one.due, one.why) for one in next_work(table.table, off, 0)] == [
-        ("compact", False, "switched off"),
-        ("expire", False, "switched off"),
-    ]
-
-
-def test_what_is_due_is_told_with_its_reason(
+def test_what_is_due_has_its_reason(
     owned: tuple[TopicTable, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Enough small files to put together, and snapshots that are older than the settings keep."""
@@ -122,7 +114,7 @@ def test_deleted_rows_that_are_due_are_told(owned: tuple[TopicTable, Ledger]) ->
     assert found.why.endswith(f"without {victim.record_count:,} deleted rows")
 
 
-def test_a_catalog_that_maintains_its_tables_is_left_to_it(
+def test_a_maintaining_catalog_is_left_to_it(
     owned: tuple[TopicTable, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless the settings say on."""
@@ -171,7 +163,7 @@ def test_a_catalog_that_maintains_tables_is_trusted_for_days(
     """The owner looks at what it really did: it expires and compacts where nobody else has for three days."""
     table, ledger = owned
     staged = batch(table, 0, 3)
-    table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+    commit_staged(table, ledger, staged)
     loaded = catalog.load_table(IDENTIFIER)
     monkeypatch.setitem(catalog.properties, "rest.signing-name", "s3tables")
     settings = TopicSettings(keep_snapshots=1)

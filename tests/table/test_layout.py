@@ -16,31 +16,26 @@ from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError, Re
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.layout import lay_out
 from tabletopic_kernel.table.topic_table import TopicTable
-from tests.host.rig import Rig, drain
+from tests.host.rig import Rig, order
 from tests.table.samples import IDENTIFIER, SCHEMA, TOPIC, write_rows
 
 
 def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
     """With ``on_gap = go_on`` the ledger goes behind it; event, progress and table say what is lost (I8)."""
     coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
-    rig.stage(0, 4)
-    drain(coordinator)
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.staged(coordinator, 0, 4)
+    order(coordinator, Event.PAUSE, State.PAUSED)
     rig.broker.change(first={0: 10, 1: 0})
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.RUNNING
     gaps = [event for event in rig.control.written if event.type == "GapDetected"]
     assert [(event.missing, event.skipped) for event in gaps] == [({0: (4, 10)}, True)]
     assert coordinator.progress().lost == {0: 6}
     assert rig.worker.spec.start[0] == 10
     ledger = rig.table.ledger
-    assert ledger is not None
     assert (dict(ledger.lost), rig.offset()) == ({0: 6}, 10)
     rig.stage(10, 12, epoch=ledger.epoch)
-    rig.now_ms += 100
-    drain(coordinator)
+    rig.after(100, coordinator)
     assert (rig.rows(), rig.offset()) == (6, 12)
 
 
@@ -48,13 +43,10 @@ def test_a_gap_that_may_be_skipped_is_noted_exactly(rig: Rig) -> None:
 def test_a_partition_that_was_added_and_emptied_is_a_gap(rig: Rig, on_gap: str, state: State) -> None:
     """It began at 0, after the table did: what retention took of it was never read, and is counted (I8)."""
     coordinator = rig.running(commit_interval_ms="100ms", on_gap=on_gap)
-    rig.stage(0, 4)
-    drain(coordinator)
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.staged(coordinator, 0, 4)
+    order(coordinator, Event.PAUSE, State.PAUSED)
     rig.broker.change(first={0: 0, 1: 0, 2: 7}, end={0: 4, 1: 0, 2: 9})
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is state
     if state is State.FAILED:
         assert "partition 2: 7 records from offset 0" in str(coordinator.progress().error)
@@ -66,13 +58,10 @@ def test_a_partition_that_was_added_and_emptied_is_a_gap(rig: Rig, on_gap: str, 
 def test_what_a_gap_hides_still_stops(rig: Rig) -> None:
     """A topic that lost records elsewhere, too, is not gone on with."""
     coordinator = rig.running(commit_interval_ms="100ms", on_gap="go_on")
-    rig.stage(0, 4)
-    drain(coordinator)
-    coordinator.order(Event.PAUSE)
-    drain(coordinator, until=lambda: coordinator.state is State.PAUSED)
+    rig.staged(coordinator, 0, 4)
+    order(coordinator, Event.PAUSE, State.PAUSED)
     rig.broker.change(first={0: 10}, end={0: 100})
-    coordinator.order(Event.RESUME)
-    drain(coordinator)
+    order(coordinator, Event.RESUME)
     assert coordinator.state is State.FAILED
     assert "no longer has partitions [1]" in str(coordinator.progress().error)
     assert rig.offset() == 4
@@ -82,8 +71,7 @@ def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
     """Partitions and properties follow the settings of the next owner; rows of both specs are there."""
     first = rig.running(commit_interval_ms="100ms")
     rig.stage(0, 4)
-    first.order(Event.STOP)
-    drain(first, until=lambda: first.state is State.STOPPED)
+    order(first, Event.STOP, State.STOPPED)
     settings = {"partition_by": ("bucket(4, a)",), "table_properties": {"write.x": "y"}}
     second = rig.running(commit_interval_ms="100ms", target_file_size_bytes="2MB", **settings)
     table = rig.table.table
@@ -93,17 +81,14 @@ def test_new_settings_lay_the_table_out_anew(rig: Rig) -> None:
     changes = [event.changes for event in rig.control.written if event.type == "SchemaEvolved"]
     assert changes[-1] == ["partition by bucket(4, a), before by nothing"]
     rig.stage(4, 9, epoch=2)
-    rig.now_ms += 100
-    drain(second)
+    rig.after(100, second)
     assert (rig.rows(), rig.offset()) == (9, 9)
     files = rig.table.table.inspect.data_files().to_pylist()
     assert {file["spec_id"] for file in files} == {0, 1}
 
 
 @pytest.mark.parametrize("theirs", ["bucket", "truncate"])
-def test_partitions_that_came_and_went_meanwhile_are_another_writers(
-    table: TopicTable, catalog: Catalog, theirs: str
-) -> None:
+def test_partitions_that_came_and_went_are_anothers(table: TopicTable, catalog: Catalog, theirs: str) -> None:
     """The partitions are what they were, but the next ids are taken, by the same partitions or by others."""
     transform = BucketTransform(4) if theirs == "bucket" else TruncateTransform(9)
     with catalog.load_table(IDENTIFIER).update_spec() as update:
@@ -123,11 +108,9 @@ def test_partitions_that_came_and_went_meanwhile_are_another_writers(
 def test_partitions_that_the_table_cannot_have_fail_the_topic(rig: Rig) -> None:
     """The reason names the column, and the table stays as it is."""
     first = rig.running()
-    first.order(Event.STOP)
-    drain(first, until=lambda: first.state is State.STOPPED)
+    order(first, Event.STOP, State.STOPPED)
     second = rig.make(partition_by=("day(nowhere)",))
-    second.order(Event.START)
-    drain(second)
+    order(second, Event.START)
     assert second.state is State.FAILED
     assert "no column 'nowhere'" in str(second.progress().error)
     assert rig.table.table.spec().is_unpartitioned()
@@ -154,9 +137,7 @@ def test_a_codec_is_taken_in_either_case(table: TopicTable, codec: str) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [("gzip", "99"), ("snappy", "3"), ("nonsense", "1")])
-def test_a_codec_or_level_that_cannot_be_is_no_fault_of_the_storage(
-    table: TopicTable, codec: str, level: str
-) -> None:
+def test_a_wrong_codec_or_level_is_no_fault_of_the_storage(table: TopicTable, codec: str, level: str) -> None:
     """The message names the table's property; the batch is tried again until it is corrected."""
     properties = {"write.parquet.compression-codec": codec, "write.parquet.compression-level": level}
     table.table.transaction().set_properties(properties).commit_transaction()
@@ -175,7 +156,7 @@ def test_a_codec_or_level_that_cannot_be_is_no_fault_of_the_storage(
         ),
     ],
 )
-def test_a_codec_that_cannot_be_is_told_before_a_batch_is_written(
+def test_a_wrong_codec_is_told_before_a_batch(
     table: TopicTable, properties: dict[str, str], why: str
 ) -> None:
     """Others may set it; the storage is not to blame, and a task leaves no half file."""

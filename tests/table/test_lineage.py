@@ -65,7 +65,6 @@ def owned(catalog: Catalog, request: pytest.FixtureRequest) -> tuple[TopicTable,
 def _rolls_back(table: Table) -> None:
     """By one commit."""
     parent = table.metadata.snapshot_by_id(table.metadata.current_snapshot_id or 0)
-    assert parent is not None
     assert parent.parent_snapshot_id is not None
     table.manage_snapshots().rollback_to_snapshot(parent.parent_snapshot_id).commit()
 
@@ -95,7 +94,6 @@ def _next_owner(catalog: Catalog, ledger: Ledger, acts: Sequence[Act]) -> None:
     for act in acts:
         act(table.refresh())
     found = TopicTable.load(catalog, IDENTIFIER, TOPIC)
-    assert found is not None
     assert found.ledger == ledger
     found.claim(ledger.claimed(ledger.epoch + 1, "next owner"), ledger)
     assert catalog.load_table(IDENTIFIER).metadata.refs[TAG]
@@ -149,7 +147,7 @@ def test_without_places_only_files_tell(owned: tuple[TopicTable, list[Ledger]], 
 
 
 @pytest.mark.parametrize("owned", ["without places"], indirect=True)
-def test_without_places_a_rewrite_asks_for_a_person(
+def test_without_places_a_rewrite_needs_a_person(
     owned: tuple[TopicTable, list[Ledger]], catalog: Catalog
 ) -> None:
     """Nobody can tell whether the new files have the rows."""
@@ -175,7 +173,7 @@ def _rolls_back_twice(table: Table) -> None:
 
 
 @pytest.mark.parametrize("then", [_appends, _rewrites])
-def test_rows_that_were_put_together_prove_nothing(
+def test_merged_rows_prove_nothing(
     owned: tuple[TopicTable, list[Ledger]], catalog: Catalog, then: Act
 ) -> None:
     """The newest file of the kept ledger has old rows, which are there; the newest rows are not (I8)."""

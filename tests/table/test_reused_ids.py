@@ -144,7 +144,7 @@ def test_records_of_a_restored_registry_wait_too(topic: Orders) -> None:
         topic.send(*_payments(5))
 
 
-def test_a_person_accepts_the_new_text(topic: Orders) -> None:
+def test_a_person_answers_with_the_text(topic: Orders) -> None:
     """Records are read with it, by processes that knew the old one, and the table knows it from then on."""
     _empty_and_fill(topic)
     topic.restart()

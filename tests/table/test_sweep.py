@@ -29,25 +29,17 @@ from tabletopic_kernel.model.errors import (
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.write import data_root
-from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.sweep import sweep
 from tabletopic_kernel.table.topic_table import TopicTable
-from tests.host.rig import Rig, drain, made_rig
+from tests.host.rig import Rig, made_rig
 from tests.table.histories import STEPS, TableLife, live, place_of
-from tests.table.samples import SCHEMA, FlakyCatalog, answer_lost, batch, next_commit, write_rows
+from tests.table.samples import SCHEMA, FlakyCatalog, answer_lost, batch, commit_staged, write_rows
 
 # How a folder of this machine may be written, as people, Spark and the Hive metastore do.
 SPELLINGS = (
-    "{}",
-    "file:{}",
-    "file://{}",
-    "file:///{}",
-    "file://{}/",
-    "file://{}//sub",
-    "{}/a b/ü/c%20d",
-    "file://localhost{}",
-    "relative/lake",
-)
+    "{}", "file:{}", "file://{}", "file:///{}", "file://{}/", "file://{}//sub", "{}/a b/ü/c%20d",
+    "file://localhost{}", "relative/lake",
+)  # fmt: skip
 
 
 def on_disk(files: Sequence[DataFile]) -> list[bool]:
@@ -61,8 +53,7 @@ def committed(
     """Commit a batch; its files, and the ledger then."""
     start = ledger.next_offsets[0]
     staged = batch(table, start, start + rows, epoch=epoch)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, staged)
     return list(staged.files), after
 
 
@@ -89,8 +80,7 @@ def test_a_new_owner_after_an_expiry_keeps_every_row(rig: Rig) -> None:
     coordinator = rig.running(commit_interval_ms="1s")
     for at in range(5):
         rig.stage(at * 10, at * 10 + 10)
-        rig.now_ms += 1_000
-        drain(coordinator)
+        rig.after(1_000, coordinator)
     left = write_rows(rig.table, 2, epoch=1)
     expire_all(rig.table.table)
     assert len(rig.table.table.metadata.snapshots) == 1
@@ -100,9 +90,7 @@ def test_a_new_owner_after_an_expiry_keeps_every_row(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_rows_stay_however_the_warehouse_is_spelt(
-    spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_stay_however_spelt(spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Locations of one folder are written in several ways; each names the same files."""
     warehouse = spelling.format(tmp_path / "lake")
     catalog = open_catalog(
@@ -112,8 +100,7 @@ def test_rows_stay_however_the_warehouse_is_spelt(
     rig = made_rig(catalog, monkeypatch)
     coordinator = rig.running(commit_interval_ms="1s")
     rig.stage(0, 10)
-    rig.now_ms += 1_000
-    drain(coordinator)
+    rig.after(1_000, coordinator)
     left = write_rows(rig.table, 2, epoch=1)
     next_owner(rig)
     assert len(rig.table.table.scan().to_arrow()) == 10
@@ -279,10 +266,8 @@ def test_a_storage_that_deletes_nothing_is_not_asked_for_each_file(owned: Any) -
 def test_staged_files_that_cannot_be_deleted_stop_no_topic(rig: Rig) -> None:
     """The batch is dropped, the topic goes on, and its next owner's sweep has the files."""
     coordinator = rig.running()
-    rig.stage(0, 3)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 3)
     owner = coordinator.owner
-    assert owner is not None
     assert owner.table is not None
     [staged] = coordinator.staged
     stubborn(owner.table, *staged.files)
@@ -344,7 +329,7 @@ def test_an_older_epoch_never_commits_after_a_rollback(owned: Any, catalog: Any)
     table.claim(after.claimed(2, "second"), after)
     table.table.manage_snapshots().set_current_snapshot(snapshot_id=before).commit()
     with pytest.raises(LostOwnershipError, match="epoch 2"):
-        zombie.commit(after, appended(next_commit(after, staged), staged.files))
+        commit_staged(zombie, after, staged)
     with pytest.raises(LostOwnershipError, match="epoch 2"):
         zombie.evolve(None, {}, epoch=1)
 
@@ -365,7 +350,7 @@ def test_a_request_that_was_under_way_never_arrives_after_a_rollback(owned: Any,
 
     flaky.faults = [meanwhile]
     with pytest.raises(HeadMovedError):
-        zombie.commit(after, appended(next_commit(after, staged), staged.files))
+        commit_staged(zombie, after, staged)
 
 
 def test_the_next_owner_after_a_rollback_has_a_higher_epoch_than_any(rig: Rig) -> None:
@@ -376,7 +361,6 @@ def test_the_next_owner_after_a_rollback_has_a_higher_epoch_than_any(rig: Rig) -
     table = rig.catalog.real.load_table(rig.table.table.name())
     table.manage_snapshots().set_current_snapshot(snapshot_id=first).commit()
     rig.running()
-    assert rig.table.ledger is not None
     assert rig.table.ledger.epoch == 3
 
 
@@ -386,10 +370,8 @@ def test_the_next_owner_after_a_rollback_has_a_higher_epoch_than_any(rig: Rig) -
 def test_files_of_a_commit_that_was_sent_stay(rig: Rig) -> None:
     """What the catalog was asked to commit may be in the table, whatever the owner knows of it."""
     coordinator = rig.running(commit_interval_ms="1h")
-    rig.stage(0, 4)
-    drain(coordinator)
+    rig.staged(coordinator, 0, 4)
     owner = coordinator.owner
-    assert owner is not None
     rig.catalog.faults = [answer_lost]
     owner.plan_commit(coordinator.staged)
     with pytest.raises(OutcomeUnknownError):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -41,6 +43,7 @@ from tests.table.samples import (
     FlakyCatalog,
     answer_lost,
     batch,
+    commit_staged,
     never_arrived,
     next_commit,
     refused,
@@ -61,31 +64,28 @@ def fresh(catalog: Catalog) -> TopicTable:
 def test_rows_and_ledger_share_a_snapshot(owned: Owned, catalog: Catalog) -> None:
     """After a commit the newest snapshot has the rows and the ledger, and the tag points to it (I2)."""
     table, ledger = owned
-    staged = batch(table, 0, 7)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 7))
     found = fresh(catalog)
     assert found.ledger == after
     head = found.table.metadata.current_snapshot()
-    assert head is not None
-    assert head.summary is not None
     assert head.summary["added-records"] == "7"
     assert found.table.metadata.refs[TAG].snapshot_id == head.snapshot_id
     assert found.table.scan().count() == 7
     assert found.figures()["rows"] == 7
 
 
-def test_the_same_commit_twice_is_one(owned: Owned, catalog: Catalog) -> None:
-    """A commit id that is in the history already is not committed again (I4)."""
+def test_a_second_commit_of_one_ledger_is_refused(owned: Owned, catalog: Catalog) -> None:
+    """The same id is one commit (I4), another one on the same ledger is not appended (I1, I3)."""
     table, ledger = owned
     staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, staged)
     table.commit(ledger, appended(after, staged.files))
     assert fresh(catalog).table.scan().count() == 3
+    with pytest.raises(ActionNeededError, match="has moved"):
+        commit_staged(table, ledger, batch(table, 0, 3))
 
 
-def test_a_commit_reads_nothing_of_the_commits_before(
+def test_a_commit_reads_no_commit_before(
     owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither metadata, which it wrote itself, nor what the snapshots in it say, but for the newest."""
@@ -96,9 +96,7 @@ def test_a_commit_reads_nothing_of_the_commits_before(
     monkeypatch.setattr(ledger_history, "_mark", lambda one: asked.append(one.snapshot_id) or mark(one))
     monkeypatch.setattr(TableMetadataUtil, "parse_raw", lambda text: parsed.append(text) or parse(text))
     for one in staged:
-        after = next_commit(ledger, one)
-        table.commit(ledger, appended(after, one.files))
-        ledger = after
+        ledger = commit_staged(table, ledger, one)
     assert parsed == []
     assert len(asked) == len(set(asked)) == 4  # the claim's and three of the commits'
     other = fresh(catalog)
@@ -109,9 +107,7 @@ def test_a_commit_reads_nothing_of_the_commits_before(
     assert all(table.has_commit(one) for one in ("claim", ledger.commit_id))
 
 
-def test_a_clock_that_is_set_back_leaves_times_in_order(
-    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_stay_in_order(owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg's Java library, and so Spark, reads no table whose logs go back, whoever wrote them so."""
     table, ledger = owned
     clock = [0.0]
@@ -121,10 +117,7 @@ def test_a_clock_that_is_set_back_leaves_times_in_order(
         clock[0] = ahead_s
         if at == 2:  # by a program whose clock is ahead, in PyIceberg's own way
             catalog.load_table(IDENTIFIER).append(table.table.scan().to_arrow())
-        staged = batch(table, at, at + 1)
-        after = next_commit(ledger, staged)
-        table.commit(ledger, appended(after, staged.files))
-        ledger = after
+        ledger = commit_staged(table, ledger, batch(table, at, at + 1))
         with catalog.load_table(IDENTIFIER).transaction() as change:
             change.set_properties({"at": str(at)})
     metadata = TableMetadataUtil.parse_raw(place_of(fresh(catalog).table.metadata_location).read_text())
@@ -135,15 +128,6 @@ def test_a_clock_that_is_set_back_leaves_times_in_order(
     assert metadata.snapshots[-1].timestamp_ms > time.time() * 1000 + 3_000_000
 
 
-def test_a_commit_needs_the_ledger_it_was_planned_on(owned: Owned) -> None:
-    """A second commit planned on the same ledger is refused, not appended (I1, I3)."""
-    table, ledger = owned
-    first, second = batch(table, 0, 3), batch(table, 0, 3)
-    table.commit(ledger, appended(next_commit(ledger, first), first.files))
-    with pytest.raises(ActionNeededError, match="has moved"):
-        table.commit(ledger, appended(next_commit(ledger, second), second.files))
-
-
 def test_an_older_epoch_never_commits(owned: Owned, catalog: Catalog) -> None:
     """Once a new owner has claimed the table, the old one is fenced (I5)."""
     table, ledger = owned
@@ -151,7 +135,7 @@ def test_an_older_epoch_never_commits(owned: Owned, catalog: Catalog) -> None:
     other.claim(ledger.claimed(2, "second owner"), ledger)
     staged = batch(table, 0, 3)
     with pytest.raises(LostOwnershipError, match="epoch 2"):
-        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+        commit_staged(table, ledger, staged)
     with pytest.raises(LostOwnershipError):
         table.evolve(None, {}, epoch=1)
     assert fresh(catalog).table.scan().count() == 0
@@ -171,9 +155,7 @@ def test_who_takes_over_while_the_owner_commits_plans_again(owned: Owned, catalo
     """A last commit of the owner of before, after its ledger was read, is no rollback (I5)."""
     table, ledger = owned
     other = fresh(catalog)
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     with pytest.raises(HeadMovedError, match="during the takeover"):
         other.claim(ledger.claimed(2, "too early"), ledger)
     other.claim(after.claimed(2, "planned again"), after)
@@ -183,14 +165,12 @@ def test_who_takes_over_while_the_owner_commits_plans_again(owned: Owned, catalo
 def test_foreign_snapshots_are_skipped(owned: Owned, catalog: Catalog) -> None:
     """Snapshots of other writers between ours do no harm to the ledger."""
     table, ledger = owned
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     assert fresh(catalog).ledger == after
     more = batch(table, 3, 5)
-    table.commit(after, appended(next_commit(after, more), more.files))
+    commit_staged(table, after, more)
     assert fresh(catalog).table.scan().count() == 8
 
 
@@ -200,10 +180,7 @@ def test_changes_by_others_are_counted_and_own_ones_are_not(owned: Owned, catalo
 
     def commit(first: int) -> int:
         nonlocal ledger
-        staged = batch(table, first, first + 2)
-        after = next_commit(ledger, staged)
-        table.commit(ledger, appended(after, staged.files))
-        ledger = after
+        ledger = commit_staged(table, ledger, batch(table, first, first + 2))
         return table.foreign_changes
 
     assert commit(0) == 0
@@ -225,9 +202,7 @@ def test_changes_by_others_are_counted_and_own_ones_are_not(owned: Owned, catalo
 def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, catalog: Catalog) -> None:
     """Expiry by somebody else cannot take the ledger away."""
     table, ledger = owned
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     ours = [s.snapshot_id for s in foreign.metadata.snapshots[:-1]]
@@ -237,23 +212,16 @@ def test_the_tag_keeps_the_ledger_when_its_snapshot_is_expired(owned: Owned, cat
 
 
 @pytest.mark.parametrize("appends", [False, True])
-def test_a_rollback_to_where_the_ledger_was_expired_stops(
-    owned: Owned, catalog: Catalog, appends: bool
-) -> None:
-    """The tag has kept a newer ledger, whose rows are gone: who went on there would lose them (I8).
-
-    Also where somebody has appended to the table since, and its head is the newest snapshot of all.
-    """
+def test_a_rollback_behind_the_ledger_stops(owned: Owned, catalog: Catalog, appends: bool) -> None:
+    """The tag has kept a newer ledger, whose rows are gone: who went on there would lose them (I8)."""
     table, ledger = owned
     first, more = batch(table, 0, 3), batch(table, 3, 5)
-    middle = next_commit(ledger, first)
-    table.commit(ledger, appended(middle, first.files))
+    middle = commit_staged(table, ledger, first)
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     theirs = foreign.metadata.current_snapshot_id
     assert theirs is not None
-    after = next_commit(middle, more)
-    fresh(catalog).commit(middle, appended(after, more.files))
+    after = commit_staged(fresh(catalog), middle, more)
     foreign.refresh()
     others = [s.snapshot_id for s in foreign.metadata.snapshots[:-1] if s.snapshot_id != theirs]
     foreign.maintenance.expire_snapshots().by_ids(others).commit()
@@ -269,9 +237,7 @@ def test_a_rollback_to_where_the_ledger_was_expired_stops(
 
 
 @pytest.mark.parametrize(("fault", "there"), [(answer_lost, True), (never_arrived, False)])
-def test_an_unknown_outcome_is_settled_by_the_history(
-    owned: Owned, catalog: Catalog, fault: object, there: bool
-) -> None:
+def test_history_settles_unknown_outcomes(owned: Owned, catalog: Catalog, fault: object, there: bool) -> None:
     """The answer is lost: the commit id in the history tells, and trying again is safe (I4)."""
     _, ledger = owned
     flaky = FlakyCatalog(catalog)
@@ -288,37 +254,23 @@ def test_an_unknown_outcome_is_settled_by_the_history(
     assert fresh(catalog).ledger == after
 
 
-def test_a_conflict_is_not_retried_blindly(owned: Owned, catalog: Catalog) -> None:
-    """PyIceberg's own retry is off: one conflict is one HeadMovedError (I3)."""
-    _, ledger = owned
-    flaky = FlakyCatalog(catalog, [refused])
-    table = fresh(flaky)  # type: ignore[arg-type]
-    staged = batch(table, 0, 3)
-    with pytest.raises(HeadMovedError):
-        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
-    assert flaky.faults == []
-    assert "commit.retry.num-retries" not in fresh(catalog).table.properties
-
-
-def test_a_request_that_was_sent_twice_keeps_its_manifests(owned: Owned, catalog: Catalog) -> None:
-    """A commit that is refused because it went through before is no reason to tidy (I4)."""
-    _, ledger = owned
-    table = fresh(FlakyCatalog(catalog, [sent_twice]))  # type: ignore[arg-type]
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
-    assert fresh(catalog).ledger == after
-    assert fresh(catalog).table.scan().to_arrow().num_rows == 3
-
-
-def test_a_refused_commit_leaves_no_manifests(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
-    """What was written for a commit that the catalog refused is deleted."""
+@pytest.mark.parametrize("fault", [refused, sent_twice])
+def test_another_writer_was_first(owned: Owned, catalog: Catalog, tmp_path: Path, fault: Any) -> None:
+    """PyIceberg's own retry is off: one conflict is one HeadMovedError (I3), and leaves no manifests."""
     _, ledger = owned
     there = set(tmp_path.rglob("*.avro"))
-    table = fresh(FlakyCatalog(catalog, [refused]))  # type: ignore[arg-type]
+    flaky = FlakyCatalog(catalog, [fault])
+    table = fresh(flaky)  # type: ignore[arg-type]
     staged = batch(table, 0, 3)
+    if fault is sent_twice:
+        after = commit_staged(table, ledger, staged)
+        assert fresh(catalog).ledger == after
+        assert fresh(catalog).table.scan().to_arrow().num_rows == 3
+        return
     with pytest.raises(HeadMovedError):
-        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+        commit_staged(table, ledger, staged)
+    assert flaky.faults == []
+    assert "commit.retry.num-retries" not in fresh(catalog).table.properties
     assert set(tmp_path.rglob("*.avro")) == there
 
 
@@ -328,10 +280,7 @@ def test_a_storage_that_fails_while_manifests_are_merged_is_waited_for(
     """It is down, whatever PyIceberg says of the manifest that it could not fill (I9)."""
     table, ledger = owned
     for first in (0, 3):
-        staged = batch(table, first, first + 3)
-        after = next_commit(ledger, staged)
-        table.commit(ledger, appended(after, staged.files))
-        ledger = after
+        ledger = commit_staged(table, ledger, batch(table, first, first + 3))
     with table.table.transaction() as change:
         change.set_properties({TableProperties.MANIFEST_MIN_MERGE_COUNT: "2"})
     more = batch(table, 6, 7)
@@ -342,19 +291,15 @@ def test_a_storage_that_fails_while_manifests_are_merged_is_waited_for(
     with monkeypatch.context() as patch:
         patch.setattr(ManifestFile, "fetch_manifest_entry", away)
         with pytest.raises(RetryableError, match="connection reset"):
-            table.commit(ledger, appended(next_commit(ledger, more), more.files))
-    table.commit(ledger, appended(next_commit(ledger, more), more.files))
+            commit_staged(table, ledger, more)
+    commit_staged(table, ledger, more)
     assert fresh(catalog).table.scan().to_arrow().num_rows == 7
 
 
-def test_files_that_others_took_away_are_planned_again(
-    owned: Owned, catalog: Catalog, tmp_path: Path
-) -> None:
+def test_files_taken_away_are_planned_again(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
     """Somebody compacts what a commit was to remove: nothing is committed, and no manifest is left."""
     table, ledger = owned
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     read = list(table.table.scan().plan_files())
     foreign = catalog.load_table(IDENTIFIER)
     foreign.overwrite(foreign.scan().to_arrow())
@@ -365,27 +310,29 @@ def test_files_that_others_took_away_are_planned_again(
     assert fresh(catalog).ledger == after
 
 
-def test_a_changed_partition_spec_starts_over(owned: Owned, catalog: Catalog) -> None:
-    """Files of another partition spec are not committed under the new one."""
-    table, ledger = owned
-    staged = batch(table, 0, 3)
-    with catalog.load_table(IDENTIFIER).update_spec() as update:
+def _spec(table: Table) -> None:
+    with table.update_spec() as update:
         update.add_identity("a")
-    with pytest.raises(StartOverError, match="partition spec"):
-        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
 
 
-def test_a_dropped_column_starts_over(owned: Owned, catalog: Catalog) -> None:
-    """Its values in staged files could not be read, not even if a column of that name comes back."""
-    table, ledger = owned
-    staged = batch(table, 0, 3)
-    with catalog.load_table(IDENTIFIER).update_schema() as update:
+def _drop_and_make(table: Table) -> None:
+    with table.update_schema() as update:
         update.add_column("b", LongType())
         update.delete_column("a")
-    with catalog.load_table(IDENTIFIER).update_schema() as update:
+    with table.update_schema() as update:
         update.add_column("a", LongType())
-    with pytest.raises(StartOverError, match="dropped a column"):
-        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+
+
+@pytest.mark.parametrize(("act", "told"), [(_spec, "partition spec"), (_drop_and_make, "dropped a column")])
+def test_unfit_files_start_over(
+    owned: Owned, catalog: Catalog, act: Callable[[Table], None], told: str
+) -> None:
+    """Those of another spec, or of a dropped column, not even if one of that name comes back."""
+    table, ledger = owned
+    staged = batch(table, 0, 3)
+    act(catalog.load_table(IDENTIFIER))
+    with pytest.raises(StartOverError, match=told):
+        commit_staged(table, ledger, staged)
     assert fresh(catalog).ledger == ledger
 
 
@@ -396,48 +343,41 @@ def test_a_renamed_and_wider_column_is_the_same(owned: Owned, catalog: Catalog) 
     with catalog.load_table(IDENTIFIER).update_schema() as update:
         update.update_column("a", LongType())
         update.rename_column("a", "b")
-    table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+    commit_staged(table, ledger, staged)
     assert fresh(catalog).table.scan().to_arrow()["b"].to_pylist() == [0, 1, 2]
 
 
-def test_a_newer_format_version_is_no_bug(
-    owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_newer_format_is_no_bug(owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyIceberg cannot write it: the topic says so and stops."""
     table, ledger = owned
     staged = batch(table, 0, 3)
     monkeypatch.setattr(commit, "VERSION", 1)
     with pytest.raises(ActionNeededError, match=r"format version 2.* another --table"):
-        table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+        commit_staged(table, ledger, staged)
     with pytest.raises(ActionNeededError, match="format version 2"):
         table.check_writable(())
     assert fresh(catalog).ledger == ledger
 
 
-def test_a_column_that_came_and_went_meanwhile_is_another_writer(owned: Owned, catalog: Catalog) -> None:
-    """The current schema is what it was, but its next ids are taken: the change is planned again."""
-    table, _ = owned
-    wider = Schema(*SCHEMA.fields, NestedField(2, "b", LongType(), required=False))
-    with catalog.load_table(IDENTIFIER).update_schema() as update:
+def _come_and_go(table: Table) -> None:
+    with table.update_schema() as update:
         update.add_column("note", LongType())
-    with catalog.load_table(IDENTIFIER).update_schema() as update:
+    with table.update_schema() as update:
         update.delete_column("note")
-    assert fresh(catalog).table.metadata.current_schema_id == table.table.metadata.current_schema_id
-    with pytest.raises(HeadMovedError):
-        table.evolve(wider, {}, epoch=1)
-    ids = [schema.schema_id for schema in fresh(catalog).table.metadata.schemas]
-    assert len(ids) == len(set(ids))
 
 
-def test_a_column_that_was_renamed_and_back_meanwhile_is_another_writer(
-    owned: Owned, catalog: Catalog
-) -> None:
-    """The current schema and its ids are what they were, but the next schema's id is taken."""
+def _rename_and_back(table: Table) -> None:
+    for old, new in (("a", "z"), ("z", "a")):
+        with table.update_schema() as update:
+            update.rename_column(old, new)
+
+
+@pytest.mark.parametrize("act", [_come_and_go, _rename_and_back])
+def test_schemas_that_came_and_went(owned: Owned, catalog: Catalog, act: Callable[[Table], None]) -> None:
+    """The current schema is what it was, but the next ids are taken: the change is planned again."""
     table, _ = owned
     wider = Schema(*SCHEMA.fields, NestedField(2, "b", LongType(), required=False))
-    for old, new in (("a", "z"), ("z", "a")):
-        with catalog.load_table(IDENTIFIER).update_schema() as update:
-            update.rename_column(old, new)
+    act(catalog.load_table(IDENTIFIER))
     assert fresh(catalog).table.metadata.current_schema_id == table.table.metadata.current_schema_id
     with pytest.raises(HeadMovedError):
         table.evolve(wider, {}, epoch=1)
@@ -449,9 +389,7 @@ def test_a_column_that_was_renamed_and_back_meanwhile_is_another_writer(
 def test_a_table_that_is_not_the_same_any_more_stops(owned: Owned, catalog: Catalog, how: str) -> None:
     """Dropped, replaced and rolled back tables are noticed, with a reason (I8)."""
     table, ledger = owned
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     more = batch(table, 3, 5)
     if how == "rolled back":
         current = catalog.load_table(IDENTIFIER)
@@ -462,7 +400,7 @@ def test_a_table_that_is_not_the_same_any_more_stops(owned: Owned, catalog: Cata
         if how == "replaced":
             catalog.create_table(IDENTIFIER, SCHEMA, properties={"tabletopic.topic": TOPIC})
     with pytest.raises(ActionNeededError, match=r"no longer exists|replaced|has moved"):
-        table.commit(after, appended(next_commit(after, more), more.files))
+        commit_staged(table, after, more)
 
 
 def test_evolution_is_a_commit_of_its_own(owned: Owned, catalog: Catalog) -> None:
@@ -498,13 +436,13 @@ def test_staging_metadata_is_equal_while_nothing_changes(owned: Owned) -> None:
     table, ledger = owned
     before = table.plan().metadata
     staged = batch(table, 0, 3)
-    table.commit(ledger, appended(next_commit(ledger, staged), staged.files))
+    commit_staged(table, ledger, staged)
     assert table.plan().metadata == before
     assert "snapshot-id" not in json.loads(before).get("refs", {})
 
 
-def test_a_foreign_table_is_not_taken(catalog: Catalog) -> None:
-    """A table that no table topic made, or another topic's, is refused by name."""
+def test_a_table_is_a_topics_own(catalog: Catalog) -> None:
+    """A table of nobody or of another topic is refused by name; user properties reach it, never ours."""
     catalog.create_namespace("default")
     catalog.create_table(IDENTIFIER, SCHEMA)
     with pytest.raises(ActionNeededError, match="was not created by a table topic"):
@@ -518,24 +456,16 @@ def test_a_foreign_table_is_not_taken(catalog: Catalog) -> None:
 def test_user_properties_reach_the_table_but_never_ours(catalog: Catalog) -> None:
     """Table properties are settings; the owner's mark is not."""
     settings = TopicSettings(table_properties={"write.b": "c"})
-    table = TopicTable.create(catalog, IDENTIFIER, SCHEMA, table_spec(), TOPIC, settings)
+    table = TopicTable.create(catalog, IDENTIFIER, SCHEMA, UNPARTITIONED_PARTITION_SPEC, TOPIC, settings)
     assert table.table.properties["write.b"] == "c"
     assert table.table.properties["tabletopic.topic"] == TOPIC
-
-
-def table_spec() -> object:
-    """No partitions."""
-    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-
-    return UNPARTITIONED_PARTITION_SPEC
 
 
 def test_sweep_removes_only_what_nobody_refers_to(owned: Owned, catalog: Catalog, tmp_path: Path) -> None:
     """Files of finished epochs go unless some snapshot has them; the own epoch's and others' stay (I10)."""
     table, ledger = owned
     committed = batch(table, 0, 3, epoch=1)
-    after = next_commit(ledger, committed)
-    table.commit(ledger, appended(after, committed.files))
+    after = commit_staged(table, ledger, committed)
     left = write_rows(table, 2, epoch=1)
     claimed = after.claimed(2, "second")
     table.claim(claimed, after)
@@ -544,9 +474,9 @@ def test_sweep_removes_only_what_nobody_refers_to(owned: Owned, catalog: Catalog
     foreign.write_bytes(b"x")
     assert sweep(table.table, after_epoch=0, before_epoch=2) == len(left)
     for file in (*committed.files, *own):
-        assert Path(file.file_path.removeprefix("file://")).exists()
+        assert place_of(file.file_path).exists()
     assert foreign.exists()
-    assert not any(Path(file.file_path.removeprefix("file://")).exists() for file in left)
+    assert not any(place_of(file.file_path).exists() for file in left)
     assert sweep(table.table, after_epoch=0, before_epoch=2) == 0
 
 
@@ -554,14 +484,13 @@ def test_sweep_keeps_files_of_older_snapshots(owned: Owned, catalog: Catalog) ->
     """A file that compaction replaced is still there for time travel."""
     table, ledger = owned
     staged = batch(table, 0, 3, epoch=1)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, staged)
     current = catalog.load_table(IDENTIFIER)
     current.overwrite(current.scan().to_arrow())
     table.reload()
     table.claim(replace(after, epoch=2, commit_id="second"), after)
     assert sweep(table.table, after_epoch=0, before_epoch=2) == 0
-    assert Path(staged.files[0].file_path.removeprefix("file://")).exists()
+    assert place_of(staged.files[0].file_path).exists()
 
 
 def test_columns_that_others_chose_to_identify_rows_still_do(catalog: Catalog) -> None:
@@ -590,15 +519,10 @@ def as_s3_tables(monkeypatch: pytest.MonkeyPatch, *catalogs: Catalog) -> None:
 def test_where_a_tag_stops_expiry_a_property_keeps_the_ledger(
     owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3 Tables expire no snapshots of a table whose tags are kept: it has none, and the ledger outlives all.
-
-    The tag of an earlier version goes with the next commit.
-    """
+    """S3 Tables expire no snapshot of a table with kept tags: it has none, and the ledger outlives all."""
     table, ledger = owned
     as_s3_tables(monkeypatch, catalog, table.table.catalog)
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     foreign = catalog.load_table(IDENTIFIER)
     assert set(foreign.metadata.refs) == {"main"}
     foreign.append(foreign.scan().to_arrow())
@@ -613,7 +537,7 @@ def test_where_a_tag_stops_expiry_a_property_keeps_the_ledger(
     assert fresh(catalog).ledger == claimed
 
 
-def test_a_property_tells_of_a_rollback_behind_it(
+def test_a_property_tells_of_rollbacks(
     owned: Owned, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that was rolled back to another program's old snapshot takes no commit (I8)."""
@@ -622,10 +546,7 @@ def test_a_property_tells_of_a_rollback_behind_it(
     foreign = catalog.load_table(IDENTIFIER)
     foreign.append(foreign.scan().to_arrow())
     old = foreign.current_snapshot()
-    assert old is not None
-    staged = batch(table, 0, 3)
-    after = next_commit(ledger, staged)
-    table.commit(ledger, appended(after, staged.files))
+    after = commit_staged(table, ledger, batch(table, 0, 3))
     foreign.refresh()
     foreign.manage_snapshots().rollback_to_snapshot(old.snapshot_id).commit()
     gone = [s.snapshot_id for s in foreign.metadata.snapshots if s.snapshot_id != old.snapshot_id]

@@ -137,14 +137,10 @@ class Topic:
             value = self.avro(VALUE, {"n": self._sent}, MessageField.VALUE) if values is None else values[at]
             rows.append(
                 {
-                    "value": value,
-                    "key": key,
-                    "headers": headers and headers[at],
-                    "partition": 0,
-                    "offset": self._sent,
-                    "timestamp": self._sent,
+                    "value": value, "key": key, "headers": headers and headers[at], "partition": 0,
+                    "offset": self._sent, "timestamp": self._sent,
                 }
-            )
+            )  # fmt: skip
             self._sent += 1
         batch = pa.RecordBatch.from_pylist(rows, schema=SOURCE)
         while True:
@@ -229,11 +225,8 @@ def test_a_key_is_a_struct_that_grows(topic: Topic) -> None:
     topic.send(*mixed)
     expected = [{"id": 2**40, "region": "eu"}, {"id": 7, "region": None}, None] * 30
     assert topic.keys() == {
-        0: None,
-        1: {"id": 1, "region": None},
-        2: None,
-        **{3 + at: key for at, key in enumerate(expected)},
-    }
+        0: None, 1: {"id": 1, "region": None}, 2: None, **{3 + at: key for at, key in enumerate(expected)},
+    }  # fmt: skip
     assert len(topic.table.registered_key_schemas()) == 2
 
 
@@ -313,7 +306,6 @@ def test_tombstones_have_keys_and_headers_name_schemas_of_keys(topic: Topic) -> 
 def test_keys_that_cannot_be_read_are_letters(topic: Topic) -> None:
     """Their reasons say that it is the key, and the records beside them are rows."""
     good = topic.key(K1, {"id": 1})
-    assert good is not None
     first = topic.send(good, good[:-1], b"bare", prefix(99) + b"x", good)
     assert sorted(topic.keys()) == [0, 4]
     dead_letters = topic.dead_letters()
@@ -393,7 +385,6 @@ def test_a_new_host_knows_the_schemas_of_keys(topic: Topic) -> None:
     topic.send(topic.key(K1, {"id": 1}), topic.key(K2, {"id": 2, "region": "eu"}))
     topic.take_over()
     plan = topic.keeper.plan()
-    assert plan.keys is not None
     assert len(plan.keys.schemas) == 2
     evolved = topic.control.types().count("SchemaEvolved")
     topic.send(topic.key(K1, {"id": 3}))

@@ -15,7 +15,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 from tabletopic_kernel.clients.kafka.connection import RECONNECT_S, TIMEOUT_S, Connection
 from tabletopic_kernel.clients.kafka.descriptions import describe, describe_all
 from tabletopic_kernel.clients.kafka.librdkafka import make_consumer, make_producer
-from tabletopic_kernel.clients.kafka.offsets import list_offsets
+from tabletopic_kernel.clients.kafka.offsets import ends_now, list_offsets
 from tabletopic_kernel.clients.kafka.reader import KafkaRecord, read_records
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.topic_names import check_topic_name
@@ -123,6 +123,10 @@ class Broker(Connection):
             if (waiting := high[topic, partition] - offset) > 0:
                 result[topic].waiting[partition] = waiting
         return result
+
+    def ends_now(self, partitions: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        """End offsets of topics with so many partitions; see ``offsets.ends_now``."""
+        return ends_now(self, partitions)
 
     def first_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:
         """The first offset that is still there, by topic and partition, of partitions that exist."""

@@ -60,6 +60,33 @@ def list_offsets(
     return offsets
 
 
+def ends_now(connection: Connection, partitions: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """End offsets by topic and partition, read-committed, by one request that nothing repeats.
+
+    ``partitions``: how many, by topic. A topic is left out if a partition has no answer; raises as
+    ``Connection.ask`` if all are.
+    """
+    latest = OffsetSpec.latest()
+    requests = {TopicPartition(topic, p): latest for topic, count in partitions.items() for p in range(count)}
+    ends: dict[str, dict[int, int]] = {topic: {} for topic, count in partitions.items() if count}
+    if not requests:
+        return ends
+    futures = connection.admin.list_offsets(
+        requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+    )
+    for partition, future in futures.items():
+        try:
+            end = connection.result(future).offset
+        except KafkaException as error:
+            ends.pop(partition.topic, None)
+            if not ends:
+                raise connection.explain(error) from error
+        else:
+            if partition.topic in ends:
+                ends[partition.topic][partition.partition] = end
+    return ends
+
+
 def _refresh(
     connection: Connection, waiting: Iterable[TopicPartition], errors: Iterable[KafkaException]
 ) -> bool:

@@ -47,7 +47,6 @@ from tabletopic_kernel.model.settings.sections import SparkSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 _LOG = logging.getLogger(__name__)
 _LOG4J = """\
@@ -73,6 +72,7 @@ appender.file.strategy.max = 3
 
 _SECRET = "spark.authenticate.secret"
 _CHECKPOINT = "tabletopic-checkpoint-"
+_WARM_UP_S = 120
 
 # Each with its reason; the user's [spark] conf overrides all of these.
 _DEFAULTS = {
@@ -105,10 +105,10 @@ _DEFAULTS = {
     "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
     "spark.task.maxFailures": "1",  # a failed batch restarts from the ledger instead
 }
-# Saves a tenth of the JVM's work (ADR 0013): a collector without a barrier at each store, and no second check
-# of vector bounds, which Spark's writer respects anyway.
-_COLLECTOR = "-XX:+UseParallelGC"
-_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# A host's JVM plans batches, and no record passes through it: the second compiler, and a collector with a
+# thread per core, would cost more than they save, at each start 4 s of CPU (ADR 0037). Queries need both.
+_OF_HOST = "-XX:TieredStopAtLevel=1"
+_COLLECTORS = {True: "-XX:+UseSerialGC -Xms64m", False: "-XX:+UseParallelGC"}
 # The user's values are added to ours, which Spark cannot do without.
 _JOINED = {
     "spark.driver.extraJavaOptions": " ",
@@ -122,11 +122,15 @@ _PYTHON, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 
 @dataclass(frozen=True)
 class SparkPlace:
-    """The paths that the session needs: JDK, jars, and a folder for logs and temporary files."""
+    """The paths that the session needs: JDK, jars, and a folder for logs and temporary files.
+
+    ``is_host``: it runs table topics and no queries.
+    """
 
     java_home: str
     jars: tuple[str, ...]
     folder: Path
+    is_host: bool = False
 
 
 def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[str, str]) -> SparkSession:
@@ -150,7 +154,13 @@ def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[s
     local = settings.is_local
     ours = {
         **_DEFAULTS,
-        "spark.driver.extraJavaOptions": _java_options(log4j, settings.conf),
+        "spark.driver.extraJavaOptions": " ".join(
+            [
+                java_option(f"-Dlog4j2.configurationFile={log4j}"),
+                *([_OF_HOST] if place.is_host else []),
+                _jvm_options(settings.conf.get("spark.driver.extraJavaOptions", ""), place.is_host),
+            ]
+        ),
         # Directly on the class path, they can be in the class archive; only a cluster needs them sent.
         **(
             {"spark.driver.extraClassPath": ":".join(place.jars)}
@@ -221,61 +231,45 @@ def _catalogs(catalogs: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return conf
 
 
-def _java_options(log4j: Path, own: Mapping[str, str]) -> str:
-    """Our options for the driver, before the user's ``own``."""
-    log = java_option(f"-Dlog4j2.configurationFile={log4j}")
-    return f"{log} {_jvm_options(own.get('spark.driver.extraJavaOptions', ''))}"
-
-
-def _jvm_options(own: str) -> str:
+def _jvm_options(own: str, is_host: bool = False) -> str:
     """Our options for every JVM, before the user's ``own``; a JVM refuses to start with two collectors."""
     chosen = re.search(r"-XX:\+Use\w+GC\b", own)
-    return " ".join([*([] if chosen else [_COLLECTOR]), _UNCHECKED, "-Duser.timezone=UTC"])
+    return " ".join([*([] if chosen else [_COLLECTORS[is_host]]), "-Duser.timezone=UTC"])
 
 
-def warm_up(session: SparkSession, kafka: Mapping[str, str] | None = None, limit_s: int = 120) -> None:
-    """Process a few dummy rows, so that a topic's first batch does not wait for class loading.
-
-    ``kafka``: options of Spark's source, from which records are read as well; a broker that delivers none is
-    no error here, because the topics will report it.
+def warm_up_workers(session: SparkSession) -> None:
+    """Run a job as small as can be, so that a topic's first batch finds Python workers ready.
 
     Raises:
-        RetryableError: the dummy rows did not arrive.
+        RetryableError: it failed.
     """
-    _run_query(session, "rate-micro-batch", {"rowsPerBatch": "100"}, limit_s)
-    if kafka is not None:
-        try:
-            _run_query(session, "kafka", kafka, limit_s)
-        except RetryableError as error:
-            _LOG.info("Spark's source for Kafka: %s", error)
-
-
-def _run_query(session: SparkSession, source: str, options: Mapping[str, str], limit_s: int) -> None:
-    checkpoint = new_checkpoint(session)
     try:
-        rows = session.readStream.format(source).options(**options).load()
-        query = (
-            rows.writeStream.foreachBatch(_through_python)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        ended = query.awaitTermination(limit_s)
+        session.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
     except Exception as error:  # Py4J wraps what the JVM throws
         raise RetryableError(f"Spark did not warm up: {text_of(error)}") from error
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
-    if not ended:
-        query.stop()
-        raise RetryableError(f"Spark did not warm up within {limit_s} s")
-
-
-def _through_python(frame: DataFrame, _: int) -> None:
-    frame.coalesce(1).mapInArrow(_same, frame.schema).collect()
 
 
 def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     return batches
+
+
+def warm_up_source(session: SparkSession, kafka: Mapping[str, str]) -> None:
+    """Plan a batch of Spark's source with the options ``kafka``; errors are for the topics to report."""
+    checkpoint = new_checkpoint(session)
+    try:
+        rows = session.readStream.format("kafka").options(**kafka).load()
+        query = (
+            rows.writeStream.foreachBatch(lambda *_: None)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        if not query.awaitTermination(_WARM_UP_S):
+            query.stop()
+    except Exception as error:  # Py4J wraps what the JVM throws
+        _LOG.info("Spark's source for Kafka: %s", text_of(error))
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def is_alive(session: SparkSession) -> bool:

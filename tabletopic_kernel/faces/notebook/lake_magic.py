@@ -19,7 +19,7 @@ from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, pa
 from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.operations.operation import Option
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
 _OPTION = re.compile(
@@ -116,7 +116,10 @@ def _refresh(shown: LakeResult, ask: Callable[[], LakeResult], every_s: float) -
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(every_s)
-            place.update(ask())
+            try:
+                place.update(ask())
+            except RetryableError as error:
+                place.update(Grid((), [], "", [f"{error}; retrying …"]))
 
 
 def make_parser() -> Parser:

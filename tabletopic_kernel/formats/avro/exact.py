@@ -12,7 +12,7 @@ process. The exact engine has to be the judge.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -124,20 +124,24 @@ class _Compiler:
                 return converted(fixed_reader(size), duration_of)
             case nodes.Fixed(_, size, logical):
                 return self._logical(fixed_reader(size), None if logical == "uuid" else logical)
+            case nodes.Map(values):
+                return converted(self._pairs(self.column(values)), _last_of_each_key)
+            case nodes.Union(branches) if only_branch(node) is None and not is_null(node):
+                names, readers = branch_fields(node), map(self.column, branches)
+                return _union([_named(names[i], r) if i in names else r for i, r in enumerate(readers)])
+        return self._parts(node, self.column)
+
+    def _parts(self, node: nodes.AvroType, inner: Callable[[nodes.AvroType], Reader]) -> Reader:
+        """Reads alike in a column and in JSON, but for what is in it."""
+        match node:
             case nodes.Enum(_, symbols):
                 return enum_reader(symbols)
             case nodes.Array(items):
-                return self._blocks(self.column(items), not nodes.takes_bytes(items))
-            case nodes.Map(values):
-                return converted(self._pairs(self.column(values)), _last_of_each_key)
+                return self._blocks(inner(items), not nodes.takes_bytes(items))
             case nodes.Record(_, fields):
-                return _record([(field.name, self.column(field.type)) for field in fields])
+                return _record([(field.name, inner(field.type)) for field in fields])
         assert isinstance(node, nodes.Union)
-        readers = [self.column(branch) for branch in node.branches]
-        if only_branch(node) is not None or is_null(node):
-            return _union(readers)
-        names = branch_fields(node)
-        return _union([_named(names[i], r) if i in names else r for i, r in enumerate(readers)])
+        return _union(list(map(inner, node.branches)))
 
     def _logical(self, read: Reader, logical: str | Decimal | None) -> Reader:
         if isinstance(logical, Decimal):
@@ -145,7 +149,7 @@ class _Compiler:
         convert = LOGICAL_CONVERSIONS.get(logical or "")
         return read if convert is None else converted(read, convert)
 
-    def _json(self, node: nodes.AvroType) -> Reader:  # noqa: PLR0911 - a return per Avro type
+    def _json(self, node: nodes.AvroType) -> Reader:
         match node:
             case nodes.Primitive("bytes") | nodes.Fixed():
                 read = read_bytes if isinstance(node, nodes.Primitive) else fixed_reader(node.size)
@@ -154,18 +158,11 @@ class _Compiler:
                 return converted(PRIMITIVE_READERS[kind], json_number)
             case nodes.Primitive(kind):
                 return PRIMITIVE_READERS[kind]
-            case nodes.Enum(_, symbols):
-                return enum_reader(symbols)
-            case nodes.Array(items):
-                return self._blocks(self._json(items), not nodes.takes_bytes(items))
             case nodes.Map(values):
                 return converted(self._pairs(self._json(values)), dict)
-            case nodes.Record(_, fields):
-                return _record([(field.name, self._json(field.type)) for field in fields])
-            case nodes.Union(branches):
-                return _union([self._json(branch) for branch in branches])
             case nodes.Recursion(name):
                 return self._recursion(name)
+        return self._parts(node, self._json)
 
     def _recursion(self, name: str) -> Reader:
         budget, readers = self.budget, self._recursive

@@ -37,7 +37,7 @@ SAMPLE_RECORDS: Final = 1_000
 
 
 class JsonSchemaDecoder(EngineDecoder[ExactEngine]):
-    """Records of one JSON Schema, each with its prefix; raises JsonSchemaError. ``nanos``: of finer times."""
+    """Records of one JSON Schema, each with its prefix; ``nanos``: what to do with finer times."""
 
     def __init__(
         self,

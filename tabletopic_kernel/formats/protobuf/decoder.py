@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tabletopic_kernel.formats.arrays import Bodies, Mask
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
@@ -52,6 +51,7 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
         self.message: str = descriptor.full_name
         self._messages = headers_of(file)
         self._headers = [header for header, name in self._messages.items() if name == self.message]
+        self.frame = bytes(PREFIX_BYTES) + self._headers[0]  # of messages that have none
         plain = None if isinstance(root, Json) else Plain(root, pool)
 
         def fast(arrow_schema: pa.Schema) -> FastEngine:
@@ -79,11 +79,6 @@ class ProtobufDecoder(EngineDecoder[ExactEngine]):
             refused += [Refused(index, *self._why_not_ours(every.body(index))) for index in others]
             refused.sort(key=lambda record: record.index)
         return Decoded(rows, refused)
-
-    def decode_bodies(self, values: pa.Array) -> Decoded:
-        """Like ``decode``, for bare messages, without prefix and message indexes."""
-        frame = pa.scalar(bytes(PREFIX_BYTES) + self._headers[0], values.type)
-        return self.decode(pc.binary_join_element_wise(frame, values, pa.scalar(b"", values.type)))
 
     def _why_not_ours(self, body: bytes) -> tuple[str, str]:
         """The reason and message for a body that does not begin with our message's indexes."""

@@ -130,7 +130,7 @@ class FastEngine(driver.FastEngine):
         self._reader = ptars.HandlerPool([plain.file], _CONFIG).get_for_message(plain.root)
 
     def rows(self, bodies: Bodies) -> FastRows:
-        """See ``driver.FastEngine``; suspects are not proved, or have values for the exact engine."""
+        """See ``driver.FastEngine``; suspects are records not proved, or with values for the exact engine."""
         for index in np.flatnonzero(bodies.lengths > LONG_BYTES).tolist():
             if not self._prefilter.takes(bodies.body(index)):
                 raise NotRows("a long value is not a message, and may be groups within groups")

@@ -125,7 +125,16 @@ class Actions:
         owner = ownership.owner
         spec = source_spec(self._topic, self._settings, services.broker, owner.start)
         try:
-            worker = Worker(services.spark(), spec, owner.plan(), ownership, services.turns, services.starts)
+            worker = Worker(
+                services.spark(),
+                spec,
+                owner.plan(),
+                ownership,
+                services.broker,
+                services.ends,
+                services.turns,
+                services.starts,
+            )
             self.worker = worker
             worker.start()
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone

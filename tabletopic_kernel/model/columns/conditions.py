@@ -12,11 +12,7 @@ from tabletopic_kernel.model.errors import UsageError
 
 
 def read_condition(where: str | None, schema: Schema, hint: str) -> BooleanExpression | None:
-    """Parse the condition ``where``; None stays None. ``hint``: the end of an error's message.
-
-    Raises:
-        UsageError: it cannot be parsed, or names unknown columns.
-    """
+    """The condition ``where``; None stays None. Raises UsageError, which ends in ``hint``."""
     if where is None or not where.strip():
         return None
     try:

@@ -61,20 +61,14 @@ def evolve(
     by_value: bool = False,
     naming: Naming = as_written,
 ) -> Evolution:
-    """Merge the columns of ``writer`` (see ``table_columns``) into the schema of a table.
+    """Merge the columns of ``writer`` (see ``table_columns``) into a ``table``'s, whose field ids stay.
 
-    Args:
-        table: the table's current schema; its field ids stay.
-        writer: columns the new records need.
-        last_column_id: the table metadata's ``last-column-id``; new fields count on from it.
-        new_columns: a field that does not fit its column gets another one instead of being rejected.
-        aliases: other names of the writer's fields, by dotted path.
-        former: former names of a column's fields, by field id.
-        known: the field id of the column of a writer's field, if the table already covers its schema.
-        partition_names: the table's partition fields, with the field id of each one's column.
-        by_value: a column of integers accepts the whole numbers of a field of doubles, and one of doubles
-            the integers it can represent exactly; other values are rejected one by one.
-        naming: of new columns.
+    New ids count on from ``last_column_id``. ``new_columns``: a field that does not fit its column gets
+    another one. ``aliases``: other names of the writer's fields, by dotted path; ``former``: former names of
+    a column's fields, by field id; ``known``: the column of a field, if the table already covers its schema;
+    ``partition_names``: the table's partition fields, with the field id of each one's column. ``by_value``: a
+    column of integers accepts whole doubles, and one of doubles the integers that it can represent exactly;
+    other values are rejected one by one.
     """
     aliases, former = aliases or {}, former or {}
     matching = Matching(aliases, former, known)
@@ -106,7 +100,6 @@ def _with_aliases(
     schema: Schema,
     renames: Mapping[str, str],
 ) -> dict[int, tuple[str, ...]]:
-    """The former names, plus those from aliases of the writer's fields."""
     noted = dict(former)
     for path, names in aliases.items():
         column = schema.find_field(renamed_path(path, renames))

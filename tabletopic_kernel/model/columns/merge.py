@@ -88,7 +88,6 @@ class Merge:
         return StructType(*columns)
 
     def _move_beside(self, path: str, origin: str, table: StructType, homes: Homes) -> None:
-        """Assign another column to fields that do not fit theirs."""
         by_original = {original_name(column.name, column.doc): column for column in table.fields}
         for name, column in list(homes.columns.items()):
             writer = homes.fields[name]
@@ -121,7 +120,7 @@ class Merge:
         return True
 
     def _known(self, path: str, origin: str, table: NestedField, homes: Homes) -> NestedField:
-        name = homes.field_of(table)
+        name = homes.held.get(table.field_id)
         if name is None:
             required = self._required(path + table.name, table.required, False)
             return table.model_copy(update={"required": required})
@@ -142,7 +141,8 @@ class Merge:
 
     def _renamed(self, path: str, table: NestedField, homes: Homes, name: str) -> NestedField:
         original = homes.original(name)
-        taken = [*homes.other_columns(table), *self._taken_by_partitions(path, table.field_id)]
+        others = (column.name for column in homes.table.fields if column.field_id != table.field_id)
+        taken = [*others, *self._taken_by_partitions(path, table.field_id)]
         new = column_names([original], taken, self.naming)[original]
         self.changes.append(Change("rename", path + table.name, table.name, new))
         return table.model_copy(update={"name": new, "doc": doc_with_original(table.doc, new, original)})
@@ -231,7 +231,6 @@ class Merge:
 
 
 def _suffix(table: NestedField, writer: NestedField) -> str:
-    """The suffix for the name of a field that does not fit its column."""
     meaning = meaning_in(writer.doc)
     if meaning is not None and differ(table.doc, writer.doc):
         return short_name(meaning)

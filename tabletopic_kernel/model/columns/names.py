@@ -1,16 +1,8 @@
-"""Column names: how they derive from the field names of a schema, and which column belongs to which field.
+"""Column names: how they derive from field names, and which column a field has (docs/reference/columns.md).
 
-A column has the field's name. Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names
-in Arrow's C interface end; an empty name becomes ``_``, and names that differ only in case, which most
-engines cannot distinguish, get ``_2``, ``_3``… in the order of the schema; an existing column keeps its name.
-Where names are to be lowercase, a new column's is, and two fields of a schema of Avro or Protobuf that would
-have the same are refused. If the names differ, the column's doc ends with the field's name, by which the
-column is found again.
-
-A field of a writer's schema belongs to the first of these: the column it had when the table first covered its
-schema; the column of its name; the column that one of its aliases names, if the writer has no field of that
-name (Avro spec, "Aliases": the column is renamed); the column whose fields once had its name. Otherwise the
-field is new. So a renamed column also takes records of older schemas, under any of its names.
+Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names in Arrow's C interface end;
+names that differ only in case, which most engines cannot distinguish, get ``_2``, ``_3``… If the names
+differ, the column's doc ends with the field's name, by which the column is found again.
 """
 
 from __future__ import annotations
@@ -139,12 +131,9 @@ def sanitize_names(
     renames: dict[str, str] | None = None,
     naming: Naming = as_written,
 ) -> IcebergType:
-    """A new type with the names of its columns (``model/columns/names.py``), at every depth.
+    """A new type with the names of its columns, at every depth; ``origin``: the fields' path, with a dot.
 
-    Args:
-        kind: the type in a writer's schema.
-        origin: dotted path of its fields, with a dot at the end.
-        renames: receives the fields whose column has another name, as in ``Evolution``.
+    ``renames`` receives the fields whose column has another name, as in ``Evolution``.
     """
     if isinstance(kind, StructType):
         originals = {column.name: original_name(column.name, column.doc) for column in kind.fields}
@@ -192,8 +181,8 @@ class Homes:
         self.columns: dict[str, NestedField] = {}
         self.renamed: set[str] = set()
         self._free = {column.field_id: column for column in table.fields}
-        self._held: dict[int, str] = {}
-        self._table = table
+        self.held: dict[int, str] = {}
+        self.table = table
         self._originals = {field.name: original_name(field.name, field.doc) for field in writer.fields}
 
     def original(self, name: str) -> str:
@@ -204,24 +193,16 @@ class Homes:
         """Assign ``column`` to the field, unless either is already matched."""
         if column is not None and name not in self.columns and column.field_id in self._free:
             self.columns[name] = self._free.pop(column.field_id)
-            self._held[column.field_id] = name
+            self.held[column.field_id] = name
 
     def move(self, name: str, original: str, column: NestedField | None) -> None:
         """Move the field to another column, or to a new one, named ``original``."""
         released = self.columns.pop(name)
-        del self._held[released.field_id]
+        del self.held[released.field_id]
         self._free[released.field_id] = released
         self.renamed.discard(name)
         self._originals[name] = original
         self.settle(name, column)
-
-    def field_of(self, column: NestedField) -> str | None:
-        """The name of a column's field."""
-        return self._held.get(column.field_id)
-
-    def other_columns(self, column: NestedField) -> list[str]:
-        """Names of the other columns."""
-        return [other.name for other in self._table.fields if other.field_id != column.field_id]
 
     @property
     def free(self) -> list[NestedField]:

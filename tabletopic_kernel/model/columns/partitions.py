@@ -12,35 +12,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyiceberg import transforms
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from tabletopic_kernel.model.columns.names import original_name
 from tabletopic_kernel.model.errors import UsageError
 
 _CALL = re.compile(r"^\s*([A-Za-z]+)\s*\((.*)\)\s*$", re.DOTALL)
-_PLAIN: dict[str, type[Transform[Any, Any]]] = {
-    "identity": IdentityTransform,
-    "year": YearTransform,
-    "month": MonthTransform,
-    "day": DayTransform,
-    "hour": HourTransform,
+_PLAIN: dict[str, type[transforms.Transform[Any, Any]]] = {
+    "identity": transforms.IdentityTransform,
+    "year": transforms.YearTransform,
+    "month": transforms.MonthTransform,
+    "day": transforms.DayTransform,
+    "hour": transforms.HourTransform,
 }
-_SIZED: dict[str, Callable[[int], Transform[Any, Any]]] = {
-    "bucket": BucketTransform,
-    "truncate": TruncateTransform,
+_SIZED: dict[str, Callable[[int], transforms.Transform[Any, Any]]] = {
+    "bucket": transforms.BucketTransform,
+    "truncate": transforms.TruncateTransform,
 }
 _SUFFIX = {"identity": "", "truncate": "_trunc"}
 NONE = "none"
@@ -58,7 +49,7 @@ class PartitionExpression:
     use: str = "partition"  # the purpose, for errors
 
     @property
-    def transform(self) -> Transform[Any, Any]:
+    def transform(self) -> transforms.Transform[Any, Any]:
         """PyIceberg's transform."""
         return _SIZED[self.name](self.size) if self.size is not None else _PLAIN[self.name]()
 
@@ -69,13 +60,7 @@ class PartitionExpression:
 
 
 def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
-    """Parse one expression; ``bucket(16, user_id)`` and ``bucket(user_id, 16)`` are equivalent.
-
-    ``use``: the beginning of errors, also of ``source_of``.
-
-    Raises:
-        UsageError: unknown transform, wrong arguments.
-    """
+    """One expression; ``bucket(16, user_id)`` is ``bucket(user_id, 16)``. Errors begin with ``use``."""
     call = _CALL.match(text)
     if call is None:
         return PartitionExpression(text, "identity", _column(text, text, use), use=use)
@@ -97,13 +82,7 @@ def parse_partition(text: str, use: str = "partition") -> PartitionExpression:
 def partition_spec(
     expressions: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
 ) -> PartitionSpec:
-    """The partition spec for ``schema``, checked against it.
-
-    ``former``: former names of columns, by field id; an expression may use one.
-
-    Raises:
-        UsageError: unknown column, a type the transform does not accept, the same field twice.
-    """
+    """The spec for ``schema``; expressions may use ``former`` names of its columns. Raises UsageError."""
     fields: list[PartitionField] = []
     chosen = list(expressions)
     for text in chosen if chosen != [NONE] else ():
@@ -182,7 +161,7 @@ def partition_texts(spec: PartitionSpec, schema: Schema) -> list[str]:
 def expression_text(field: PartitionField | SortField, schema: Schema) -> str:
     """The field as text for ``parse_partition``."""
     column = schema.find_column_name(field.source_id) or "?"
-    if isinstance(field.transform, IdentityTransform) and column != NONE:
+    if isinstance(field.transform, transforms.IdentityTransform) and column != NONE:
         return column
     sized = re.fullmatch(r"(\w+)\[(\d+)\]", str(field.transform))
     return f"{sized[1]}({sized[2]}, {column})" if sized else f"{field.transform}({column})"
@@ -214,7 +193,6 @@ def source_of(
 
 
 def _named(name: str, struct: StructType, former: Mapping[int, tuple[str, ...]]) -> NestedField | None:
-    """The column that has or had that name."""
     columns = struct.fields
     return next(
         itertools.chain(

@@ -29,13 +29,7 @@ _USE = "sort_by"
 def sort_order(
     entries: Iterable[str], schema: Schema, former: Mapping[int, tuple[str, ...]] | None = None
 ) -> SortOrder:
-    """The sort order for ``schema``, checked against it.
-
-    ``former``: former names of columns, by field id; an entry may use one.
-
-    Raises:
-        UsageError: unknown column, a type without an order or not accepted by the transform, a column twice.
-    """
+    """The order for ``schema``; entries may use ``former`` names of its columns. Raises UsageError."""
     fields: list[SortField] = []
     chosen = list(entries)
     for text in chosen if chosen != [NONE] else ():

@@ -126,11 +126,7 @@ def with_fresh_ids(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
             )
         )
     if isinstance(kind, ListType):
-        return ListType(
-            element_id=next(ids),
-            element_type=with_fresh_ids(kind.element_type, ids),
-            element_required=kind.element_required,
-        )
+        return ListType(next(ids), with_fresh_ids(kind.element_type, ids), kind.element_required)
     if isinstance(kind, MapType):
         return MapType(
             key_id=next(ids),

@@ -19,10 +19,7 @@ class _Request(Frozen):
 
     @property
     def events_from(self) -> int | None:
-        """The control topic's end offset before the request; None if an older command made it.
-
-        It is a part of the id, because older hosts reject messages with unknown fields.
-        """
+        """The control topic's end before the request, in its id; None if an older command made it."""
         offset = re.search(r"@([0-9]{1,18})$", self.id)
         return int(offset[1]) if offset else None
 

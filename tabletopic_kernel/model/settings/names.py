@@ -78,10 +78,7 @@ class Misplaced:
 
 
 def leaves(table: object, tree: Tree | None = TREE, path: SettingPath = ()) -> Iterator[Leaf | Misplaced]:
-    """Flatten a nested table from TOML; misplaced keys are returned as values too.
-
-    None, which TOML does not have, is an option that was not given.
-    """
+    """Flatten a nested table from TOML, with misplaced keys; None is an option that was not given."""
     if table is None:
         return
     if tree is None:

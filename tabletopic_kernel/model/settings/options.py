@@ -86,7 +86,6 @@ def _help(name: str, description: str) -> str:
 
 
 def _default(name: str, default: object) -> str:
-    """A default as typed; empty if there is none."""
     if not default:
         return ""
     if isinstance(default, int | float):
@@ -133,10 +132,7 @@ def reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
 
 
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of ``TopicSettings`` from options as typed; missing options are left out.
-
-    Raises UsageError, which names the option: a wrong value, or a table property without one.
-    """
+    """Fields of ``TopicSettings`` from the given options; raises UsageError, which names the option."""
     given = {name: value for name, value in options.items() if value not in (None, [], ())}
     for name in ("partition_by", "sort_by", "metadata_columns", "accepted_texts"):
         if name in given:

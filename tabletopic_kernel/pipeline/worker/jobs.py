@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.model.ledger import StagedOffsets
-from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import StagedBatch, StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import KafkaRanges
 from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, StageTask
 
@@ -46,6 +46,19 @@ def shares(offsets: StagedOffsets, cores: int) -> list[StagedOffsets]:
     return result
 
 
+def first_part(offsets: StagedOffsets, records: int) -> StagedOffsets:
+    """The first ``records`` of the offsets or a few more: of each partition the same share.
+
+    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 905, 1: 100}), 100).end
+    {0: 95, 1: 10}
+    """
+    share = min(1.0, records / offsets.records)
+    start = offsets.start
+    return StagedOffsets(
+        start, {p: start[p] + math.ceil((end - start[p]) * share) for p, end in offsets.end.items()}
+    )
+
+
 @dataclass(frozen=True)
 class ReadTask:
     """The function for ``mapInArrow``: the number of a share in, the result of ``stage`` for it out."""
@@ -71,3 +84,18 @@ def staged(
     for row in spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, RESULT_SCHEMA).collect():
         total.add(row["result"])
     return total
+
+
+def batch_of_result(offsets: StagedOffsets, result: StageResult, seconds: float) -> StagedBatch:
+    """What is to be committed of a batch that took so long."""
+    read = StagedOffsets(offsets.start, offsets.end, result.newest_ms, result.outliers, result.last_records)
+    return StagedBatch(
+        read,
+        tuple(result.files),
+        result.rows,
+        seconds,
+        tuple(result.dead_letters),
+        result.refused,
+        tuple(result.samples),
+        result.passed_over,
+    )

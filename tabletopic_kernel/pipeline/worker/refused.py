@@ -5,11 +5,15 @@ A wrong setting must not pour a whole topic into dead letters.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import Final
 
-from tabletopic_kernel.pipeline.plan import StageResult
+from tabletopic_kernel.model.errors import BadRecordError, RetryableError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 
+_LOG = logging.getLogger(__name__)
 # Fewer say nothing about a topic: dead letters are for a handful of bad records in a row.
 MIN_RECORDS: Final = 1_000
 # Unless none of the records since the start became a row: that is not bad luck.
@@ -94,3 +98,49 @@ def explain_no_table(topic: str, result: StageResult) -> str:
         f"{topic} has no table yet, since its first {result.records:,} records define no columns: "
         f"{'; '.join(parts)}. They wait; the first record with a field creates the table"
     )
+
+
+class Checks:
+    """What must hold before a topic's batch may be staged; each raises if it does not."""
+
+    def __init__(self, topic: str, settings: TopicSettings) -> None:
+        self._topic, self._settings = topic, settings
+        self._share = RefusedShare(settings.max_refused_share)
+
+    def before_staging(self, result: StageResult, plan: StagePlan) -> None:
+        """Check a batch that could be committed."""
+        if result.all_fail_alike and self._settings.max_refused_share < 1:
+            raise BadRecordError(explain_alike(self._topic, result))
+        if result.refused_count and self._settings.errors == "stop":
+            raise BadRecordError(explain_refused(self._topic, result))
+        self._check_share(self._share, result)
+        self._check_table(result, plan)
+
+    def before_dead_letters(self, result: StageResult, plan: StagePlan) -> None:
+        """The last checks before a dead-letter table is created."""
+        self._check_share(RefusedShare(self._settings.max_refused_share), result)
+        self._check_table(result, plan)
+
+    def log_failed(self, result: StageResult) -> None:
+        """Log records that became dead letters because of a bug in this program."""
+        if count := sum(result.failed.values()):
+            traces = "\n".join(result.traces.values())
+            _LOG.error("%s: %d records led to internal errors:\n%s", self._topic, count, traces)
+
+    def _check_table(self, result: StageResult, plan: StagePlan) -> None:
+        """Let rejected records wait while there is no table: the first row determines its columns."""
+        if plan.table is None:
+            raise RetryableError(explain_no_table(self._topic, result))
+
+    def _check_share(self, watch: RefusedShare, result: StageResult) -> None:
+        if not watch.is_over(result.records, result.refused_count):
+            return
+        newest = f"the newest {watch.records:,} records of {self._topic}"
+        share = f"more than {self._settings.max_refused_share:.0%} of {newest} cannot become rows"
+        if watch.share == 1:
+            share = f"none of {newest} can become a row"
+        raise BadRecordError(
+            f"{share}, so a setting is probably wrong; the batch was not staged. "
+            f"{explain_refused(self._topic, result)}. "
+            "Correct the setting, or accept it with max_refused_share = 1"
+        )

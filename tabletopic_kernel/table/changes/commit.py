@@ -34,18 +34,9 @@ from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import QuickTransa
 from tabletopic_kernel.clients.outside_errors.rules import CATALOG, STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import plain, sort_error
 from tabletopic_kernel.clients.storage.storage import unreadable
+from tabletopic_kernel.model import errors
 from tabletopic_kernel.model.columns.table_columns import missing_columns
 from tabletopic_kernel.model.dead_letter import DEAD_LETTERS_OF_PROPERTY
-from tabletopic_kernel.model.errors import (
-    ActionNeededError,
-    HeadMovedError,
-    MissingFilesError,
-    OutcomeUnknownError,
-    StartOverError,
-    TableTopicError,
-    Trouble,
-    UnreadableFilesError,
-)
 from tabletopic_kernel.model.ledger import KEPT_PROPERTY, SEQUENCE, TAG, Ledger
 from tabletopic_kernel.model.settings.table_properties import check_compression
 from tabletopic_kernel.model.steps import Step, reach
@@ -71,7 +62,8 @@ def commit(table: LedgerTable, planned: Ledger | None, change: TableChange) -> N
     table.check_not_behind()
     table.check_planned_on(planned, change.ledger.epoch)
     change = change.still_true(table.table, change)
-    _check_partitions(table, change.add)
+    if any(file.spec_id != table.table.metadata.default_spec_id for file in change.add):
+        raise errors.StartOverError(f"the partition spec of {table.identifier} has changed")
     check_head(table, change.add)
     known = table.written_at_head()
     _without_retries(table)
@@ -89,7 +81,7 @@ def _prepared(table: LedgerTable, change: TableChange) -> tuple[QuickTransaction
         try:
             write(producer)
         except ValidationException as error:
-            raise HeadMovedError(
+            raise errors.HeadMovedError(
                 f"another program has just rewritten files of {table.identifier}; try again"
             ) from error
         reach(Step.MANIFEST)
@@ -103,10 +95,7 @@ def _prepared(table: LedgerTable, change: TableChange) -> tuple[QuickTransaction
 
 
 def _written(known: Written | None, producer: SnapshotProducer, change: TableChange) -> Written:
-    """What the next commit looks at: this one's files, and those of the one before, as far as they are used.
-
-    Others may have deleted these while this one was on its way.
-    """
+    """What the next commit looks at: files of this commit, and of the one before as far as used."""
     before = known or Written(0, {}, {}, {})
     new, old = metadata_of(producer, before.metadata, change.ledger.commits)
     removed = {file.file_path for file in change.remove}
@@ -143,14 +132,16 @@ def _send(table: LedgerTable, transaction: QuickTransaction, producer: SnapshotP
         if _is_refused(table, producer.snapshot_id):
             clean_up(producer)
             table.foreign_changes += 1
-            raise HeadMovedError(str(error)) from error
+            raise errors.HeadMovedError(str(error)) from error
     except Exception as error:  # the catalog may have taken the commit nevertheless
         doing = "the catalog did not confirm the commit; looking it up in the table's history: "
         trouble = sort_error(error, CATALOG, doing=doing)
-        raise OutcomeUnknownError(trouble or f"{doing}{type(error).__name__}: {plain(error)}") from error
+        raise errors.OutcomeUnknownError(
+            trouble or f"{doing}{type(error).__name__}: {plain(error)}"
+        ) from error
 
 
-def _storage_trouble(table: LedgerTable, error: Exception) -> Trouble | None:
+def _storage_trouble(table: LedgerTable, error: Exception) -> errors.Trouble | None:
     """Why metadata could not be written; None for a bug of ours.
 
     If PyIceberg cannot read an old manifest, the error of the empty new one hides that error.
@@ -158,11 +149,6 @@ def _storage_trouble(table: LedgerTable, error: Exception) -> Trouble | None:
     lent = lends_keys(table.table)
     troubles = (sort_error(raised, STORAGE, lent=lent) for raised in (error, error.__context__) if raised)
     return next(filter(None, troubles), None)
-
-
-def _check_partitions(table: LedgerTable, files: Sequence[DataFile]) -> None:
-    if any(file.spec_id != table.table.metadata.default_spec_id for file in files):
-        raise StartOverError(f"the partition spec of {table.identifier} has changed")
 
 
 def check_writable(table: LedgerTable, wanted: Iterable[NestedField]) -> None:
@@ -173,12 +159,12 @@ def check_writable(table: LedgerTable, wanted: Iterable[NestedField]) -> None:
         check_compression(properties)
         location_provider(table.table.location(), properties)
     except ValueError as error:
-        raise ActionNeededError(
+        raise errors.ActionNeededError(
             f"a property of {table.identifier} prevents writing: {error}. Change it with "
             "`tabletopic alter` or Spark's ALTER TABLE"
         ) from error
     if missing := missing_columns(table.table.schema(), wanted):
-        raise ActionNeededError(
+        raise errors.ActionNeededError(
             f"another program has renamed or dropped {', '.join(missing)} of {table.identifier}: rename "
             "it back, or add it again with the type that it had"
         )
@@ -191,7 +177,7 @@ def check_version(table: LedgerTable) -> None:
     remedy = "enable the topic with another --table, which is filled from `start`"
     if DEAD_LETTERS_OF_PROPERTY in table.table.properties:
         remedy = "rename that table, to begin a new one"
-    raise ActionNeededError(
+    raise errors.ActionNeededError(
         f"another program has upgraded {table.identifier} to format version {version}, which this program "
         f"reads but cannot write, and Iceberg has no way back: {remedy}"
     )
@@ -201,13 +187,8 @@ def check_head(table: LedgerTable, files: Sequence[DataFile] = (), *, metadata_o
     """Check that the storage has ``files``, which are staged, and what the newest commit wrote.
 
     In one round of requests, parallel and bounded. If the newest commit was not made here, all of its
-    manifests are, and its newest data files.
-
-    Raises:
-        MissingFilesError: others deleted files of the newest commit: nothing may be built on it.
-        UnreadableFilesError: the snapshot's own would not be readable (I1): an executor may have written
-            elsewhere.
-        RetryableError, ActionNeededError: the storage does not respond, or refuses.
+    manifests are, and its newest data files. Raises MissingFilesError if others deleted its files: nothing
+    may be built on it; UnreadableFilesError if staged ones would not be readable (I1).
     """
     staged = {file.file_path: file.file_size_in_bytes for file in files}
     written: dict[str, int] = {}
@@ -218,12 +199,12 @@ def check_head(table: LedgerTable, files: Sequence[DataFile] = (), *, metadata_o
         wrong = missing_files(table.table, _LOOKED_AT)
     faults = unreadable(table.table.io, {**staged, **written}, lent=lends_keys(table.table))
     if wrong := wrong or [faults[path] for path in written if path in faults]:
-        raise MissingFilesError(
+        raise errors.MissingFilesError(
             f"another program has deleted files of the newest snapshot of {table.identifier} ({wrong[0]}); "
             "nothing is committed on top of it"
         )
     if faults:
-        raise UnreadableFilesError(
+        raise errors.UnreadableFilesError(
             f"{len(faults)} of {len(files)} staged files of {table.identifier} are not in the storage as "
             f"they were written ({next(iter(faults.values()))}); they were not committed, and their records "
             "are read again. If this persists, Spark's executors do not write where this host reads: the "
@@ -235,17 +216,14 @@ def _is_refused(table: LedgerTable, snapshot_id: int) -> bool:
     """Whether a refused commit is really not in the table (I4); OutcomeUnknownError if that is unknown."""
     try:
         table.reload()
-    except TableTopicError as error:
+    except errors.TableTopicError as error:
         doing = "the catalog refused the commit without a reason; asking again: "
-        raise OutcomeUnknownError(error.behind(doing)) from error
+        raise errors.OutcomeUnknownError(error.behind(doing)) from error
     return table.table.metadata.snapshot_by_id(snapshot_id) is None
 
 
 def _require_tag(table: LedgerTable, transaction: QuickTransaction) -> None:
-    """Add the tag to the request's requirements, as PyIceberg's cover only the head.
-
-    After a claim and a rollback the head is the same again, but the tag is not (I5).
-    """
+    """Assert the tag, too: after a claim and a rollback, the head is the same, but the tag is not (I5)."""
     if tag := table.table.metadata.refs.get(TAG):
         transaction.require(AssertRefSnapshotId(ref=TAG, snapshot_id=tag.snapshot_id))
 

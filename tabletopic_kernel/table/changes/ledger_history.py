@@ -56,11 +56,7 @@ class LedgerTable:
         return ".".join(self.table.name())
 
     def reload(self) -> None:
-        """Read the table's current metadata.
-
-        Raises:
-            ActionNeededError: the table was dropped or replaced (I8).
-        """
+        """Read the table's current metadata; raises ResumeError if it was dropped or replaced (I8)."""
         uuid = self.table.metadata.table_uuid
         try:
             with reachable("the catalog"):
@@ -99,12 +95,7 @@ class LedgerTable:
         return newest[0] if newest else None
 
     def ledger_of_rows(self) -> Ledger | None:
-        """The newest ledger; None only if the table has no rows.
-
-        Raises:
-            ActionNeededError: others have expired it and removed its tag, and from `start` each record would
-                become a row again (I8).
-        """
+        """The newest ledger, None without rows; raises ActionNeededError if others have removed all (I8)."""
         head = self.table.metadata.current_snapshot()
         ledger = self.ledger
         if head is None or ledger is not None or summary(head).get("total-records") == "0":
@@ -217,10 +208,7 @@ def summary(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def live_rows(totals: Mapping[str, str]) -> int:
-    """The number of rows that a reader gets, by a snapshot's summary.
-
-    A lower bound where a position is in two delete files. Includes rows deleted by value.
-    """
+    """The rows that readers get, by a snapshot's summary: a lower bound, but with rows deleted by value."""
     records, positions = (int(totals.get(f"total-{name}", 0)) for name in ("records", "position-deletes"))
     return max(records - positions, 0)
 

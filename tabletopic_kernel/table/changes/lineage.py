@@ -87,7 +87,6 @@ def _numbers(table: Table) -> Schema | None:
 
 
 def _names(batch: pa.RecordBatch) -> list[str]:
-    """The names of a batch's columns, or of the fields of its only column."""
     only = batch.schema.field(0).type
     names: list[str] = [field.name for field in only] if pa.types.is_struct(only) else batch.schema.names
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -55,11 +56,7 @@ def _send(
 def commit_updates(
     table: LedgerTable, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]
 ) -> None:
-    """Commit changes of the metadata, without rows.
-
-    Raises:
-        HeadMovedError: another writer was first.
-    """
+    """Commit changes without rows; raises HeadMovedError if another writer was first."""
     try:
         with reachable("the catalog"):
             table.table.catalog.commit_table(table.table, requirements, updates)
@@ -106,13 +103,7 @@ def expire(
     mend_order(table, planned.epoch)
     table.check_not_behind()
     table.check_planned_on(planned, planned.epoch)
-    planned_on = Table(
-        table.table.name(),
-        table.table.metadata,
-        table.table.metadata_location,
-        table.table.io,
-        table.table.catalog,
-    )
+    planned_on = copy(table.table)  # PyIceberg moves the other on
     ids = frozenset(choose(planned_on.metadata))
     if not ids:
         return ids, True

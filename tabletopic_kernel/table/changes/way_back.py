@@ -31,11 +31,7 @@ _FURTHEST: Final = 200  # snapshots
 
 
 def missing_files(table: Table, newest: int = _NEWEST) -> list[str]:
-    """What is wrong with the files of the head: its manifests, and its ``newest`` data files.
-
-    Raises:
-        RetryableError, ActionNeededError: the storage does not respond, or refuses.
-    """
+    """What is wrong with the files of the head: its manifests, and its ``newest`` data files."""
     head = table.metadata.current_snapshot()
     return _faults(table, head, newest, {}) if head else []
 
@@ -124,10 +120,7 @@ class WayBack:
         commit_updates(self.table, (back,), (head,))
 
     def forget(self, planned: Ledger) -> None:
-        """Remove the snapshots on the way, which nobody can read, unless they are a branch's or tag's.
-
-        ``planned``: the table's ledger. Raises as ``TopicTable.expire``.
-        """
+        """Remove the snapshots on the way that are no branch's or tag's; raises as ``TopicTable.expire``."""
         over = {snapshot.snapshot_id for snapshot in self.over}
 
         def choose(metadata: TableMetadata) -> list[int]:
@@ -138,10 +131,7 @@ class WayBack:
 
 
 def way_back(table: LedgerTable, limit: Ledger | None = None) -> WayBack | None:
-    """The way back to the newest snapshot that has its files, and is not ahead of ``limit``.
-
-    None: that is the head. Raises as ``missing_files``.
-    """
+    """The way back to the newest snapshot with its files, not ahead of ``limit``; None: it is the head."""
     metadata, known = table.table.metadata, dict[str, str | None]()
     head = metadata.current_snapshot()
     over: list[Snapshot] = []

@@ -17,6 +17,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 
+from tabletopic_kernel.clients.storage.locations import file_name
 from tabletopic_kernel.clients.storage.position_deletes import PATH_ID, read_positions
 from tabletopic_kernel.model.errors import ActionNeededError
 
@@ -100,7 +101,7 @@ class DeletedRows:
 
     def may_apply(self, data: ManifestEntry) -> list[ManifestEntry]:
         """Delete files that may delete rows of a data file, however locations are spelled."""
-        named = self._by_name.get(name_of(data.data_file.file_path), ())
+        named = self._by_name.get(file_name(data.data_file.file_path), ())
         file = data.data_file
         others = (
             entry
@@ -110,11 +111,7 @@ class DeletedRows:
         return [entry for entry in (*named, *others) if not _is_older(entry, data)]
 
     def read(self, wanted: Iterable[ManifestEntry]) -> None:
-        """Read delete files, each once.
-
-        Raises:
-            OSError: the storage does not respond, or a file is gone.
-        """
+        """Read delete files, each once; raises OSError if the storage does not respond, or one is gone."""
         for entry in wanted:
             file = entry.data_file
             if file.file_path in self._read:
@@ -123,7 +120,7 @@ class DeletedRows:
             for path in delete_file.positions or ():
                 self._naming.setdefault(path, []).append(delete_file)
                 if path not in self._head.paths:
-                    self._unknown.add(name_of(path))
+                    self._unknown.add(file_name(path))
 
     def _positions(self, file: DataFile) -> Counter[str] | None:
         if file.file_format != FileFormat.PARQUET or file.key_metadata is not None:
@@ -144,15 +141,10 @@ class DeletedRows:
         unread = any(
             self._read[entry.data_file.file_path].positions is None for entry in self.may_apply(data)
         )
-        is_known = name_of(file.file_path) not in self._unknown
+        is_known = file_name(file.file_path) not in self._unknown
         doubtful = unread or not is_known or not all(delete.is_exact(data) for delete in files)
         rows = sum((delete.positions or Counter())[file.file_path] for delete in files)
         return Deleted(tuple(files), min(rows, file.record_count), doubtful)
-
-
-def name_of(location: str) -> str:
-    """The last part of a location, which is the same in every spelling."""
-    return location.rpartition("/")[2]
 
 
 def same_partition(file: DataFile, other: DataFile) -> bool:
@@ -179,7 +171,7 @@ def _only_name(entry: ManifestEntry, paths: Sequence[str]) -> str | None:
     index = bisect_left(paths, text)
     if index < len(paths) and paths[index].startswith(text) and paths[index] != text:
         return None
-    return name_of(text) or None
+    return file_name(text) or None
 
 
 def _is_older(delete: ManifestEntry, data: ManifestEntry) -> bool:

@@ -89,10 +89,9 @@ def rows_where(where: str | None, schema: Schema) -> BooleanExpression | None:
 def plan_compaction(
     table: Table, *, where: BooleanExpression | None = None, due_only: bool = True
 ) -> CompactionPlan:
-    """Groups of small files of the head of a table that was just loaded.
+    """Groups of small files of the head of a table that was just loaded, which may have rows ``where``.
 
-    ``where``: only files that may have such rows. ``due_only``: only files that are due; else all small ones
-    of partitions with at least two of them.
+    Not ``due_only``: all small ones of partitions with at least two of them.
     """
     with reachable("the storage", lent=lends_keys(table)):
         head = Head(table)
@@ -109,8 +108,10 @@ def plan_compaction(
     min_files = chooser.min_files(chosen.values())
     for (partition, _), files in sorted(chosen.items(), key=lambda item: item[0]):
         picked = chooser.pick(files, min_files if due_only else None)
-        together = (_group(partition, packed) for packed in _packed(picked, max_bytes))
-        groups += [group for group in together if len(group.files) > 1 or group.deleted_rows]
+        for packed in _packed(picked, max_bytes):
+            deletes = {each.file.file_path: each.deleted for each in packed if each.deleted.files}
+            group = Group(partition, tuple(each.file for each in packed), deletes)
+            groups += [group] if len(group.files) > 1 or group.deleted_rows else []
     return CompactionPlan(tuple(groups), len(head.data), head.delete_files, left)
 
 
@@ -125,13 +126,15 @@ def refusal(table: Table, head: Head) -> str | None:
     return None
 
 
+def target_bytes(table: Table) -> int:
+    """The size of files that the table's properties ask for."""
+    default = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    return int(table.properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, default))
+
+
 def _target_bytes(table: Table) -> int:
     """The target size of files: the table's, or what one task can sort if that is less."""
-    name, default = (
-        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
-        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
-    )
-    wanted = int(table.properties.get(name, default))
+    wanted = target_bytes(table)
     return wanted if sort_order(table.metadata).is_unsorted else min(wanted, _SORTED_BYTES)
 
 
@@ -219,7 +222,6 @@ class _Chooser:
         return next((reason for applies, reason in reasons if applies), None)
 
     def min_files(self, partitions: Iterable[Sequence[_Candidate]]) -> int:
-        """How many small files of one partition and tier are due."""
         due = [
             _due([each for each in files if self._is_small(each.file)], self._target, SPREAD_FILES)
             for files in partitions
@@ -248,7 +250,6 @@ class _Chooser:
 
 
 def _values(file: DataFile) -> list[Any]:
-    """The values of the file's partition."""
     return [file.partition[index] for index in range(len(file.partition))]
 
 
@@ -260,7 +261,6 @@ def _due(files: Sequence[_Candidate], target: int, min_files: int) -> list[_Cand
 
 
 def _packed(files: Iterable[_Candidate], max_bytes: int) -> Iterator[list[_Candidate]]:
-    """Groups of consecutive files, each of up to ``max_bytes``."""
     group: list[_Candidate] = []
     size = 0
     for candidate in files:
@@ -271,8 +271,3 @@ def _packed(files: Iterable[_Candidate], max_bytes: int) -> Iterator[list[_Candi
         size += candidate.bytes
     if group:
         yield group
-
-
-def _group(partition: str, files: Sequence[_Candidate]) -> Group:
-    deletes = {candidate.file.file_path: candidate.deleted for candidate in files if candidate.deleted.files}
-    return Group(partition, tuple(candidate.file for candidate in files), deletes)

@@ -22,21 +22,19 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.storage.locations import file_name
 from tabletopic_kernel.clients.storage.position_deletes import mark_deleted
 from tabletopic_kernel.model.errors import OutdatedError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Mask, MovedRows, Positions
 from tabletopic_kernel.pipeline.plan import Replaced
 from tabletopic_kernel.table.changes.change import TableChange
-from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head, name_of
+from tabletopic_kernel.table.compaction.deleted_rows import DeletedRows, DeleteFile, Head
 from tabletopic_kernel.table.compaction.plan import refusal
 
 
 def compacted(ledger: Ledger, files: Iterable[DataFile], replaced: Replaced) -> TableChange:
-    """``files`` instead of those ``replaced``, whose rows they have; the ledger's offsets do not move.
-
-    Columns that others have dropped meanwhile are kept in the files, as they were in those replaced.
-    """
+    """``files`` with the rows of those ``replaced``, also of columns that others have dropped meanwhile."""
     return TableChange(
         ledger, tuple(files), remove=replaced.files, keeps_rows=True, still_true=partial(_on_head, replaced)
     )
@@ -119,10 +117,10 @@ def _translated(moved: Mapping[str, MovedRows], deleted: Mapping[str, Mask]) -> 
 def _removable(head: Head, replaced: Replaced, named: dict[str, frozenset[str]]) -> tuple[DataFile, ...]:
     """Delete files that will apply to no remaining data file; ``named``: the data files that each names."""
     stays = head.paths - {file.file_path for file in replaced.files}
-    names = {name_of(path) for path in stays}
+    names = {file_name(path) for path in stays}
     return tuple(
         entry.data_file
         for entry in head.deletes
         if entry.data_file.file_path in named
-        and not names & {name_of(path) for path in named[entry.data_file.file_path]}
+        and not names & {file_name(path) for path in named[entry.data_file.file_path]}
     )

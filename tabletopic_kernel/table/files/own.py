@@ -19,10 +19,7 @@ _GC = "gc.enabled"
 
 @dataclass(frozen=True)
 class UnreachableFiles:
-    """What only the snapshots ``ids`` of a table reached, by location: ``data`` has data and delete files.
-
-    ``metadata``: their manifests, manifest lists, and statistics. The values are bytes.
-    """
+    """What only the snapshots ``ids`` reached, with bytes: data and delete files, and their metadata."""
 
     ids: frozenset[int]
     data: Mapping[str, int] = field(default_factory=dict)

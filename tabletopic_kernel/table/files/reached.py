@@ -19,11 +19,7 @@ _TRIES = 3  # to read metadata while somebody expires its snapshots
 
 
 class Candidates:
-    """Files that may be removed; ``epochs`` has the remaining ones, with their epoch.
-
-    A file is known by its name alone, which contains a UUID: however a folder is spelled, moved or mounted, a
-    file reached under this name stays.
-    """
+    """Files that may be removed, with their epochs; a file that is reached under its name stays."""
 
     def __init__(self, table_uuid: str, epochs: dict[str, int]) -> None:
         self.epochs = epochs
@@ -37,11 +33,7 @@ class Candidates:
         self._committed: set[int] = set()  # epochs that have committed files, by the snapshots
 
     def keep_reached(self, load: Callable[[], Table]) -> None:
-        """Drop candidates that the newest metadata's snapshots reach; reads each manifest once.
-
-        Raises:
-            RetryableError: the storage does not respond, or something cannot be read.
-        """
+        """Drop candidates that the newest metadata reaches; each manifest is read once."""
         for tries_left in reversed(range(_TRIES)):
             table = load()
             try:
@@ -57,15 +49,12 @@ class Candidates:
     def _read(self, table: Table) -> None:
         metadata, io = table.metadata, table.io
         new = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in self._snapshots]
-        for statistics in (*metadata.statistics, *metadata.partition_statistics):
-            self._keep(statistics.statistics_path)
-        for path in (
-            table.metadata_location,
-            *(entry.metadata_file for entry in metadata.metadata_log),
-        ):
-            self._keep(path)
         manifests = manifests_of(io, new)
-        for path in (*manifests, *(snapshot.manifest_list for snapshot in new if snapshot.manifest_list)):
+        for path in (
+            *(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)),
+            *(table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)),
+            *(*manifests, *(snapshot.manifest_list for snapshot in new if snapshot.manifest_list)),
+        ):
             self._keep(path)
         unread = [manifest for path, manifest in manifests.items() if path not in self._manifests]
         for manifest, paths in live_files(io, unread):

@@ -114,10 +114,7 @@ class ValueColumns:
         )
 
     def first(self, settings: TopicSettings) -> tuple[Schema, Schema | None]:
-        """The value's columns of a new table, and those that its projection reads; None without one.
-
-        Raises ProjectionError if the projection does not work with the columns.
-        """
+        """The value's columns of a new table, and its projection's input, if any; raises ProjectionError."""
         if settings.projection is None:
             return self.schema, None
         batch = evolve(Schema(), self.schema, 0).schema
@@ -172,13 +169,7 @@ def _outputs(batch: Schema, settings: TopicSettings) -> Schema:
 
 
 def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> ValueColumns:
-    """The columns that records of a writer's schema need.
-
-    Raises:
-        BadSchemaError: the schema cannot be read, or has no columns because of a bug of ours.
-        NotAnEnvelopeError: change events are expected, and these are not.
-        RetryableError: the program that builds its decoder cannot run now.
-    """
+    """The columns that records need; raises BadSchemaError, NotAnEnvelopeError, or RetryableError."""
     try:
         return _columns(schema_id, writer, settings)
     except Exception as error:
@@ -218,10 +209,10 @@ ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
 
 @dataclass(frozen=True)
 class Side(Generic[ColumnsT_co]):
-    """What differs between the schemas of values and those of keys.
+    """What differs between schemas of values and of keys.
 
-    ``damage``: the beginning of the message when a refused schema stops the topic; ``noted_in``: the table's
-    property with the covered schemas. ``columns`` raises an error of ``REASONS`` if there can be none.
+    ``damage`` begins the message when a refused schema stops the topic; ``noted_in``: the table's property
+    with the covered schemas. ``columns`` raises an error of ``REASONS`` if there can be none.
     """
 
     damage: str

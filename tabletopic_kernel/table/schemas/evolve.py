@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
@@ -60,31 +60,20 @@ class SchemaServices(Protocol):
         """The clock, in ms since 1970."""
 
 
+@dataclass
 class EvolvingTable:
     """A topic's table, or none yet, and its owner's ledger. Only for the coordinator's thread."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        identifier: tuple[str, ...],
-        topic: str,
-        settings: TopicSettings,
-        services: SchemaServices,
-    ) -> None:
-        self._catalog = catalog
-        self._identifier = identifier
-        self.topic = topic
-        self.settings = settings
-        self.services = services
-        self.table: TopicTable | None = None
-        self.ledger: Ledger | None = None
+    catalog: Catalog
+    identifier: tuple[str, ...]
+    topic: str
+    settings: TopicSettings
+    services: SchemaServices
+    table: TopicTable | None = None
+    ledger: Ledger | None = None
 
     def create(self, columns: ValueColumns, registered: RegisteredSchema | None) -> TopicTable:
-        """Create the table with these columns, of this schema; its owner has not claimed it yet.
-
-        Raises:
-            UsageError: columns and settings contradict each other.
-        """
+        """Create the table, unclaimed; raises UsageError if columns and settings contradict each other."""
         settings = self.settings
         key = newest_key_type(self.topic, settings, self.services.registry)
         value, batch = columns.first(settings)
@@ -92,7 +81,7 @@ class EvolvingTable:
         former = columns.former_names(schema, settings)
         spec = partition_spec(settings.partition_by, schema, former)
         order = sort_order(settings.sort_by, schema, former)
-        table = TopicTable.create(self._catalog, self._identifier, schema, spec, self.topic, settings, order)
+        table = TopicTable.create(self.catalog, self.identifier, schema, spec, self.topic, settings, order)
         if batch is not None:
             table.evolve(None, covered_schemas_property(()) | batch_property(batch), epoch=1)
         if registered is not None:
@@ -113,11 +102,7 @@ class EvolvingTable:
         return columns.evolution(self.table, self.settings, schema_id)
 
     def cover(self, columns: Columns, registered: RegisteredSchema | None) -> Evolution:
-        """Create the table or change its columns, and note the schema; starts over after another writer.
-
-        Returns the changes, also if some are refused: then nothing was done. Raises as ``create`` and
-        ``TopicTable.evolve``.
-        """
+        """Create the table or change its columns, and note the schema; nothing if a change is refused."""
         assert self.ledger is not None
         if self.table is None:
             assert isinstance(columns, ValueColumns)

@@ -59,13 +59,7 @@ class SchemaKeeper:
         return self._evolving.table
 
     def create(self) -> TopicTable | None:
-        """Create the table from the newest schema of its subject, or from a format without schemas.
-
-        None while there is no schema, or if the columns depend on the first record.
-
-        Raises:
-            UsageError: the schema cannot become a table with these settings.
-        """
+        """Create the table from the newest schema; None while that, or a first record, is awaited."""
         if self._is_inferred:
             return None
         if self._whole is not None:
@@ -104,11 +98,7 @@ class SchemaKeeper:
             self._evolving.cover(self._side.columns(WHOLE_TOPIC, self._whole), None)
 
     def needed_table(self) -> TopicTable:
-        """The table.
-
-        Raises:
-            RetryableError: there is none until a record with a schema arrives.
-        """
+        """The table; raises RetryableError until a record with a schema arrives."""
         if self.table is None:
             raise RetryableError(
                 f"{self._topic} starts with records that cannot become rows; waiting for one with a schema"
@@ -137,13 +127,8 @@ class SchemaKeeper:
         """Look up the schemas that a batch needs, and make the table fit those that a record proved.
 
         Schemas that cannot be read, do not belong to the topic, or do not fit are recorded as refused, unless
-        the settings say stop. The registry may get a schema at any time: ``recheck``, when a batch begins,
-        looks up again those that are due, and no others.
-
-        Raises:
-            BadRecordError: the registry has no such schema, or it cannot be read, and errors stop the topic.
-            ActionNeededError: the schema does not fit the table, and that stops the topic.
-            ReusedIdError: the registry gave an id a second time.
+        the settings say stop (BadRecordError, ActionNeededError). ``recheck``: a batch begins, so those that
+        are due are looked up again. ReusedIdError: the registry gave an id a second time.
         """
         if recheck:
             self._values.ask_again()
@@ -209,7 +194,6 @@ class SchemaKeeper:
             raise ActionNeededError(f"{self._topic}: the table's columns do not fit its records: {reasons}")
 
     def _inferred(self) -> Schema:
-        """The columns that JSON without a schema is now decoded to."""
         columns = self.table.table.schema() if self.table else Schema()
         if self.table is not None and self._settings.projection is not None:
             columns = batch_columns(self.table)

@@ -60,13 +60,7 @@ def value_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSch
 
 def key_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSchema:
     """The schema of a topic's keys, which always name their schema."""
-    return WriterSchema(
-        schema.text,
-        schema.references,
-        schema.kind,
-        nanos=settings.value_nanos,
-        encrypted_by=schema.encrypted_by,
-    )
+    return replace(value_writer(schema, settings), message=None, framed=True)
 
 
 def whole_writer(kind: str) -> WriterSchema:
@@ -149,10 +143,7 @@ def why_foreign(
 
 
 def record_names(schema: RegisteredSchema) -> list[str]:
-    """The names that the record-name strategies may use for a schema's records; none if it cannot be read.
-
-    Avro: the full name. JSON Schema: the title. Protobuf: the full name of each message of the file.
-    """
+    """The names that the record-name strategies may use: Avro's and Protobuf's full names, JSON's title."""
     try:
         match schema.kind:
             case "AVRO":
@@ -197,11 +188,7 @@ class Candidate:
 
 
 def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
-    """Read a schema; ``kind`` None: by the file's suffix.
-
-    Raises:
-        UsageError: the file cannot be read, or its type is not known.
-    """
+    """Read a schema; ``kind`` None: by the file's suffix. Raises UsageError."""
     file = Path(path).expanduser()
     chosen = next((name for name in get_args(SchemaType) if name == (kind or "").upper()), None)
     if kind is not None and chosen is None:
@@ -221,14 +208,7 @@ def read_candidate(path: str | Path, kind: str | None = None) -> Candidate:
 def candidate_writer(
     candidate: Candidate, topic: str, settings: TopicSettings, registry: Registry
 ) -> tuple[WriterSchema, str]:
-    """The candidate as a writer's schema, and what the registry would say about it.
-
-    The candidate may refer to whatever the subject's newest schema refers to. Does not wait for a registry
-    that does not respond.
-
-    Raises:
-        UsageError: values of the topic have no schema.
-    """
+    """The candidate as a writer's schema, with the newest one's references, and the registry's verdict."""
     if settings.value_format not in ("by_schema_id", "by_latest_schema"):
         raise UsageError(f"values of {topic} have no schema: value_format is {settings.value_format}")
     subject = settings.subject_of(topic)

@@ -15,15 +15,9 @@ from typing import Final
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
+from tabletopic_kernel.model import errors
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
-from tabletopic_kernel.model.errors import (
-    ActionNeededError,
-    BadRecordError,
-    RetryableError,
-    ReusedIdError,
-    TableTopicError,
-)
 from tabletopic_kernel.model.settings.values import accepted
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
 from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
@@ -40,7 +34,12 @@ _LONGEST_MS: Final = 60_000
 # These are remembered between batches; older ones are looked up when a record names them.
 _MOST: Final = 10_000
 # Errors that keep a schema from being taken over; it is looked up again when a record needs it.
-_CANNOT: tuple[type[TableTopicError], ...] = (RetryableError, UnknownSchemaError, ReusedIdError, *REASONS)
+_CANNOT: tuple[type[errors.TableTopicError], ...] = (
+    errors.RetryableError,
+    UnknownSchemaError,
+    errors.ReusedIdError,
+    *REASONS,
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,6 @@ class SchemaStates(dict[SchemaKey, "Candidate | Covered | Refused"]):
             del self[schema_id]
 
     def _waiting(self) -> dict[SchemaKey, int]:
-        """When to ask the registry again, by id."""
         refused = ((key, state) for key, state in self.items() if isinstance(state, Refused))
         return {key: state.again_ms for key, state in refused if state.again_ms is not None}
 
@@ -127,12 +125,9 @@ class NamedSchemas:
         return find_registered(registry, schema_id, subject, self._settings)
 
     def checked(self, registered: RegisteredSchema) -> RegisteredSchema:
-        """The schema, if its text is the one that its id is known by.
+        """The schema; if its text is not the one known by its id, notes that and raises ReusedIdError.
 
-        Another one is noted in the table: after a registry was restored, records of both texts have the id.
-
-        Raises:
-            ReusedIdError: it is not, or was not in between, and nobody has said which text records mean.
+        The table has both texts: after a registry was restored, records of both have the id.
         """
         text, schema_id = registered.fingerprint, registered.id
         noted, answer = self._noted().get(schema_id), accepted(self._settings.accepted_texts).get(schema_id)
@@ -140,16 +135,10 @@ class NamedSchemas:
             return registered
         if noted and text not in noted.texts:
             self._table.note_text(self._side.noted_in, schema_id, text)
-        raise ReusedIdError(why_reused(self._topic, registered, noted, answer))
+        raise errors.ReusedIdError(why_reused(self._topic, registered, noted, answer))
 
     def ask_again(self) -> None:
-        """Compare the registry's texts of the ids in use with those known, at most once a minute.
-
-        A registry that does not respond, or has no such id any more, says nothing about records.
-
-        Raises:
-            ReusedIdError: see ``checked``.
-        """
+        """Compare the registry's texts of the ids in use with those known, at most once a minute."""
         now_ms, registry = self._table.services.now_ms(), self._table.services.registry
         if now_ms - self._asked_ms < ASK_AGAIN_MS:
             return
@@ -165,11 +154,10 @@ class NamedSchemas:
             ):
                 if isinstance(schema, RegisteredSchema) and schema.fingerprint != used[key]:
                     self.checked(self.find(key))
-        except (RetryableError, UnknownSchemaError) as error:
+        except (errors.RetryableError, UnknownSchemaError) as error:
             _LOG.info("%s: %s", self._topic, error)
 
     def _noted(self) -> dict[SchemaKey, CoveredSchema]:
-        """The schemas that the table covers, as its properties say."""
         table = self._table.table
         return covered_schemas(table.table.properties, self._side.noted_in) if table else {}
 
@@ -196,10 +184,7 @@ class NamedSchemas:
         return self.states.plan(self._noted())
 
     def resolve(self, named: Collection[SchemaKey], *, recheck: bool = False) -> None:
-        """Look up the schemas that records name: each becomes a candidate, is covered again, or is refused.
-
-        ``recheck``: a batch begins, so only those that are due.
-        """
+        """Look up the schemas that records name; with ``recheck``, as a batch begins, those that are due."""
         if recheck:
             named = self.states.due(named, self._table.services.now_ms())
         noted = self._noted() if named else {}
@@ -244,7 +229,7 @@ class NamedSchemas:
             make_decoder(registered.id, writer)
         except BadSchemaError as error:
             if self.find(registered.id).text != registered.text:
-                raise RetryableError(
+                raise errors.RetryableError(
                     f"the registry gave two different schemas for {registered.id}; are there two behind "
                     "[registry] url?"
                 ) from error
@@ -267,7 +252,7 @@ class NamedSchemas:
 
     def _refuse(self, schema_id: SchemaKey, reason: str, message: str, *, for_now: bool = False) -> None:
         if self._settings.errors == "stop":
-            raise BadRecordError(f"{self._side.damage}: {reason}: {message}")
+            raise errors.BadRecordError(f"{self._side.damage}: {reason}: {message}")
         if for_now:
             self.states.refuse_for_now(schema_id, reason, message, self._table.services.now_ms())
         else:
@@ -280,7 +265,7 @@ class NamedSchemas:
         schema = f"the key's schema {registered.id}" if self._side.of_keys else schema
         message = f"{schema} cannot be fitted to the table without loss: {reasons}"
         if "stop" in (self._settings.on_incompatible, self._settings.errors):
-            raise ActionNeededError(
+            raise errors.ActionNeededError(
                 f"{self._topic}: {message}. Enable the topic with on_incompatible new_column or with another "
                 "--table, or register a compatible schema"
             )

@@ -6,16 +6,18 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabletopic_kernel.query.answer import Answer
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.query.answer import Answer, LiveRead, TableRead
 from tabletopic_kernel.render import values
 
 
@@ -51,6 +53,43 @@ def test_json_is_one_array_of_objects(run: Callable[..., Any], fake: Any, fresh_
     assert fake.asked[-1][1][2]["limit"] is None
     fake.answer = Answer(pa.table({"n": pa.array([], pa.int64())}))
     assert run("query", "q", "--json").json == []
+
+
+_LIVE = LiveRead({0: 3}, {0: 9}, records=6, refused={"no_schema_id": 1}, unread=2, cut_by="bytes")
+
+
+def test_a_live_answer_says_how_far_it_goes(run: Callable[..., Any], fake: Any) -> None:
+    """In words beside the rows, and as fields with --json."""
+    fake.answer = Answer(pa.table({"n": [1]}), (TableRead("default.clicks", 42, 5, _LIVE),))
+    said = "default.clicks: table to offset 3 of snapshot 42, live to 9, 6 records; refused: 1 no_schema_id"
+    assert f"{said}; 2 more are left out by [live] bytes" in run("query", "q", "--live").err
+    assert fake.asked[-1][1][2]["live"] is True
+    shown = run("query", "q", "--live", "--json").json
+    assert shown["rows"] == [{"n": 1}]
+    assert shown["tables"][0]["live"]["live_to"] == {"0": 9}
+    fake.answer = Answer(
+        pa.table({"n": [1]}),
+        (TableRead("default.clicks", 42, 5, replace(_LIVE, live_to=dict.fromkeys(range(5), 2))),),
+    )
+    assert "live to 10 over 5 partitions" in run("query", "q", "--live").err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--csv"]])
+def test_a_query_that_is_repeated(run: Callable[..., Any], fake: Any, options: list[str]) -> None:
+    """An outage does not end it, Ctrl-C does."""
+    coming: list[Any] = [fake.answer, RetryableError("the broker is away"), fake.answer, KeyboardInterrupt()]
+
+    def query(*_: Any, **__: Any) -> Answer:
+        now = coming.pop(0)
+        if isinstance(now, BaseException):
+            raise now
+        return cast(Answer, now)
+
+    fake.query = query
+    ended = run("query", "q", "--every", "1ms", *options)
+    assert ended.code == 130
+    assert "the broker is away; retrying …" in ended.err
+    assert not coming
 
 
 def test_csv_has_a_header(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:

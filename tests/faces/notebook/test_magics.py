@@ -325,6 +325,30 @@ def test_rows_and_how_fresh_they_are(run: Callable[[str], Any], bench: FakeWorkb
     assert "default.clicks: snapshot 42 of 2023-11-14" in text
 
 
+def test_a_cell_refreshes_itself(
+    shell: InteractiveShell, fail: Callable[[str], str], bench: FakeWorkbench
+) -> None:
+    """--every shows one display and updates that one; an outage does not end it, an interrupt does."""
+    answer = bench.answer
+    coming: list[Any] = [answer, RetryableError("the broker is away"), answer, KeyboardInterrupt()]
+
+    def query(*_: Any, **__: Any) -> Any:
+        now = coming.pop(0)
+        if isinstance(now, BaseException):
+            raise now
+        return now
+
+    bench.query = query  # type: ignore[method-assign]
+    with capture_output() as printed:
+        assert shell.run_cell("%lake --live --every 1ms SELECT n FROM clicks$live").success
+    first, outage, last = printed.outputs
+    assert "2 rows" in first.data["text/plain"]
+    assert "the broker is away; retrying …" in outage.data["text/plain"]
+    assert outage.update
+    assert last.transient == first.transient
+    assert "omit --as and the variable" in fail("%lake --every 1s x << SELECT 1")
+
+
 def test_a_result_is_kept_in_a_variable(
     run: Callable[[str], Any], shell: InteractiveShell, bench: FakeWorkbench
 ) -> None:

@@ -49,12 +49,8 @@ def calm(host: str = "h1") -> dict[str, Values]:
     levels = {"up": 1, "in_group": 1, "poll_age_seconds": 1, "topics": 1, "end_offsets_age_seconds": 3,
               "dropped_events_total": 2}  # fmt: skip
     of_topics = {
-        "commit_lag_seconds": 9,
-        "commit_interval_seconds": 10,
-        "dead_letters": 5,
-        "epoch": 3,
-        LOST: 7,
-    }
+        "commit_lag_seconds": 9, "commit_interval_seconds": 10, "dead_letters": 5, "epoch": 3, LOST: 7,
+    }  # fmt: skip
     commits = [10.0 * at for at in range(N)]
     return {
         **{of_host(name, host): steady(value) for name, value in levels.items()},

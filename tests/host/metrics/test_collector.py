@@ -21,19 +21,15 @@ COMMITTED = events.Committed(
     **STAMP, snapshot_id=1, rows=40, files=2, bytes=1_000, seconds=0.3, progress=record()
 )
 EVENTS: list[events.ControlEvent] = [
-    HEARTBEAT,
-    COMMITTED,
-    COMPACTED,
-    events.FilesStaged(**STAMP, rows=40, files=2, bytes=1_000, seconds=1.5),
-    events.CommitFailed(**STAMP, reason="no"),
-    events.Failed(**STAMP, reason="no", waits=True),
+    HEARTBEAT, COMMITTED, COMPACTED, events.FilesStaged(**STAMP, rows=40, files=2, bytes=1_000, seconds=1.5),
+    events.CommitFailed(**STAMP, reason="no"), events.Failed(**STAMP, reason="no", waits=True),
     events.Failed(**STAMP, reason="no", waits=False),
     events.SchemaEvolved(**STAMP, changes=["added b", "added c"], cause=None, table_schema_id=2),
     events.SchemaRefused(**STAMP, refused={"a": "no"}, cause=None),
     events.Replayed(**STAMP, replay_id="x", rows=0, error="no"),
     events.Expired(**STAMP, snapshots=4, kept=20, files=6, bytes=60),
     events.OrphansRemoved(**STAMP, files=1, bytes=5, error="no"),
-]
+]  # fmt: skip
 
 
 def full_rig(topics: int, partitions: int = 3) -> Rig:
@@ -41,12 +37,9 @@ def full_rig(topics: int, partitions: int = 3) -> Rig:
     names = [f"orders-eu-{number:03}" for number in range(topics)]
     more: dict[str, Any] = {
         "next_offsets": dict.fromkeys(range(partitions), 1_000_000),
-        "newest_ms": dict.fromkeys(range(partitions), NOW_MS),
-        "refused": {"avro_truncated": 3},
-        "rows": 123_456_789,
-        "files": 1234,
-        "last_commit_ms": NOW_MS,
-    }
+        "newest_ms": dict.fromkeys(range(partitions), NOW_MS), "refused": {"avro_truncated": 3},
+        "rows": 123_456_789, "files": 1234, "last_commit_ms": NOW_MS,
+    }  # fmt: skip
     rig = Rig(*(record(name, **more) for name in names))
     ends = {name: dict.fromkeys(range(partitions), 1_000_017) for name in names}
     rig.lags.learn(ends, NOW_MS - 4_321, {names[0]: {0: 5}})
@@ -61,7 +54,7 @@ def full_rig(topics: int, partitions: int = 3) -> Rig:
 
 
 def test_a_scrape_is_what_prometheus_reads() -> None:
-    """Its own parser takes it, and every declared metric is there."""
+    """Its own parser takes it; metrics are there, a hundred topics are 200 KB, names end in units."""
     rig = full_rig(3)
     families = {one.name: one for one in text_string_to_metric_families(rig.text())}
     assert list(families) == [one.name for one in METRICS]
@@ -72,15 +65,7 @@ def test_a_scrape_is_what_prometheus_reads() -> None:
         assert family.samples, one.name
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(one.labels), sample
-
-
-def test_a_scrape_of_a_hundred_topics_is_small() -> None:
-    """200 KB at most."""
     assert 100_000 < len(full_rig(100).text()) <= 200_000
-
-
-def test_names_follow_prometheus() -> None:
-    """A unit is the name's end; no name says `_total` itself."""
     for one in METRICS:
         assert one.name.startswith("tabletopic_")
         assert one.name.endswith(one.unit)
@@ -91,7 +76,7 @@ def test_names_follow_prometheus() -> None:
 
 
 def test_what_events_count() -> None:
-    """Rows, commits and their times, failures by kind, maintenance."""
+    """Rows, commits, times, failures, maintenance, changes by others; rates begin with 0."""
     rig = Rig(record())
     for event in EVENTS:
         rig.metrics.hear(event)
@@ -111,15 +96,7 @@ def test_what_events_count() -> None:
     assert rig.value("tabletopic_expired_snapshots_total") == 4
     assert rig.value("tabletopic_memory_bytes") == 7e9
     assert rig.value('tabletopic_schema_changes_total{topic="clicks"}') == 1
-
-
-def test_changes_by_others_are_counted() -> None:
-    """By the progress of the topic, which has them."""
     assert Rig(record(foreign_changes=3)).value('tabletopic_foreign_changes_total{topic="clicks"}') == 3
-
-
-def test_a_rate_has_a_first_value() -> None:
-    """Counters of commits are 0 before the first one."""
     assert Rig(record()).value('tabletopic_commits_total{topic="clicks"}') == 0
 
 
@@ -143,18 +120,14 @@ def test_lag_by_topic_and_partition() -> None:
     assert rig.value('tabletopic_commit_lag_records{topic="new"}') is None
 
 
-def test_partitions_are_bounded() -> None:
-    """A topic with too many has its sum, and another one is still shown whole."""
+def test_partitions_and_reasons_are_bounded() -> None:
+    """A topic with too many has its sum; beyond ten reasons are one, and a long one is cut."""
     many = dict.fromkeys(range(MOST_PARTITIONS + 1), 5)
     rig = Rig(record("a", next_offsets={}), record("b", next_offsets={}))
     rig.lags.learn({"a": many, "b": {0: 5}}, NOW_MS)
     assert rig.value('tabletopic_commit_lag_records{topic="a"}') == 5 * len(many)
     assert rig.value("tabletopic_hidden_partitions") == len(many)
     assert rig.text().count("tabletopic_partition_lag_records{") == 1
-
-
-def test_reasons_are_bounded() -> None:
-    """Beyond ten they are one; a long one is cut."""
     rig = Rig(record(refused={f"r{number:02}": 1 for number in range(30)} | {"a" * 500: 1}))
     lines = [one for one in rig.text().splitlines() if one.startswith("tabletopic_refused_records_total{")]
     assert len(lines) == 11

@@ -22,34 +22,22 @@ def test_age_counts_from_when_a_record_was_first_seen() -> None:
     assert lags.of(record(next_offsets={0: 12}, newest_ms={0: 0}), 3_607_000) == {0: Lag(7, 1.0)}
 
 
-def test_a_backlog_that_was_there_before() -> None:
-    """Nobody saw it arrive: the newest committed record says how old it may be."""
+def test_an_age_follows_the_ledger() -> None:
+    """A backlog is as old as the newest committed record; rolled back or made anew, the age follows."""
     lags = Lags()
     lags.learn({"clicks": {0: 100}}, 50_000)
     assert lags.of(record(next_offsets={0: 40}, newest_ms={0: 20_000}), 60_000) == {0: Lag(60, 40.0)}
     assert lags.of(record(next_offsets={}, newest_ms={}), 60_000) == {0: Lag(100, 10.0)}
     assert lags.of(record(next_offsets={0: 100}, newest_ms={0: 20_000}), 60_000) == {0: Lag(0, 0.0)}
-
-
-def test_a_table_that_was_rolled_back() -> None:
-    """The ledger is behind what it had reached: the age is again that of the newest record."""
     lags = Lags()
     lags.learn({"clicks": {0: 100}}, 50_000)
     lags.of(record(next_offsets={0: 100}), 50_000)
     lags.learn({"clicks": {0: 110}}, 53_000)
     assert lags.of(record(next_offsets={0: 40}, newest_ms={0: 20_000}), 60_000) == {0: Lag(70, 40.0)}
-
-
-def test_a_topic_that_was_made_anew() -> None:
-    """Its ends begin again."""
     lags = Lags()
     lags.learn({"clicks": {0: 100}}, 50_000)
     lags.learn({"clicks": {0: 3}}, 53_000)
     assert lags.of(record(next_offsets={0: 0}), 54_000) == {0: Lag(3, 1.0)}
-
-
-def test_other_topics_are_forgotten() -> None:
-    """Those that the host has no more, or that are gone from the broker."""
     lags = Lags()
     lags.learn({"clicks": {0: 100}}, 50_000)
     lags.learn({}, 53_000)

@@ -80,8 +80,8 @@ def watched() -> Iterator[Watched]:
     made.watch.stop()
 
 
-def test_metrics(watched: Watched) -> None:
-    """What a scraper gets; all topics are one question to the broker, and a scrape is none."""
+def test_metrics_and_other_pages(watched: Watched) -> None:
+    """All topics are one question to the broker, and a scrape is none; nothing else is there."""
     assert watched.host.hear is not None
     watched.host.hear(COMPACTED)
     watched.ask()
@@ -92,10 +92,6 @@ def test_metrics(watched: Watched) -> None:
     assert 'tabletopic_commit_lag_records{topic="clicks"} 5.0' in text
     assert list(text_string_to_metric_families(text))
     assert watched.broker.asked == [{"clicks", "__tabletopic.settings"}]
-
-
-def test_other_pages(watched: Watched) -> None:
-    """Nothing else is there, and nothing can be sent."""
     assert watched.get("/")[0] == 404
     assert watched.get("/metrics/x")[0] == 404
     assert watched.get("/metrics", "POST")[0] == 405

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import importlib
 import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -108,15 +110,17 @@ def _serve(call: Call, mode: _ServeMode, stop: threading.Event) -> None:
     from tabletopic_kernel.local.crash_points import obey
 
     obey()
+    # Before the thread: two threads that import one package with cycles may each see a part of it.
+    importlib.import_module("tabletopic_kernel.clients.spark.session")
     workbench = call.workbench
+    workbench.is_host = True
     _log_to(workbench.servers.state_dir, call.debug, mode)
-    host = workbench.host()
-    with _watched(call, host, mode):
-        thread = threading.Thread(
-            target=_start_spark, args=(call, host, mode), name="spark start", daemon=True
-        )
-        thread.start()
-        _run(call, host, mode, stop)
+    host: Future[Host] = Future()
+    # First of all: the JVM starts on another core while this process loads the rest.
+    threading.Thread(target=_start_spark, args=(call, host, mode), name="spark start", daemon=True).start()
+    host.set_result(workbench.host())
+    with _watched(call, host.result(), mode):
+        _run(call, host.result(), mode, stop)
 
 
 @contextlib.contextmanager
@@ -191,10 +195,10 @@ def _serve_detached(call: Call, serve_options: Sequence[str]) -> None:
     screen.show(f"stop it, and the local stack, with [cyan]{screen.plain(call.command('down'))}[/]")
 
 
-def _start_spark(call: Call, host: Host, mode: _ServeMode) -> None:
-    """Start Spark early, while joining the group; topics report errors when they need it."""
+def _start_spark(call: Call, host: Future[Host], mode: _ServeMode) -> None:
+    """Start Spark early, while the host joins the group; topics report errors when they need it."""
     from tabletopic_kernel.clients.kafka.java_properties import java_properties
-    from tabletopic_kernel.clients.spark.session import warm_up
+    from tabletopic_kernel.clients.spark.session import warm_up_source, warm_up_workers
     from tabletopic_kernel.local.java.jvm import make_later
     from tabletopic_kernel.local.progress import TerminalReport, silent
     from tabletopic_kernel.pipeline import source
@@ -203,10 +207,11 @@ def _start_spark(call: Call, host: Host, mode: _ServeMode) -> None:
     try:
         session = call.workbench.host_spark(TerminalReport() if mode.prints_events else silent)
         mode.note(f"Spark is ready ({time.monotonic() - began:.1f} s)")
+        warm_up_workers(session)  # while topics are taken over and their queries are planned
         # A host without topics warms up, to take over quickly from a host that dies; topics warm it up, too.
-        if host.wait_until_joined(JOIN_S) and not host.coordinators():
+        if host.result().wait_until_joined(JOIN_S) and not host.result().coordinators():
             java = java_properties(call.workbench.broker.properties)
-            warm_up(session, source.warm_up_options(java, SETTINGS_TOPIC))
+            warm_up_source(session, source.warm_up_options(java, SETTINGS_TOPIC))
     except TableTopicError as error:
         if mode.json_logs:
             _LOG.error("%s", error)

@@ -18,7 +18,7 @@ from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
 from tabletopic_kernel.faces.operations.operation import Option
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.render.words import freshness, size
 
 if TYPE_CHECKING:
@@ -79,12 +79,17 @@ def query(
         raise UsageError("the query is not UTF-8 text; save it as UTF-8") from None
     if limit is None and not (as_json or as_csv):
         limit = _SHOWN_ROWS
-    if engine == "spark":
+    if engine == "spark" and not live:
         screen.note("starting Spark, some 10 s …")
     while True:
         began = time.monotonic()
-        answer = call.workbench.query(text, engine, at=at, limit=limit or None, live=live)
-        _show(answer, live, as_json, as_csv)
+        try:
+            answer = call.workbench.query(text, engine, at=at, limit=limit or None, live=live)
+            _show(answer, live, as_json, as_csv)
+        except RetryableError as error:
+            if every is None:
+                raise
+            screen.note(f"{error}; retrying …")
         if every is None:
             return
         sys.stdout.flush()
@@ -157,10 +162,10 @@ def _show_json(answer: Answer) -> None:
 
 
 def _show_live_json(answer: Answer) -> None:
-    screen.write('{"rows": ')
-    _show_json(answer)
     tables = json.dumps([asdict(read) for read in answer.tables])
-    screen.write(f', "tables": {tables}}}\n')
+    screen.write(f'{{"tables": {tables}, "rows": ')
+    _show_json(answer)
+    screen.write("}\n")
 
 
 def _show_csv(answer: Answer) -> None:

@@ -39,14 +39,8 @@ _SCALARS: Final[dict[str, IcebergType]] = {
 
 def iceberg_schema_of(root: tree.Message | tree.Json) -> Schema:
     """The Iceberg schema of a message; field ids 1…n, depth first, parents before children."""
-    return numbered(map(_field, columns_of(root)))
-
-
-def columns_of(root: tree.Message | tree.Json) -> tuple[tree.Field, ...]:
-    """The fields that are columns. Names are the .proto file's, unchanged."""
-    if isinstance(root, tree.Json):
-        return (tree.Field(VALUE, 0, root, "implicit", delimited=False),)
-    return root.fields
+    whole = tree.Field(VALUE, 0, root, "implicit", delimited=False)
+    return numbered(map(_field, [whole] if isinstance(root, tree.Json) else root.fields))
 
 
 def _field(field: tree.Field) -> NestedField:
