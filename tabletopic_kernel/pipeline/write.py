@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import (
-    _get_parquet_writer_kwargs,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -30,6 +29,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 from pyiceberg.utils.properties import property_as_int
 
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.files import parquet_options
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import location_provider
 from tabletopic_kernel.clients.outside_errors.rules import STORAGE
 from tabletopic_kernel.clients.outside_errors.sorting import sort_error
@@ -98,7 +98,7 @@ class DataFileWriter:
         self._locations = location_provider(metadata.location, properties)
         self._paths = parquet_path_to_id_mapping(chosen)  # ids of columns by path
         self._metrics = compute_statistics_plan(chosen, properties)
-        self._options = _get_parquet_writer_kwargs(properties) | {
+        self._options = parquet_options(properties) | {
             "store_decimal_as_integer": True,
             "use_dictionary": [path for path in self._paths if path not in _DELTAS],
             "column_encoding": {path: how for path, how in _DELTAS.items() if path in self._paths},

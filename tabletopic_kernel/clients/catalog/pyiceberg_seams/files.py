@@ -16,7 +16,7 @@ from pyarrow import BufferReader, NativeFile
 from pyarrow.fs import FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS, FileIO, InputStream, OutputStream
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, _get_parquet_writer_kwargs
 from pyiceberg.table import Table, Transaction
 
 from tabletopic_kernel.clients.storage.azure import AZURE, azure_properties
@@ -38,6 +38,11 @@ def files_at(catalog: Catalog, location: str) -> FileIO:
 def staged_table(transaction: Transaction) -> Table:
     """The table of a transaction that creates one."""
     return transaction._table
+
+
+def parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
+    """What a table's properties say of how Parquet is written, for PyArrow's writer."""
+    return _get_parquet_writer_kwargs(dict(properties))
 
 
 def _as(kind: type[F], file: PyArrowFile) -> F:
