@@ -239,6 +239,7 @@ class Coordinator:
                 self._actions.report_error(payload, waits=event is Event.WORKER_DIED)
             if isinstance(payload, StagedBatch):
                 self._actions.staged.add(payload)
+                self._schedule.staged()
             with self._lock:
                 before = self._state
                 self._goal = next_goal(self._goal, event)

@@ -42,8 +42,29 @@ def test_a_commit_is_waited_for_exactly(schedule: Schedule, clock: Clock) -> Non
     assert schedule.wait_s(State.STAGED, SETTINGS) == 0
     assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
     assert schedule.due(State.RUNNING, 0, SETTINGS) is None
-    schedule.committed(clock.now, {0: 1})
+    schedule.committed(clock.now, {0: 1}, SETTINGS)
     assert schedule.due(State.STAGED, 1, SETTINGS) is None
+
+
+def test_commits_come_right_after_batches_that_have_their_interval(schedule: Schedule, clock: Clock) -> None:
+    """A batch that waited for its commit waits less the next time, and a busy topic keeps its interval."""
+    interval = SETTINGS.commit_interval_ms
+    waits = []
+    for _ in range(10):
+        schedule.staged()
+        staged = clock.now
+        while schedule.due(State.STAGED, 1, SETTINGS) is None:
+            clock.now += 1
+        waits.append(clock.now - staged)
+        schedule.committed(clock.now, {0: 1}, SETTINGS)
+        clock.now = staged + interval
+    assert waits[0] == interval
+    assert waits == sorted(waits, reverse=True)
+    assert waits[-1] <= interval // 10
+    schedule.staged()
+    schedule.committed(clock.now + interval // 2, {0: 1}, SETTINGS)
+    clock.now += interval
+    assert schedule.due(State.STAGED, 1, SETTINGS) is None  # early by a tenth at most
 
 
 def test_a_wish_counts_until_it_is_met(schedule: Schedule, clock: Clock) -> None:
@@ -51,12 +72,12 @@ def test_a_wish_counts_until_it_is_met(schedule: Schedule, clock: Clock) -> None
     schedule.ask_commit()
     assert schedule.due(State.RUNNING, 0, SETTINGS) is None
     assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
-    schedule.committed(clock.now, {0: 1})
+    schedule.committed(clock.now, {0: 1}, SETTINGS)
     assert schedule.due(State.STAGED, 1, SETTINGS) is None
     schedule.ask_commit({0: 7, 1: 3})
-    schedule.committed(clock.now, {0: 7, 1: 2})
+    schedule.committed(clock.now, {0: 7, 1: 2}, SETTINGS)
     assert schedule.due(State.STAGED, 1, SETTINGS) is Event.COMMIT_DUE
-    schedule.committed(clock.now, {0: 9, 1: 3})
+    schedule.committed(clock.now, {0: 9, 1: 3}, SETTINGS)
     assert schedule.due(State.STAGED, 1, SETTINGS) is None
 
 
@@ -94,7 +115,7 @@ def test_a_catalog_that_answers_again_is_not_waited_for_any_longer(schedule: Sch
             clock.now += 100
         waits.append(clock.now - began)
     assert waits == [500, 1_000, 2_000]
-    schedule.committed(clock.now, {})
+    schedule.committed(clock.now, {}, SETTINGS)
     schedule.retries.absent()
     schedule.retries.back_off()
     clock.now += 500
@@ -133,10 +154,10 @@ def test_the_sweep_waits_for_the_first_commit(schedule: Schedule, clock: Clock) 
     assert not schedule.is_time_to_sweep(at_work)
     schedule.owned(sweeps=True)
     assert not schedule.is_time_to_sweep(at_work)
-    schedule.committed(clock.now, {0: 1})
+    schedule.committed(clock.now, {0: 1}, SETTINGS)
     assert schedule.is_time_to_sweep(at_work)
     schedule.swept()
-    schedule.committed(clock.now, {0: 2})
+    schedule.committed(clock.now, {0: 2}, SETTINGS)
     assert not schedule.is_time_to_sweep(at_work)
     schedule.owned(sweeps=True)
     clock.now += 4_000

@@ -261,11 +261,12 @@ def test_a_quiet_topic_waits_for_its_interval(rig: Rig) -> None:
     rig.spark.query(0).on_batch({0: 300_000}, 1)
     first, small, large = rig.ends.waits
     assert first.due_s <= rig.ends.clock()
-    assert first.look_s == 0.0
+    assert first.look_s <= rig.ends.clock()
     assert small.due_s > rig.ends.clock() + 3_000
     assert (small.position, small.least) == ({0: 8}, 200_000)
     assert rig.ends.clock() - 2 < small.look_s < rig.ends.clock() + 3
-    assert (large.position, large.look_s) == ({0: 300_000}, 0.0)  # there may be more already
+    assert large.position == {0: 300_000}
+    assert large.look_s <= rig.ends.clock()  # there may be more already
 
 
 @pytest.mark.parametrize("call", ["stop", "awaitTermination"])

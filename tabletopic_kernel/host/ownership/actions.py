@@ -210,7 +210,7 @@ class Actions:
                 owner.settle_letters()
             except TableTopicError as error:
                 _LOG.warning("%s: replayed dead letters could not be removed yet: %s", self._topic, error)
-        self._schedule.committed(began_ms, owner.ledger.next_offsets)
+        self._schedule.committed(began_ms, owner.ledger.next_offsets, self._settings)
         self.staged.remove(len(done.batches))
         self.ownership.committed(done.batches)
         if state is State.COMMITTING:  # while stopping, the error is still the reason for it

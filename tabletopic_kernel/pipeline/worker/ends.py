@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Set
@@ -56,9 +57,10 @@ class Wait:
         return True
 
     def look_after(self, now_s: float) -> None:
-        """Choose when to look next."""
-        at_s = min(max(self.due_s, now_s), now_s + _LOOK_S)
-        self.look_s = (at_s // self.every_s + 1) * self.every_s
+        """Choose when to look next: once it is due, but within a second."""
+        looks = min(max(self.due_s, now_s), now_s + _LOOK_S) / self.every_s
+        looks = math.ceil(looks - 1e-6)  # a due time that is a look's may be a rounding error after it
+        self.look_s = max(looks, now_s // self.every_s + 1) * self.every_s
 
 
 class Ends:

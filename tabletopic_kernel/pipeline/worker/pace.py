@@ -11,7 +11,7 @@ from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
 
 
 class Pace:
-    """Of one worker: ``begin`` and ``wait`` are its batches', ``ask`` and ``end`` any thread's.
+    """Of one worker: ``wait`` is its batches', ``ask`` and ``end`` any thread's.
 
     ``given_up``: whether no batch is wanted any more; call ``end`` after that becomes true.
     """
@@ -22,13 +22,9 @@ class Pace:
         self._every_s = poll_interval_ms(spec.settings.commit_interval_ms) / 1000
         self._least = min(MIN_RECORDS, spec.max_records)
         self._position = spec.start
-        self._begun_s: float | None = None  # when the newest batch began
+        self._begun_s = float("-inf")  # when the newest batch was to begin: delays do not add up
         self._asked: Offsets = {}  # to be read at once up to here
         self._wait: Wait | None = None
-
-    def begin(self) -> None:
-        """A batch begins."""
-        self._begun_s = self._ends.clock()
 
     def wait(self, position: Offsets, *, is_behind: bool) -> Offsets:
         """Return when a batch is to begin: its position, which has new partitions, too.
@@ -39,11 +35,12 @@ class Pace:
             TableTopicError: the broker does not say where the topic ends.
         """
         self._position = position
-        due_s = self._ends.clock() if self._begun_s is None else self._begun_s + self._interval_s
-        self._wait = wait = Wait(self._topic, position, due_s, self._least, self._every_s)
+        now_s, due_s = self._ends.clock(), self._begun_s + self._interval_s
+        self._wait = wait = Wait(self._topic, position, due_s, self._least, self._every_s, now_s)
         if not is_behind:
-            wait.look_after(self._ends.clock())
+            wait.look_after(now_s)
         self._ends.wait(self._broker, wait, self._is_at_once)
+        self._begun_s = min(wait.look_s, self._ends.clock())
         return {**dict.fromkeys([*wait.ends, *self._asked], 0), **position}  # Spark needs each partition's
 
     def ask(self, ends: Offsets) -> None:

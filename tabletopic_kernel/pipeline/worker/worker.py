@@ -177,7 +177,6 @@ class Worker:
         with self._batch_lock:
             if self.stopping:
                 return  # the checkpoint is not used again, so nothing is skipped
-            self._pace.begin()
             try:
                 self.stage_up_to(self._query.end_of(batch_id))
             except _GivenUpError:
