@@ -38,7 +38,7 @@ from tabletopic_kernel.workbench.workbench import Workbench
 
 _WARM_UP = 4_000_000  # records before the measurement, while the JVM compiles its hot paths
 _BATCH_AIMS_S = {4: 0.6, 10: 1.0, 100: 2.0}
-_AIMS_US: dict[Format, float] = {"avro": 3.5, "protobuf": 3.0, "json": 5.0}
+_AIMS_US: dict[Format, float] = {"avro": 2.0, "protobuf": 2.3, "json": 5.0}
 
 
 @dataclass(frozen=True)
