@@ -314,10 +314,7 @@ class Host:
             self._topics.apply(change, partition)
 
     def _catch_up(self, partition: int) -> None:
-        """Apply the newest message of each topic in a partition that is read to its end.
-
-        Earlier messages may have requests that the last owner did not carry out.
-        """
+        """Apply each topic's newest message of a partition that was read, and requests of earlier ones."""
         for changes in self._catching_up.pop(partition, {}).values():
             states = filter(None, (change.desired for change in changes))
             requests = [request for desired in states for request in desired.requests]

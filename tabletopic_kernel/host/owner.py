@@ -103,10 +103,7 @@ class Owner:
         return replace(self.keeper.plan(), dead_letters=self.dead_letters.plan())
 
     def satisfy(self, needs: Needs, *, recheck: bool) -> StagePlan:
-        """Ensure that a batch can be staged; raises as ``SchemaKeeper.cover`` and ``DeadLetters.ensure``.
-
-        Also ActionNeededError: see ``TopicTable.check_writable``.
-        """
+        """Make a batch stageable; raises as ``cover``, ``DeadLetters.ensure`` and ``check_writable``."""
         self.keeper.cover(needs, recheck=recheck)
         if needs.dead_letters:
             self.dead_letters.ensure(self.keeper.needed_table(), self.ledger)
@@ -161,13 +158,10 @@ class Owner:
             self.pending = replace(self.pending, unsure=True)
 
     def give_up(self) -> Sequence[DataFile]:
-        """Drop the pending compaction, whose files no longer match the table.
+        """Drop the pending compaction, which no longer matches the table; returns its files, to ``discard``.
 
-        Returns:
-            Its files, to ``discard``, if no commit that was sent may name them.
-
-        Raises:
-            StartOverError: its commit may still arrive, so another epoch must begin (I5).
+        None of them if a request may name them. Raises StartOverError if the commit may still arrive: another
+        epoch must begin (I5).
         """
         pending = self.pending
         assert pending is not None
@@ -206,9 +200,8 @@ class Owner:
     def commit_letters_compaction(self, batch: CompactedBatch) -> int:
         """Commit a compaction of the dead letters; returns the number of delete files that it removed.
 
-        Raises:
-            OutdatedError: it is not committed. Its files are deleted, unless a request that may still arrive
-                names them: then the next owner's sweep decides.
+        Raises OutdatedError if it is not committed. Its files are deleted, unless a request that may still
+        arrive names them: then the next owner's sweep decides.
         """
         try:
             self.dead_letters.commit_compaction(batch.files, batch.replaced, self.ledger)

@@ -54,11 +54,7 @@ class TopicProgress:
         cluster_waits: str | None = None,
         staging_records: int = 0,
     ) -> events.Progress:
-        """The record in this state.
-
-        ``waits_s``: how long the worker has been waiting for a turn. ``cluster_waits``: why its batch waits
-        for a cluster's executors.
-        """
+        """The record; ``waits_s``: for a turn; ``cluster_waits``: why a batch waits for executors."""
         now = time.monotonic()
         with self._lock:
             while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:

@@ -38,11 +38,7 @@ def first_ledger(facts: TopicFacts, settings: TopicSettings, broker: Broker) -> 
 
 
 def check_same_topic(topic: str, before_id: str, now_id: str, *, same_cluster: bool = True) -> None:
-    """Check that offsets mean the same as in the ledger, whose topic id is ``before_id`` (I8).
-
-    Raises:
-        ActionNeededError: it is a different topic.
-    """
+    """Raise ActionNeededError unless ``now_id`` is the topic of the ledger's offsets, ``before_id`` (I8)."""
     if same_cluster and is_same_topic(before_id, now_id):
         return
     change = "was re-created" if same_cluster else "is on another cluster"
@@ -54,11 +50,7 @@ def check_same_topic(topic: str, before_id: str, now_id: str, *, same_cluster: b
 
 
 def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
-    """Check that the topic still has what was read (I8); read ``end`` after the ledger.
-
-    Raises:
-        ActionNeededError: it has fewer records, or fewer partitions.
-    """
+    """Raise ActionNeededError if the topic lacks what was read (I8); read ``end`` after the ledger."""
     ahead = {p: offset for p, offset in next_offsets.items() if offset > end.get(p, offset)}
     if ahead:
         raise ActionNeededError(
@@ -71,13 +63,7 @@ def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
 
 
 def check_no_gap(topic: str, next_offsets: Offsets, first: Offsets) -> None:
-    """Check that the topic still has what was not read yet (I8).
-
-    ``next_offsets`` are the ledger's; ``first`` has the first offset of all partitions, or of some.
-
-    Raises:
-        GapError: records between the ledger and the topic's first offset were deleted.
-    """
+    """Raise GapError if records from the ledger's offsets on were deleted (I8); ``first`` may lack some."""
     # A partition that is not in the ledger was added since, and began at 0.
     starts = {p: (next_offsets.get(p, 0), first_offset) for p, first_offset in first.items()}
     gaps = {p: (start, end) for p, (start, end) in starts.items() if end > start}
@@ -94,12 +80,7 @@ def check_no_gap(topic: str, next_offsets: Offsets, first: Offsets) -> None:
 
 
 def check_topic(before: Ledger, facts: TopicFacts) -> None:
-    """Check that the topic is the ledger's, and still has the next records (I8).
-
-    Raises:
-        GapError: records between the ledger and the topic's first offset were deleted (I8).
-        ActionNeededError: the topic is not the ledger's, or has fewer records.
-    """
+    """Raise ActionNeededError for another topic or one with fewer records, GapError for a gap (I8)."""
     same_cluster = facts.cluster_id == before.cluster_id
     check_same_topic(before.topic, before.topic_id, facts.topic_id, same_cluster=same_cluster)
     check_no_gap(facts.topic, before.next_offsets, facts.first)

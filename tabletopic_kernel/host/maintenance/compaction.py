@@ -68,10 +68,7 @@ class Scan:
 
 
 class CompactionSchedule:
-    """When to scan the files of a topic's table (False) and dead letters (True).
-
-    For the coordinator's thread.
-    """
+    """When to scan a topic's table (False) and dead letters (True); for the coordinator's thread."""
 
     def __init__(self, settings: TopicSettings, services: Services) -> None:
         self._settings, self._services = settings, services

@@ -209,7 +209,6 @@ class Expiry:
         return _Expired(expired.table, left, may_go, doubt, table.table.metadata)
 
     def _remove(self, expired: _Expired, dead_letters: bool) -> None:
-        """Remove and report the files of expired snapshots."""
         removed, error = Removed(), expired.error
         if expired.left.ids and expired.may_go and error is None:
             try:

@@ -16,10 +16,7 @@ _Kind = type[events.Replayed | events.Compacted | events.Expired | events.Orphan
 
 
 class Outcomes:
-    """One topic's outcomes. Thread-safe; ``_lock`` guards ``_open``, the requests without an outcome.
-
-    A request's second outcome is not sent, such as one from a run that has ended.
-    """
+    """One topic's outcomes, one per request. Thread-safe; ``_lock`` guards ``_open``, those without one."""
 
     def __init__(self, report: Reporter) -> None:
         self._report = report

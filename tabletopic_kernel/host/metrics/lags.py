@@ -70,10 +70,7 @@ class Lags:
         now_ms: int,
         waiting: Mapping[str, Mapping[int, int]] | None = None,
     ) -> None:
-        """Take the broker's end offsets of all topics of the host; other topics are forgotten.
-
-        ``waiting``: offsets from there to the high watermark, by topic and partition.
-        """
+        """Take all topics' end offsets, forget others; ``waiting``: how many offsets wait behind them."""
         with self._lock:
             for topic in self._ends.keys() - ends.keys():
                 del self._ends[topic]

@@ -185,11 +185,7 @@ class Actions:
         return Event.COMMITTED
 
     def _classify_commit(self, error: TableTopicError) -> Event:
-        """Like ``_classify``, for a commit.
-
-        After ten conflicts in a row the outcome counts as unknown: settling pauses, and without a pause no
-        order would be taken.
-        """
+        """Like ``_classify``; ten conflicts in a row count as unknown: the pause then lets orders in."""
         assert self.owner is not None
         if isinstance(error, HeadMovedError) and self._schedule.retries.overtaken():
             doing = "the catalog refuses each commit; it is asked again later: "

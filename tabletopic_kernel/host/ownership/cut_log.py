@@ -71,9 +71,7 @@ def lost_part(
 ) -> Lost:
     """The committed offsets that the topic's log lost; empty, unless the settings allow to go on after them.
 
-    Raises:
-        ActionNeededError: it lost some, and the settings say stop, or the table does not tell its rows apart.
-            Or it is another topic.
+    Raises ActionNeededError if they do not, the table cannot tell its rows apart, or it is another topic.
     """
     if ledger is None or table is None:
         return {}

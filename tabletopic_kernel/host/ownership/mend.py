@@ -24,10 +24,7 @@ _LOG = logging.getLogger(__name__)
 def mend(table: TopicTable, letters: TopicTable | None, facts: TopicFacts) -> Sequence[WayBack]:
     """Roll back the tables if their newest files are gone; returns what was done, nothing as a rule.
 
-    Raises:
-        ActionNeededError: a person must decide, because something would be lost.
-        HeadMovedError: another writer was first.
-        RetryableError: catalog or storage do not respond.
+    Raises ActionNeededError if something would be lost, HeadMovedError if another writer was first.
     """
     letters_back = way_back(letters) if letters else None
     # Dead letters that are lost come again only if the rows of their time do.

@@ -68,11 +68,7 @@ class Ownership:
     # -- from any thread
 
     def ask(self, do: Callable[[Owner], _T]) -> Future[_T]:
-        """Have the coordinator's thread do something with the owner, between commits and in order.
-
-        Returns:
-            The future of the result, or of its error; StartOverError: the ownership ended before.
-        """
+        """Call ``do`` in the coordinator's thread between commits, in order; StartOverError if that ends."""
         answer: Future[_T] = Future()
         with self._lock:
             is_over = self._is_over
@@ -93,10 +89,8 @@ class Ownership:
     def staged(self, batch: StagedBatch) -> None:
         """Queue a staged batch; waits while too much is uncommitted.
 
-        Raises:
-            ActionNeededError: the topic was re-created before or while the batch was read (I8). Spark knows
-                topics by name, and would continue at the old offset once the new topic has grown beyond it.
-            RetryableError: the broker does not respond.
+        Raises ActionNeededError if the topic was re-created before or while the batch was read (I8): Spark
+        knows topics by name, and would continue at the old offset once the new topic has grown beyond it.
         """
         ledger = self.owner.ledger
         try:
@@ -111,10 +105,7 @@ class Ownership:
         self.batches.wait_for_room(self._commit_bytes, lambda: self._is_over)
 
     def _check_not_cut(self, batch: StagedBatch) -> None:
-        """Check, after the batch was read, that the log still has the records before it (I8).
-
-        Raises RetryableError if not: the take-over decides.
-        """
+        """Raise RetryableError if the log lost records before a batch just read (I8): take-over decides."""
         offsets = batch.offsets
         moved = {p for p, end in offsets.end.items() if end > offsets.start[p]}
         below = {p: last for p, last in self._last_records.items() if p in moved}
@@ -161,10 +152,8 @@ class Ownership:
     def stage(self, batch: StagedBatch, *, at_once: bool) -> Future[int]:
         """Stage a job's batch, as part of an answer; ``at_once``: its commit does not wait for the interval.
 
-        Returns:
-            The future of its commit: the number of delete files that it removed. OutdatedError: other writers
-            changed the files that it replaces, and it was dropped. StartOverError: the ownership ended, and
-            the next owner decides.
+        The future of its commit has the number of delete files that it removed; OutdatedError: other writers
+        changed the files that it replaces, and it was dropped; StartOverError: the next owner decides.
         """
         answer: Future[int] = Future()
         self._commits.append((batch, answer))

@@ -31,15 +31,11 @@ from tabletopic_kernel.table.topic_table import TopicTable
 def take_over(topic: str, settings: TopicSettings, services: Services, before: Owner | None) -> Owner:
     """Open or create the table, check that it matches the topic, raise the epoch (I5).
 
-    Args:
-        before: this coordinator's last ownership; if the table is unchanged since, the epoch stays.
-
-    Raises:
-        StartOverError: another host runs the topic.
-        GapError, ActionNeededError: see ``check_topic``, ``lost_part`` (I8); only if the settings say stop.
-            Or the dead letters belong to another topic, or rows can no longer be written, or see ``mend``.
-        UsageError: the table cannot have the partitions of the settings.
-        RetryableError: broker, registry or catalog do not respond (I9).
+    The epoch stays if the table is unchanged since ``before``, this coordinator's last ownership. Raises
+    StartOverError if another host runs the topic; UsageError if the table cannot have the settings'
+    partitions; GapError and ActionNeededError as ``check_topic`` and ``lost_part`` (I8), if the settings say
+    stop. The latter also as ``mend``, for dead letters of another topic, and if rows can no longer be
+    written.
     """
     # Longer than other functions: the order of these steps is why taking over is safe.
     if not services.still_mine(topic):

@@ -44,10 +44,8 @@ def plan_replay(
 ) -> ReplayPlan:
     """What a replay with these settings would do; writes nothing.
 
-    Raises:
-        UsageError: ``where`` cannot be read, or the topic has no letters.
-        RetryableError: registry, catalog or storage do not respond.
-        ActionNeededError: by the settings, such letters stop the topic.
+    Raises UsageError if ``where`` cannot be read or there are no letters, ActionNeededError if letters stop
+    the topic by the settings.
     """
     condition = dead_letters_where(where)
     identifier = table_identifier(topic, settings)

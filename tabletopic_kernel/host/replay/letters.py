@@ -22,11 +22,7 @@ _TAKE_RECORDS = 10_000
 
 
 def dead_letters_where(where: str | None) -> BooleanExpression:
-    """The dead letters of a replay: those that match ``where``.
-
-    Raises:
-        UsageError: ``where`` is not a condition on the columns of a dead-letter table.
-    """
+    """The letters that match ``where``; UsageError if it is no condition on a letter's columns."""
     hint = (
         "Write conditions on the dead letters' columns, for example reason = 'unknown_schema' and "
         "offset >= 100"

@@ -72,8 +72,7 @@ class Replay:
     def round(self) -> StagedBatch | None:
         """Try some dead letters; returns the rows to commit, None when no letters are left.
 
-        Raises: as ``Owner.satisfy``, ``DeadLetters.settle`` and ``refresh``, and ``TopicTable.commit``; then
-            letters stay.
+        Letters stay after an error of ``Owner.satisfy``, ``DeadLetters.settle``, ``refresh`` or a commit.
         """
         # Letters of an earlier round whose rows are in the table would become rows again (I7).
         self._owner.settle_letters()

@@ -114,12 +114,9 @@ def read_events(
     since: int | None = None,
     follow: Callable[[], bool] | None = None,
 ) -> Iterator[ControlEvent]:
-    """Events from ``since_ms`` on (None: all that are retained), in order; ``follow`` continues while true.
+    """Events from ``since_ms`` or offset ``since`` on, or all retained; ``follow`` continues while true.
 
-    ``since``: an offset instead of the time. Messages that are not events of this version are skipped.
-
-    Raises:
-        RetryableError: the broker does not respond.
+    They are in order. Messages that are not events of this version are skipped.
     """
     with Reader(properties, "tabletopic-events") as reader:
         start, end = reader.bounds(CONTROL_TOPIC, 0)
@@ -136,11 +133,7 @@ def read_events(
 
 
 def unreported(properties: Mapping[str, str], requests: Sequence[Request]) -> list[Request]:
-    """The requests without an outcome; those from before the first event count as done.
-
-    Raises:
-        RetryableError: the broker does not respond.
-    """
+    """The requests without an outcome; those from before the first event count as done."""
     with Reader(properties, "tabletopic-events") as reader:
         first, end = reader.bounds(CONTROL_TOPIC, 0)
         return [
@@ -167,9 +160,6 @@ def newest_events(properties: Mapping[str, str], topic: str | None, limit: int) 
     """The last ``limit`` events of a topic (None: of all), newest first, without heartbeats.
 
     Reads backwards in growing steps, so that few and recent events cost little however long the log is.
-
-    Raises:
-        RetryableError: the broker does not respond.
     """
     events: list[ControlEvent] = []
     with Reader(properties, "tabletopic-events") as reader:

@@ -36,10 +36,7 @@ _LONGEST = 300  # of a reason
 
 @dataclass(frozen=True)
 class SettingsMessage:
-    """A message of the settings topic; ``desired`` None disables the topic.
-
-    ``refused``: why the message does not count. The topic keeps the settings that it has.
-    """
+    """A message; ``desired`` None disables the topic; ``refused``: why it counts for nothing."""
 
     topic: str
     desired: DesiredTopic | None
@@ -61,11 +58,7 @@ def partition_of(topic: str, partitions: int) -> int:
 
 
 def write_desired(broker: Broker, topic: str, desired: DesiredTopic | None) -> None:
-    """Send a message that always counts, and wait until the broker has it; None disables the topic.
-
-    Raises:
-        RetryableError: the broker did not accept it.
-    """
+    """Send a message that always counts, and wait until the broker has it; None disables the topic."""
     _send(broker, topic, desired, _ends(broker))
 
 
@@ -77,11 +70,8 @@ def change_desired(
     Kafka has no conditional write. So a message names its base, the message that it changes, and does not
     count if another message that counts came in between; then the change is applied to that message and
     written again. No concurrent change is lost. If the change is not possible there, because somebody
-    disabled the topic, their message is written again instead.
-
-    ``change`` gets None if the topic is disabled, and may be called several times.
-
-    Raises: as ``write_desired``, and as ``change``.
+    disabled the topic, their message is written again instead. ``change`` gets None if the topic is disabled,
+    and may be called several times; its errors are raised.
     """
     ends = _ends(broker)
     partition = partition_of(topic, len(ends))
@@ -183,10 +173,7 @@ def _send(
 
 
 def read_desired(broker: Broker) -> dict[str, DesiredTopic]:
-    """The desired state by topic; empty if no topic was ever enabled.
-
-    A topic with refused messages alone has the defaults, and ``refused``.
-    """
+    """The desired state by topic; with refused messages alone, it is the defaults, and ``refused``."""
     ends = broker.end_offsets([SETTINGS_TOPIC]).get(SETTINGS_TOPIC, {})
     newest: dict[str, SettingsMessage] = {}
     with Reader(broker.properties, "tabletopic-readers") as reader:
