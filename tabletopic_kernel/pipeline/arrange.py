@@ -57,10 +57,8 @@ def divided(
 ) -> Iterator[tuple[Partition | None, pa.Table]]:
     """The rows of each partition, in their original order; a single one if the spec has no fields.
 
-    ``table``: of ``file_schema(schema)``, with at least one row.
-
-    Raises:
-        ScatteredError: before the first part, if there are more than ``most``.
+    ``table``: of ``file_schema(schema)``, with at least one row. Raises ScatteredError before the first part,
+    if there are more than ``most``.
     """
     if spec.is_unpartitioned():
         yield None, table
@@ -141,7 +139,6 @@ def _comparable(values: pa.Array) -> pa.Array:
 
 
 def _values(table: pa.Table, field: PartitionField | SortField, schema: Schema) -> pa.Array:
-    """The rows' values of a field's transform."""
     if isinstance(field.transform, VoidTransform):  # its source may be gone
         return pa.nulls(len(table))
     head, *rest = (schema.find_column_name(field.source_id) or "").split(".")

@@ -30,11 +30,7 @@ def file_schema(schema: Schema) -> pa.Schema:
 
 
 def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa.RecordBatch:
-    """A batch of exactly ``target`` (see ``file_schema``), from arrays of length ``rows`` by column name.
-
-    Raises:
-        pyarrow.ArrowInvalid: a value does not fit; nothing is ever truncated.
-    """
+    """Arrays of length ``rows`` as a batch of exactly ``target``; ArrowInvalid if a value does not fit."""
     if unknown := columns.keys() - set(target.names):
         raise ValueError(f"the table has no columns {sorted(unknown)}")
     arrays = [
@@ -68,11 +64,7 @@ def fitted(
 
 
 def fit(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values as another type: by name inside structs, widened, never truncated.
-
-    Raises:
-        pyarrow.ArrowInvalid: a value does not fit.
-    """
+    """The values as another type: by name inside structs, widened; ArrowInvalid if one does not fit."""
     if pa.types.is_struct(target) and pa.types.is_struct(array.type):
         return _fit_struct(array, target)
     if pa.types.is_map(target) and pa.types.is_map(array.type):
@@ -116,7 +108,6 @@ def _required(child: pa.Array, parent: pa.StructArray) -> pa.Array:
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """The same values, all valid."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _without_validity(array.storage))
@@ -219,10 +210,7 @@ def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
 def note_newest(
     batch: pa.RecordBatch, now_ms: int, newest_ms: dict[int, int], outliers: dict[int, Outliers]
 ) -> None:
-    """Update the newest record timestamp by partition, in ms, and the records that are ahead of the clock.
-
-    Foreign dead letters may have no timestamp.
-    """
+    """Update newest timestamps by partition, in ms, and records ahead of the clock; letters may lack one."""
     if batch.column("timestamp").null_count:
         batch = batch.filter(batch.column("timestamp").is_valid())
     if not len(batch):

@@ -287,10 +287,7 @@ class Listener(Protocol):
         """Take a batch; blocks while too much is uncommitted."""
 
     def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """Provide what a batch needs; raises if that is impossible.
-
-        ``recheck``: a new batch begins, so unknown schemas that are due are looked up again.
-        """
+        """Provide what a batch needs, or raise; ``recheck``: look up unknown schemas that are due again."""
         ...
 
     def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:

@@ -249,10 +249,7 @@ def _runs(
     target: pa.Schema,
     limits: tuple[int, int],
 ) -> Iterator[pa.Table]:
-    """The rows of all files, without dropped ones, in their order.
-
-    ``limits``: bytes and rows per part.
-    """
+    """The rows of all files, without dropped ones, in their order; ``limits``: bytes and rows per part."""
     batches: list[pa.RecordBatch] = []
     size = rows = 0
     for file in files:

@@ -179,8 +179,6 @@ class Memory:
 
 
 class _FileBuffer:
-    """Rows of one table on their way to a file."""
-
     def __init__(self, writer: DataFileWriter, *, may_scatter: bool = True) -> None:
         self.writer = writer
         self._may_scatter = may_scatter

@@ -81,11 +81,10 @@ def schema_fault(group: Group, plan: SchemaPlan) -> Rejections | None:
 def split(
     values: pa.Array, headers: pa.Array | None = None, header: str = wire.VALUE_HEADER
 ) -> tuple[list[Group], list[Rejections]]:
-    """Group the values of a batch, or its keys, by schema; ``header`` may have the schema id.
+    """Group the values of a batch, or its keys, by schema, tombstones first, then by ascending id.
 
-    Returns:
-        Groups (tombstones first, then by ascending id) and the records that name no schema; together, their
-        positions are 0 to n-1, each once.
+    ``header`` may have the schema id. The positions of the groups, and of the records that name no schema,
+    are together 0 to n-1, each once.
     """
     named_headers = None if headers is None else _last_headers(headers, header)
     if named_headers is None:

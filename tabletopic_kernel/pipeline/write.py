@@ -123,9 +123,8 @@ class DataFileWriter:
     def write(self, table: pa.Table, most: float = math.inf) -> list[DataFile]:
         """Write ``table`` (of ``conform.file_schema``) as one file per partition.
 
-        Raises:
-            RetryableError: the storage did not accept it.
-            ScatteredError: nothing was written: it would be more than ``most`` files.
+        Raises RetryableError if the storage refuses; ScatteredError, before it writes, if files exceed
+        ``most``.
         """
         try:
             return [self._write_file((part,), key) for key, part in self._divided(table, most)]
@@ -137,11 +136,9 @@ class DataFileWriter:
     def write_one(self, parts: Iterable[pa.Table]) -> DataFile:
         """Write all of ``parts``, each in its own row groups, as one file of one partition.
 
-        In a table with a sort order there is only one part: its rows are sorted together.
-
-        Raises:
-            ValueError: the rows belong to several partitions, or there are none, or several parts to sort.
-            OSError: the storage did not accept it.
+        In a table with a sort order there is only one part: its rows are sorted together. Raises ValueError
+        if the rows are of several partitions, or there are none, or several parts to sort; OSError of the
+        storage.
         """
         rest = iter(parts)
         key, first = self._only(next(rest))
@@ -197,7 +194,6 @@ class DataFileWriter:
         return file
 
     def _write_parquet(self, path: str, parts: Iterable[pa.Table]) -> tuple[pq.FileMetaData, int]:
-        """The metadata and the length of the new file."""
         rest = iter(parts)
         first = next(rest)
         stream: Any = self.io.new_output(path).create(overwrite=True)

@@ -81,11 +81,7 @@ class NotAnEnvelopeError(ActionNeededError):
 
 
 def value_columns(decoded: Schema, transform: Transform) -> Schema:
-    """The table's columns for a value decoded to ``decoded``.
-
-    Raises:
-        NotAnEnvelopeError: change events are expected, and these are not.
-    """
+    """The table's columns for a value of ``decoded``; NotAnEnvelopeError if that is no change event."""
     match transform:
         case "flatten":
             return decoded
@@ -98,10 +94,7 @@ def value_columns(decoded: Schema, transform: Transform) -> Schema:
 
 
 def decoded_columns(columns: Schema, transform: Transform, learned: Schema) -> Schema:
-    """The reverse: what JSON without a schema is decoded to, for a table with ``columns``.
-
-    ``learned``: of change events, properties seen in records that the table does not have.
-    """
+    """The reverse, for JSON without a schema; ``learned``: properties in events that the table lacks."""
     match transform:
         case "flatten":
             return columns
@@ -126,7 +119,6 @@ def inferred_columns(known: Schema, needs: Iterable[Schema], transform: Transfor
 
 
 def _image(envelope: Schema, name: str = AFTER) -> tuple[NestedField, ...]:
-    """The columns of ``after`` or ``before``."""
     image = next((field.field_type for field in envelope.fields if field.name == name), None)
     fields = image.fields if isinstance(image, StructType) else ()
     return tuple(field for field in fields if (field.name, field.field_type) != (VALUE, UUIDType()))
@@ -158,11 +150,7 @@ def _unwrapped(envelope: Schema) -> Schema:
 
 
 def row_columns(envelope: Schema) -> Schema:
-    """The columns of the source row: those of ``after`` and of ``before``.
-
-    Raises:
-        NotAnEnvelopeError: neither is a struct, or they contradict each other.
-    """
+    """The columns of ``after`` and ``before``; NotAnEnvelopeError if neither is a struct, or they differ."""
     images = [Schema(*fields) for name in (AFTER, BEFORE) if (fields := _image(envelope, name))]
     if not images:
         raise NotAnEnvelopeError("not a change event of Debezium: neither after nor before has fields")

@@ -75,11 +75,7 @@ class Ends:
         self._partitions_s = float("-inf")  # when they were asked for
 
     def wait(self, broker: Broker, wait: Wait, given_up: Callable[[], bool]) -> None:
-        """Wait until there is something to read; ``end`` ends it, and so does ``given_up`` before it.
-
-        Raises:
-            TableTopicError: there is no answer for the topic.
-        """
+        """Wait for something to read, ``end``, or ``given_up`` before it; raises if there is no answer."""
         with self._changed:
             if given_up():
                 return
@@ -117,7 +113,6 @@ class Ends:
     def _ask(
         self, broker: Broker, topics: Set[str]
     ) -> tuple[dict[str, dict[int, int]], TableTopicError | None]:
-        """End offsets by topic, and why there are none."""
         try:
             if not topics <= self._partitions.keys() or self.clock() - self._partitions_s > _PARTITIONS_S:
                 self._partitions, self._partitions_s = broker.partition_counts(), self.clock()

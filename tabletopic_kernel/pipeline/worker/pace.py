@@ -27,12 +27,9 @@ class Pace:
         self._wait: Wait | None = None
 
     def wait(self, position: Offsets, *, is_behind: bool) -> Offsets:
-        """Return when a batch is to begin: its position, which has new partitions, too.
+        """When a batch is to begin, return its position, which has new partitions, too.
 
-        ``is_behind``: there may be as much to read again.
-
-        Raises:
-            TableTopicError: the broker does not say where the topic ends.
+        ``is_behind``: there may be as much to read again. Raises if the broker does not say where it ends.
         """
         self._position = position
         now_s, due_s = self._ends.clock(), self._begun_s + self._interval_s

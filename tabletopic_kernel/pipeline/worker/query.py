@@ -64,11 +64,7 @@ class Query:
         self._query: StreamingQuery | None = None
 
     def start(self, position: Offsets, given_up: Callable[[], bool]) -> bool:
-        """Start at the position, unless given up. Returns whether the query runs.
-
-        Raises:
-            RetryableError: Spark did not start it.
-        """
+        """Start at the position, unless given up; whether it runs, or RetryableError if Spark fails."""
         spec = replace(self._spec, start=position)
         try:
             with self._lock:

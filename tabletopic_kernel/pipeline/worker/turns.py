@@ -53,10 +53,7 @@ class Place:
 
 
 class Turns:
-    """The queue of one host. Thread-safe; ``_lock`` is never held while waiting.
-
-    ``clock`` gives seconds.
-    """
+    """The queue of one host. Thread-safe; ``_lock`` is never held while waiting. ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -82,11 +79,8 @@ class Turns:
     ) -> Place:
         """A place in the queue, possibly with a turn already; its holder must ``leave``.
 
-        Args:
-            who: who waits.
-            since_s: when the batch began to wait, by ``clock``: a batch that comes back is not last.
-            at_once: how many turns may be held at a time, at least one.
-            given_up: whether the turn is no longer wanted; call ``give_up`` after that becomes true.
+        ``since_s``: when the batch began to wait, by ``clock``: one that comes back is not last. ``at_once``:
+        how many turns may be held, at least one. Call ``give_up`` after ``given_up`` becomes true.
         """
         place = Place(who, since_s)
         with self._lock:

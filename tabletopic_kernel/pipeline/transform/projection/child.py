@@ -34,9 +34,8 @@ _KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
 def planned_columns(text: str, batch: Schema) -> Schema:
     """The output columns of a projection of rows with the columns ``batch``.
 
-    Raises:
-        ProjectionError: it is not allowed, does not work with these columns, or takes too much.
-        RetryableError: its process could not start, was killed, or lacks memory or disk space.
+    Raises ProjectionError if it is not allowed, does not work with these, or takes too much; RetryableError
+    if its process could not start, was killed, or lacks memory or disk space.
     """
     return _planned(text, batch.model_dump_json())
 

@@ -42,12 +42,9 @@ class LimitError(Exception):
 
 
 def run(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T], records: int) -> T:
-    """The outcome of ``ask``, which uses the connection for ``records`` records.
+    """The outcome of ``ask``, which uses the connection for ``records`` records, or DuckDB's error.
 
-    Raises:
-        LimitError: it took too much.
-        ProjectionError: it took too much, and cannot be stopped; this process will end.
-        duckdb.Error: as DuckDB raises it.
+    Raises LimitError if it took too much; ProjectionError if it cannot be stopped, so this process will end.
     """
     limit_s = max(RECORD_S, GROUP_S * records / _GROUP_RECORDS)
     try:

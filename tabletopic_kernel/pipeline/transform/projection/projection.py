@@ -107,8 +107,6 @@ class SqlProjection:
 
 
 class _Run:
-    """One batch in progress."""
-
     def __init__(self, projection: SqlProjection, count: int) -> None:
         self._projection = projection
         self._count = count

@@ -94,11 +94,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 @lru_cache(maxsize=64)
 def statement(text: str) -> Statement:
-    """Check a projection.
-
-    Raises:
-        ProjectionError: it is not a SELECT of expressions from ``batch``, with or without a WHERE.
-    """
+    """Check a projection; ProjectionError unless it SELECTs expressions FROM batch, maybe with a WHERE."""
     connection = connect()
     tree = _parse(connection, text)
     node = tree["statements"][0]["node"]
@@ -240,7 +236,6 @@ def _may_fail(outputs: list[_Node]) -> Iterator[tuple[str, _Node]]:
 
 
 def _text(connection: duckdb.DuckDBPyConnection, tree: _Node, expression: _Node) -> str:
-    """An expression as SQL."""
     whole = tree["statements"][0]
     node = {**whole["node"], "select_list": [{**expression, "alias": ""}], "where_clause": None}
     alone = {**tree, "statements": [{**whole, "node": node}]}

@@ -62,11 +62,7 @@ _INSTEAD: Final = {
 
 
 def columns_of(names: Sequence[str], types: Sequence[Any]) -> Schema:
-    """The table columns, all optional, for the outputs of a statement; ``types`` are DuckDB's.
-
-    Raises:
-        ProjectionError: a name occurs twice, or a type has no counterpart.
-    """
+    """Optional columns for outputs of DuckDB's types; ProjectionError: a name is twice, or no type fits."""
     folded = [name.lower() for name in names]
     if twice := sorted({name for name in folded if folded.count(name) > 1 or not name.strip()}):
         raise ProjectionError(f"the column {twice[0]!r} occurs twice; give each its own name, with AS")
