@@ -38,10 +38,7 @@ class TopicFacts:
 
 @dataclass(frozen=True)
 class TopicEnds:
-    """A topic's id; by partition its end offsets and, if any, the offsets from there to the high watermark.
-
-    Those ``waiting`` are behind an open transaction.
-    """
+    """A topic's id, end offsets by partition, and the offsets ``waiting`` there, in open transactions."""
 
     topic_id: str
     end: dict[int, int]

@@ -39,9 +39,9 @@ _COMMON = """
 
 
 def check_properties(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
-    """Raise SettingsError with a line for every property that librdkafka or Spark cannot use.
+    """Raise SettingsError with a line for every property that librdkafka or Spark cannot use, and no secret.
 
-    Makes no connection. ``origins`` says where each property was set. No message contains a secret.
+    Makes no connection. ``origins`` says where each property was set.
     """
     kafka = {name: value for name, value in properties.items() if name not in _ADDRESSES}
     problems = []

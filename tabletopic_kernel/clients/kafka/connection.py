@@ -158,7 +158,6 @@ class Connection:
             self._explain("it refuses all logins")
 
     def _renew_unless_refused(self) -> bool:
-        """Replace the client after a request without a response, unless its login is refused."""
         self.admin.poll(0)  # runs the callback of errors
         return self._errors.refused() is None and self.renew(self.admin)
 

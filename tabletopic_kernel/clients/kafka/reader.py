@@ -80,9 +80,7 @@ class Reader:
         """Committed records from ``starts`` to before ``ends``, by partition, in batches, while ``going``.
 
         Ends by the consumer's position: the last offsets may be control records, which are never delivered.
-
-        Raises:
-            RetryableError: nothing arrived for ten seconds, or the login is refused.
+        Raises RetryableError if nothing arrived for ten seconds, or the login is refused.
         """
         waiting = {p for p, start in starts.items() if start < ends.get(p, 0)}
         before, quiet_since = dict(starts), time.monotonic()
@@ -106,8 +104,7 @@ class Reader:
     ) -> Iterator[list[Message]]:
         """Committed records from ``partitions`` on, in batches, while ``going``; waits out outages (I9).
 
-        Raises:
-            LoginRefusedError: close the reader, or it logs in again and again.
+        After a LoginRefusedError, close the reader, or it logs in again and again.
         """
         batches = self._batches(partitions)
         while going():
@@ -165,10 +162,7 @@ def read_records(
 def oldest_timestamps(
     properties: Mapping[str, str], behind: Mapping[str, Mapping[int, int]]
 ) -> dict[str, int]:
-    """Timestamp in ms of the oldest unread record by topic, if quickly available.
-
-    ``behind``: the next offsets to read, by topic and partition.
-    """
+    """Timestamp in ms of the oldest record ``behind``, from next offsets on, by topic, if quickly known."""
     places = [TopicPartition(t, p, offset) for t, waiting in behind.items() for p, offset in waiting.items()]
     oldest: dict[str, int] = {}
     for (topic, _), stamp in first_timestamps(properties, places).items():

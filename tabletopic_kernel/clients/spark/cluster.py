@@ -34,11 +34,7 @@ _EXECUTORS = {
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master listens: Spark would try for minutes. Other masters pass.
-
-    Raises:
-        RetryableError: nothing does.
-    """
+    """Raise RetryableError if no standalone master listens: Spark would try for minutes. Others pass."""
     if not master.startswith(_STANDALONE):
         return
     failures = []

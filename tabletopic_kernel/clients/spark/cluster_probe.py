@@ -41,8 +41,6 @@ _ERROR_LINE = re.compile(r"^[^\S\n]*(?:[\w.$]*\.)?(\w*(?:Error|Exception): \S.*)
 
 @dataclass(frozen=True)
 class _Probe:
-    """One round: the location of its files, and how to reach them."""
-
     properties: Mapping[str, str]
     prefix: str
 
@@ -70,11 +68,8 @@ class _Probe:
 def check_executors(session: SparkSession) -> list[str]:
     """Check that executors run this program; returns their machines, one per current core of the cluster.
 
-    Each executor's Python compares versions at startup, also if it joins later.
-
-    Raises:
-        ActionNeededError: they do not, or run another version.
-        RetryableError: the cluster did not run the probe.
+    Each executor's Python compares versions at startup, also if it joins later. Raises ActionNeededError if
+    one does not, or runs another version; RetryableError if the cluster did not run the probe.
     """
     return sorted(machine for machine, _ in _run(session, _machine, _tasks(session)))
 
@@ -88,21 +83,13 @@ def _tasks(session: SparkSession) -> int:
 
 
 def check_shared_storage(session: SparkSession, properties: Mapping[str, str], warehouse: str) -> None:
-    """Check that executors and this process read each other's files in ``warehouse``.
+    """Check that executors and this process read each other's files in ``warehouse``, a location.
 
     There is one task for each processor that the cluster has now. Not tried: executors that join later, and
     warehouses that this process itself may not write to, such as those whose catalog lends keys per table.
     For these, the check of each staged file before its commit remains.
 
-    Args:
-        session: of a cluster.
-        properties: PyIceberg's, for the storage.
-        warehouse: a location.
-
-    Raises:
-        ActionNeededError: they do not share it, and the message has the machine and its error; or they cannot
-            run this program at all.
-        RetryableError: the cluster did not run the probe.
+    Raises as ``check_executors``, ActionNeededError also, with machine and error, if they do not share it.
     """
     # Executors only need the storage's properties from the catalog's.
     own = {key: value for key, value in properties.items() if key not in ("uri", "name", "type")}

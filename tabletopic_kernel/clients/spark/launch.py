@@ -37,13 +37,9 @@ _OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 
 
 def launch(conf: Mapping[str, str], folder: Path) -> None:
-    """Start pyspark's JVM with these properties, unless this process has one.
+    """Start pyspark's JVM with these properties, unless this process has one; RetryableError if it hangs.
 
-    The JVM reads them from files in ``folder``, which only their owner may read.
-
-    Raises:
-        RetryableError: the JVM hangs.
-        Exception: whatever pyspark raises.
+    The JVM reads them from files in ``folder``, only for their owner. pyspark's errors pass through.
     """
     if SparkContext._gateway is not None:
         return

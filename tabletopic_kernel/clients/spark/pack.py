@@ -92,12 +92,9 @@ class Packed:
 def pack(
     target: Path, *, force: bool = False, compress: bool = True, on_progress: OnProgress = lambda *_: None
 ) -> Packed:
-    """Pack the running environment into ``target``, and check it.
+    """Pack the running environment into ``target``, and check it; takes as much disk space again meanwhile.
 
-    Meanwhile needs as much additional disk space as the packages have.
-
-    Raises:
-        UsageError: the target exists, PEX is missing, or the environment cannot be packed.
+    Raises UsageError if the target exists, PEX is missing, or the environment cannot be packed.
     """
     began = time.monotonic()
     target = target.absolute()
@@ -125,7 +122,6 @@ def _python() -> str:
 
 
 def _check_environment() -> None:
-    """Raises UsageError if PEX is missing or cannot read the environment."""
     if (Path(sys.prefix) / "conda-meta").is_dir():
         raise UsageError(
             "this is a conda environment: `conda pack` makes an archive of it; name that in `spark.archives` "
@@ -141,10 +137,9 @@ def _check_environment() -> None:
 
 
 def _packages() -> Iterator[Distribution]:
-    """All packages that this program needs on executors, once each, without the program.
+    """All packages that executors need, once each, without this program.
 
-    Raises:
-        UsageError: one is missing, or is a checkout, which would not get into the file.
+    Raises UsageError if one is missing, or is a checkout, which would not get into the file.
     """
     try:
         program = distribution(_PROGRAM)

@@ -131,10 +131,8 @@ class SparkPlace:
 def start_spark(settings: SparkSettings, place: SparkPlace, *catalogs: Mapping[str, str]) -> SparkSession:
     """The session of this process with these catalogs; made on the first call.
 
-    Raises:
-        RetryableError: the cluster does not respond, or has ended the application.
-        SettingsError: Spark did not start with these settings, and its log says why; or they are for Spark
-            Connect.
+    Raises RetryableError if the cluster does not respond, or has ended the application; SettingsError if
+    Spark did not start with these settings, and its log says why, or they are for Spark Connect.
     """
     # Longer than other functions: the session's properties and its start belong together.
     if url := connect_url({"spark.master": settings.master, **settings.conf}, os.environ):
@@ -284,10 +282,7 @@ def _forget_dead_jvm() -> None:
 
 
 def new_checkpoint(session: SparkSession) -> Path:
-    """A folder for a query's checkpoint, next to Spark's own temporary files; the caller removes it.
-
-    Also removes folders that a killed process left.
-    """
+    """A folder for a checkpoint, beside Spark's; the caller removes it. Removes those of killed processes."""
     local_dir = session.conf.get("spark.local.dir") or tempfile.gettempdir()
     parent = Path(local_dir)
     if not parent.parent.is_dir():  # a list of folders, on several disks; a comma may be in a name, too

@@ -52,11 +52,7 @@ def differences(wanted: str, found: str) -> list[str]:
 
 
 def check_versions(wanted: str) -> None:
-    """End this process, with a reason on standard error, unless its versions are as ``wanted``.
-
-    Raises:
-        SystemExit: they are not.
-    """
+    """End this process, with a reason on standard error, unless its versions are as ``wanted``."""
     if other := differences(wanted, own_versions()):
         sys.exit(f"the executor on {socket.gethostname()} {OTHER_VERSIONS}: {', '.join(other)}")
 

@@ -17,11 +17,7 @@ _LIMIT_S = 120
 
 
 def warm_up_workers(session: SparkSession) -> None:
-    """Run the smallest job, so that a topic's first batch finds Python workers ready.
-
-    Raises:
-        RetryableError: it failed.
-    """
+    """Run the smallest job, so that the first batch finds Python workers; raises RetryableError."""
     try:
         session.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect()
     except Exception as error:  # Py4J wraps what the JVM throws

@@ -133,7 +133,6 @@ class Copier:
         return batch
 
     def _renew(self, room: Mapping[str, int] = ROOM, most_headers: int = HEADERS) -> None:
-        """Buffers for another batch."""
         state, new = self._state, Buffers(room, most_headers)
         for name in _COPIED:
             arrays = (array.ctypes.data for array in (new.ends[name], new.data[name], new.valid[name]))

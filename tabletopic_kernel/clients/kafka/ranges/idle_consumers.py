@@ -21,8 +21,6 @@ _IDLE_S: Final = 60.0
 
 @dataclass(eq=False)
 class _Idle:
-    """A consumer that no task uses."""
-
     properties: Mapping[str, str] = field(repr=False)  # with the login
     connect: Connect
     consumer: RangeConsumer

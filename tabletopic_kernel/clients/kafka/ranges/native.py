@@ -127,7 +127,6 @@ def _check(code: int) -> None:
 
 @contextlib.contextmanager
 def _partitions(kafka: Any, topic: bytes, offsets: Mapping[int, int]) -> Iterator[c_void_p]:
-    """A list of librdkafka's, with offsets."""
     partitions = c_void_p(kafka.rd_kafka_topic_partition_list_new(len(offsets)))
     for partition, offset in offsets.items():
         kafka.rd_kafka_topic_partition_list_add(partitions, topic, partition)

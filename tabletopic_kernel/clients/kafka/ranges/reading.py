@@ -63,12 +63,8 @@ def read_ranges(
     """Committed records from ``starts`` to before ``ends``, by partition; see ``SOURCE_SCHEMA``.
 
     A range ends with a record, or the end of its partition, at its end or behind it: its last offsets may
-    have no record (control records, compaction, aborted transactions).
-
-    Raises:
-        RetryableError: the broker no longer has a start, does not respond, or does not deliver.
-        LoginRefusedError: it refuses the login.
-        SettingsError: librdkafka refuses the properties.
+    have no record (control records, compaction, aborted transactions). Raises RetryableError if the broker no
+    longer has a start, does not respond, or does not deliver; LoginRefusedError; librdkafka's SettingsError.
     """
     ranges = {p: start for p, start in starts.items() if start < ends.get(p, 0)}
     if not ranges:
