@@ -135,10 +135,7 @@ def _members(group_id: int) -> set[int]:
 
 
 def check_own(folder: Path) -> None:
-    """Raise StackError if a state folder exists and is not this user's alone.
-
-    Nobody else can then place a link, a program, a password or the pid of a process in it.
-    """
+    """Raise StackError if a state folder exists that others may change: they could place programs in it."""
     with stack_errors(folder, STATE_DIR), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if trouble := strangers(folder, {os.geteuid()}):
             raise StackError(f"The state folder {folder} is not yours alone: {trouble}, or choose another.")
@@ -158,10 +155,7 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def stack_errors(folder: Path, setting: str) -> Iterator[None]:
-    """Turn an OSError that the user can fix into a StackError about ``folder``; others pass through.
-
-    ``setting``: what chooses the folder.
-    """
+    """Turn an OSError that the user can fix into a StackError about ``folder``, which ``setting`` chooses."""
     try:
         yield
     except OSError as error:
@@ -171,10 +165,7 @@ def stack_errors(folder: Path, setting: str) -> Iterator[None]:
 
 
 def remedy_of(error: OSError, setting: str = "") -> str | None:
-    """What is wrong, and what the user can do about it; None if nothing is known.
-
-    ``setting``: what chooses the folder, if anything does.
-    """
+    """What is wrong, and what the user can do, such as change ``setting``; None if nothing is known."""
     remedy = _REMEDIES.get(error.errno or 0)
     return remedy and remedy.format(choice=f" with {setting}" if setting else "")
 
@@ -234,10 +225,9 @@ def _try_lock(handle: int) -> bool:
 
 
 def logs_folder(state_dir: Path) -> Path:
-    """The folder for logs in a state folder, both created if missing. Raises OSError.
+    """The folder for logs in a state folder, both created if missing; nobody else has access to them.
 
-    Data, logs and configuration belong to one user: nobody else has access to the state folder. Raises
-    StackError if it is another's.
+    Raises StackError if the state folder is another user's, or OSError.
     """
     check_own(state_dir)
     folder = state_dir / "logs"

@@ -99,10 +99,7 @@ def is_alive(process: ProcessId, its_mark: str) -> bool:
 
 
 def find(marks: Collection[str]) -> list[tuple[str, ProcessId]]:
-    """All processes, except this one, that carry a mark, with that mark.
-
-    Scans all processes of the machine: about 30 ms.
-    """
+    """All processes but this one that carry a mark, with the mark; scans the machine's in about 30 ms."""
     _reap()
     matches = []
     for process in psutil.process_iter():

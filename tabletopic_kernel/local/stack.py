@@ -99,10 +99,7 @@ class LocalStack:
         return info
 
     def down(self, servers: Collection[str] = SERVERS) -> list[str]:
-        """Stop the servers, whatever their state; their data stays. Returns the names of those that ran.
-
-        Raises StackError.
-        """
+        """Stop the servers, whatever their state; data stays. Returns which ran, or raises StackError."""
         began = time.monotonic()
         # A deleted folder has no records and no lock, but perhaps servers.
         with self._locked() if self.state_dir.is_dir() else contextlib.nullcontext():

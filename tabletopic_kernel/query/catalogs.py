@@ -92,7 +92,6 @@ class Catalogs:
 
     @contextmanager
     def _catalog(self, other: str | None) -> Iterator[Catalog]:
-        """A catalog, with its errors classified by remedy."""
         with in_section(other):
             if other is not None and other not in self._opened:
                 self._opened[other] = self._others[other]()

@@ -129,7 +129,6 @@ def _table_read(leaf: Any, default: str) -> TableRead | None:
 
 
 def _message(text: str) -> str:
-    """The message without Spark's internal trace."""
     lines = text.partition("\n\nJVM stacktrace")[0].strip().splitlines()
     kept = [line for line in lines if not line.lstrip().startswith("at ") and "SQLSTATE" not in line[:9]]
     return "\n".join(kept[:_MESSAGE_LINES])

@@ -44,10 +44,7 @@ def quote_default(sql: str) -> str:
 
 
 def with_catalogs(sql: str, names: Mapping[str, str | None]) -> tuple[str, list[str]]:
-    """The text with the catalogs in ``catalog.namespace.table`` renamed, and which of them it names.
-
-    ``names``: new names by those in the text, in lowercase; None keeps the name.
-    """
+    """The text with catalogs renamed, and which it names; ``names``: by lowercase name, None keeps it."""
     raw, done = sql.encode(), 0
     pieces: list[bytes] = []
     named: dict[str, None] = {}
@@ -112,7 +109,6 @@ def names_written(sql: str) -> list[Name]:
 
 
 def _names_after(sql: str, keywords: Collection[str]) -> list[Name]:
-    """The dotted names that follow one of these words."""
     tokens = [word for _, word in _tokens(sql)]
     dotted_names = []
     for index, word in enumerate(tokens):

@@ -86,15 +86,12 @@ def decoded(
 
 @dataclass
 class _Decoded:
-    """Decoded values, or keys, of some records, by position."""
-
     ids: dict[int, SchemaKey] = field(default_factory=dict)
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
 
 
 def _read(records: pa.RecordBatch, draft: Draft) -> _Decoded:
-    """Decode the records that have a value."""
     present = records.column("value").is_valid()
     positions = [position for position, is_present in enumerate(present.to_pylist()) if is_present]
     memory = try_records(draft, [records.filter(present)], Memory)

@@ -106,11 +106,7 @@ def plan_enable(
     """What enabling the topic would do; reads only. Reasons against it are in ``refused``.
 
     ``taken``: the other enabled topics of this catalog, by table; some of the tables may not exist yet.
-    ``candidate``: a schema to use instead of the newest registered one.
-
-    Raises:
-        UsageError: there is no such topic.
-        RetryableError: broker, registry or catalog do not respond.
+    ``candidate``: a schema to use instead of the newest registered one. Raises UsageError without a topic.
     """
     # Longer than other functions: an objection of any server becomes a reason in the plan.
     facts = broker.facts(topic)

@@ -42,10 +42,7 @@ def is_due(java: Path, spark_jars: Sequence[Path]) -> bool:
 
 
 def ensure(java: Path, spark_jars: Sequence[Path], report: Report) -> Path | None:
-    """The archive for this JDK and these jars; made on first use, which takes 10 to 20 s.
-
-    None if it cannot be made; then Spark only starts more slowly.
-    """
+    """The archive for this JDK and these jars, made on first use (10 to 20 s); None: Spark starts slower."""
     if (archive := _place(java, spark_jars)) is not None and not archive.exists():
         try:
             with file_lock(archive.with_name("archive.lock"), lambda: report(Step(_STEP, "started"))):
@@ -76,10 +73,7 @@ def _place(java: Path, spark_jars: Sequence[Path]) -> Path | None:
 
 
 def _key(java: Path, spark_jars: Sequence[Path]) -> str:
-    """Where the archive is used, and what it was made of.
-
-    In the JVM's terms: each file's time and size, and the order in which a folder lists its files.
-    """
+    """Where the archive is used, and of what it was made: times and sizes of files, and order in folders."""
     spark = spark_home()
     with os.scandir(spark / "jars") as entries:
         files = [java, *spark_jars, *map(Path, entries)]

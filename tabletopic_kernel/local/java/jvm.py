@@ -121,10 +121,7 @@ def _quoted(word: str) -> str:
 
 
 def install(report: Report = silent) -> jars.Jars:
-    """All jars, downloaded on first use (about 270 MB); afterwards only checked.
-
-    Raises StackError if they are unavailable.
-    """
+    """All jars, downloaded on first use (about 270 MB), then only checked; StackError without them."""
     return jars.install([str(java()), *trust_store_options()], report)
 
 

@@ -124,10 +124,7 @@ def names_all_servers(settings: Settings) -> bool:
 
 
 def check_something_to_start(settings: Settings, *, fork: bool = False) -> None:
-    """Raise UsageError if the local stack has no servers to start, or as a ``fork`` must not start them.
-
-    It has no servers if the settings name them all.
-    """
+    """Raise UsageError if the settings name all servers, so none is to start, or a ``fork`` must not."""
     own = own_servers(settings)
     if names_all_servers(settings):
         raise UsageError(
@@ -249,10 +246,7 @@ def _wrong_value(item: Given, detail: Mapping[str, Any]) -> str:
 
 
 def _nearest(folder: str, cwd: Path) -> str:
-    """The folder in ``cwd``, else the nearest upwards: a notebook may be below the project's folder.
-
-    Upwards only a folder of this user: anybody may create one in /tmp.
-    """
+    """The folder in ``cwd``, else the nearest of this user's upwards: anybody may create one in /tmp."""
     if os.path.isdir(cwd / folder) or os.path.islink(cwd / folder):
         return str(cwd / folder)
     candidates = (candidate for parent in cwd.parents if os.path.isdir(candidate := parent / folder))

@@ -52,10 +52,7 @@ def code_of(source: Source) -> dict[str, str]:
 
 
 def _is_adopted(file: Path) -> bool:
-    """Whether to use a settings file found upwards: not another user's in a shared folder such as /tmp.
-
-    Raises SettingsError if others can change the file.
-    """
+    """Whether to use a file found upwards: not another user's in /tmp; SettingsError if others can write."""
     folder = file.parent
     is_shared = bool(folder.stat().st_mode & stat.S_ISVTX)  # like /tmp: users remove only their own files
     trusted = {os.geteuid(), ROOT}

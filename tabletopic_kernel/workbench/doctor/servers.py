@@ -159,7 +159,6 @@ def _place(servers: Servers, name: str | None) -> Place | None:
 
 
 def _enabled_tables(servers: Servers, catalog: str | None) -> list[tuple[str, ...]]:
-    """A catalog's tables that may already exist."""
     from tabletopic_kernel.host.topics.settings_topic import read_desired
     from tabletopic_kernel.model.settings.table_names import table_identifier
 

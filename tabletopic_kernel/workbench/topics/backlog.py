@@ -61,10 +61,7 @@ def backlog(
     layout: Layout | None,
     notes: list[str],
 ) -> Backlog | None:
-    """What the topic's records become in a new table, also as one of ``notes``.
-
-    None if no columns are known, or no partitions, or the table begins without records.
-    """
+    """What records become in a new table, also in ``notes``; None without columns, partitions or records."""
     if layout is None or layout[1].is_unpartitioned() or settings.start != "earliest":
         return None
     places = _places(facts)

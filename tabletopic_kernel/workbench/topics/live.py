@@ -66,9 +66,7 @@ class LiveReads:
     def tails(self, tables: Sequence[Table]) -> list[Tail | None]:
         """What is behind each table, with one set of end offsets per topic; None if no topic fills it.
 
-        Raises:
-            ActionNeededError: the topic is not the one that filled the table, or lacks records of it (I8).
-            RetryableError: broker or storage do not respond; or the registry, if it alone knows the schema.
+        Raises ActionNeededError if the topic did not fill the table, or lacks records of it (I8).
         """
         topics = [table.properties.get(TOPIC_PROPERTY) for table in tables]
         filled = list(dict.fromkeys(filter(None, topics)))

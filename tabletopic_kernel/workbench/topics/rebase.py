@@ -107,7 +107,6 @@ def rebase(topic: str, settings: TopicSettings, bench: Workbench, *, records: in
 
 
 def _check_copy(table: TopicTable, before: Ledger, facts: TopicFacts, letters: str | None) -> None:
-    """Check what can be said before records are compared."""
     topic = facts.topic
     if before.cluster_id == facts.cluster_id and is_same_topic(before.topic_id, facts.topic_id):
         raise UsageError(

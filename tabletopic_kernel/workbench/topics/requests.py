@@ -136,7 +136,6 @@ class Requests(Orders):
         return {"id": f"{uuid.uuid4().hex}@{end}", "asked_ms": now_ms()}
 
     def _check_acts(self, desired: DesiredTopic) -> None:
-        """Check that a host will act on a request."""
         bench = self._workbench
         if not bench.hosts():
             raise UsageError("no host is running to do it; start one with `tabletopic serve`")
