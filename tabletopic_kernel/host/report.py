@@ -54,7 +54,7 @@ class TopicProgress:
         cluster_waits: str | None = None,
         staging_records: int = 0,
     ) -> events.Progress:
-        """The record; ``waits_s``: for a turn; ``cluster_waits``: why a batch waits for executors."""
+        """The record; ``waits_s``: the worker's for a turn; ``cluster_waits``: why it waits for executors."""
         now = time.monotonic()
         with self._lock:
             while self._rates and now - self._rates[0][0] > _RATE_WINDOW_S:

@@ -68,7 +68,10 @@ class Ownership:
     # -- from any thread
 
     def ask(self, do: Callable[[Owner], _T]) -> Future[_T]:
-        """Call ``do`` in the coordinator's thread between commits, in order; StartOverError if that ends."""
+        """Have ``do`` called by the coordinator's thread between commits, in order.
+
+        The future has its result or error, or StartOverError if the ownership ended before.
+        """
         answer: Future[_T] = Future()
         with self._lock:
             is_over = self._is_over
@@ -105,7 +108,7 @@ class Ownership:
         self.batches.wait_for_room(self._commit_bytes, lambda: self._is_over)
 
     def _check_not_cut(self, batch: StagedBatch) -> None:
-        """Raise RetryableError if the log lost records before a batch just read (I8): take-over decides."""
+        """Raise RetryableError, so that take-over decides, if the log lost records before this batch (I8)."""
         offsets = batch.offsets
         moved = {p for p, end in offsets.end.items() if end > offsets.start[p]}
         below = {p: last for p, last in self._last_records.items() if p in moved}
