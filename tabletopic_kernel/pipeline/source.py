@@ -43,17 +43,23 @@ class Source(Protocol[Position_contra, Batch]):
 
 
 def next_offsets(position: Offsets, limits: Limits) -> StagedOffsets | None:
-    """The offsets of the next batch of a topic: equal shares of the records of each partition.
+    """The offsets of the next batch of a topic: all of short partitions, and equal shares of the others.
 
     >>> next_offsets({0: 5}, Limits({0: 9, 1: 1}))
     StagedOffsets(start={0: 5, 1: 0}, end={0: 9, 1: 1}, newest_ms={}, outliers={}, last_records={})
+    >>> next_offsets({}, Limits({0: 90, 1: 2, 2: 0}, records=10)).end
+    {2: 0, 1: 2, 0: 8}
     >>> next_offsets({0: 9, 1: 1}, Limits({0: 9, 1: 1}))
     """
     start = {partition: position.get(partition, 0) for partition in limits.end}
     end = dict(limits.end)
     if limits.records is not None:
-        share = max(1, limits.records // max(1, len(start)))
-        end = {partition: min(offset, start[partition] + share) for partition, offset in end.items()}
+        end, left = {}, limits.records
+        by_length = sorted(start, key=lambda partition: limits.end[partition] - start[partition])
+        for at, partition in enumerate(by_length):
+            length = limits.end[partition] - start[partition]
+            end[partition] = start[partition] + min(length, left // (len(start) - at))
+            left -= max(0, end[partition] - start[partition])
     offsets = StagedOffsets(start, end)
     return offsets if offsets.records else None
 

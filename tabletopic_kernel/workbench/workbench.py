@@ -174,10 +174,10 @@ class Workbench(Clients):
         """What topics have behind tables that were loaded; see ``LiveReads.tails``."""
         from tabletopic_kernel.workbench.topics.live import LiveReads  # noqa: PLC0415
 
-        def settings_of(topics: Sequence[str]) -> dict[str, TopicSettings]:
+        def settings_of(topics: Sequence[str]) -> dict[str, tuple[TopicSettings, bool]]:
             desired = self.desired_topics()
             return {
-                name: desired[name].settings if name in desired else self.settings_for(name)
+                name: (desired[name].settings, True) if name in desired else (self.settings_for(name), False)
                 for name in topics
             }
 

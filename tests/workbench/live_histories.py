@@ -118,7 +118,7 @@ class Life:
             }
         )
         self.log: dict[int, list[Sent]] = {0: [], 1: []}
-        self.settings = TopicSettings()
+        self.settings, self.enabled = TopicSettings(), True
         schemas = {key: json.dumps(schema) for key, schema in SCHEMAS.items()}
         self.registry: FakeRegistry = registry or LifeRegistry(schemas)
         self.newest_schema, self.n = 1, 0
@@ -134,7 +134,7 @@ class Life:
         self.reads = LiveReads(
             cast(Broker, self),
             cast(Registry, self.registry),
-            lambda topics: dict.fromkeys(topics, self.settings),
+            lambda topics: dict.fromkeys(topics, (self.settings, self.enabled)),
             limits or LiveSettings(),
             lambda *_: self,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema
 from tabletopic_kernel.model.errors import ActionNeededError, GapError, RetryableError, UsageError
-from tabletopic_kernel.model.settings.sections import LiveSettings
+from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
 from tabletopic_kernel.query.answer import LiveRead
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.render.words import freshness
+from tabletopic_kernel.table.schemas.covered import BATCH_PROPERTY
 from tests.formats.test_types_page import SENT
 from tests.pipeline.whole_path import avro_values
 from tests.table.samples import FakeRegistry
@@ -60,6 +63,37 @@ def test_200_histories(tmp_path: Path) -> None:
     """As above; ``python -m tests.workbench.live_histories 0 1000`` plays more."""
     for seed in range(100, 300):
         play(tmp_path, seed)
+
+
+def test_settings_that_did_not_fill_the_table(life: Life) -> None:
+    """Those at hand may make other columns, or show what the projection of a disabled topic hid."""
+    life.enabled = False
+    assert numbers(life) == [0, 1, 2, 3, 4]
+    refused = r"clicks is not enabled.*write them into \[topics.clicks\]"
+    life.settings = TopicSettings(transform="none")
+    with pytest.raises(ActionNeededError, match=refused):
+        read(life)
+    life.settings = TopicSettings()
+    table = life.keeper.needed_table().table
+    batch = Schema(*(column for column in table.schema().fields if not column.name.startswith("_kafka_")))
+    with table.transaction() as change:
+        change.set_properties({BATCH_PROPERTY: batch.model_dump_json()})
+    with pytest.raises(ActionNeededError, match=refused):
+        read(life)
+    life.settings = TopicSettings(projection="SELECT n FROM batch WHERE n <> 4")
+    assert numbers(life) == [0, 1, 2, 3]
+
+
+def test_columns_that_the_table_lacks(life: Life) -> None:
+    """Records are rows without them: a field that became text, and Kafka's key where nobody keeps it."""
+    life.settings = TopicSettings(on_incompatible="new_column")
+    text = {**SCHEMAS[1], "fields": [{"name": "n", "type": "string"}, SCHEMAS[1]["fields"][1]]}
+    life.registry.schemas[9] = json.dumps(text)
+    life.put(avro_values(9, text, {"n": "nine", "name": "no. 9"})[0])
+    with life.keeper.needed_table().table.update_schema() as change:
+        change.delete_column("_kafka_key")
+    rows = life.lake.sql("SELECT n, name FROM clicks$live WHERE n > 2 OR n IS NULL ORDER BY name")
+    assert rows.to_pylist() == [{"n": n, "name": f"no. {n or 9}"} for n in (3, 4, None)]
 
 
 def test_a_view_beside_the_table(life: Life) -> None:

@@ -9,7 +9,7 @@ the table's columns, by field id: a column that the table lacks so far is left o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -18,26 +18,32 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import SchemaKey, age
 from tabletopic_kernel.host.resume_point import gap_to_skip
+from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, StagedOffsets, newest
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
-from tabletopic_kernel.pipeline.conform import file_schema, map_entries, rebuilt, with_dated_records
+from tabletopic_kernel.pipeline.conform import file_schema, with_dated_records
 from tabletopic_kernel.pipeline.plan import Needs, SchemaPlan, StagePlan
 from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.source import KafkaRanges, Limits, Source, SourceSpec, next_offsets
 from tabletopic_kernel.pipeline.stage import note_last
 from tabletopic_kernel.query.answer import LiveRead, Tail
 from tabletopic_kernel.table.draft import TopicDraft, tried_records
+from tabletopic_kernel.table.schemas.covered import noted_batch
 from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY, TopicTable
+from tabletopic_kernel.workbench.topics.live_columns import as_table
 
 WAITING: Final = "waiting"  # why a record is left out whose schema the registry does not give
 _MOST_IDS: Final = 100  # unknown schema ids looked up for a query: garbage names many
+_OTHER_SETTINGS: Final = (
+    "{topic} is not enabled, and its settings here are not those that filled {table}: write them into "
+    "[topics.{topic}], enable it again, or query the table without --live"
+)
 _GROUP_RECORDS: Final = 65_536  # decoded together, as in a worker
 _MOST_DRAFTS: Final = 16
 # The records of a topic, by the broker's properties and the settings.
@@ -52,11 +58,14 @@ def kafka_source(topic: str, properties: Mapping[str, str], settings: TopicSetti
 
 @dataclass
 class LiveReads:
-    """Reads what is behind tables, for one thread at a time; ``settings_of`` has the settings of topics."""
+    """Reads what is behind tables, for one thread at a time.
+
+    ``settings_of`` has the settings of topics, and whether these are enabled.
+    """
 
     broker: Broker
     registry: Registry
-    settings_of: Callable[[Sequence[str]], Mapping[str, TopicSettings]]
+    settings_of: Callable[[Sequence[str]], Mapping[str, tuple[TopicSettings, bool]]]
     limits: LiveSettings
     source: Sources = kafka_source
 
@@ -73,12 +82,16 @@ class LiveReads:
         settings = self.settings_of(filled) if filled else {}
         facts = {topic: self.broker.facts(topic) for topic in filled}  # after all snapshots
         return [
-            self._tail(TopicTable(table), tolerant(settings[topic]), facts[topic]) if topic else None
+            self._tail(TopicTable(table), *settings[topic], facts[topic]) if topic else None
             for table, topic in zip(tables, topics, strict=True)
         ]
 
-    def _tail(self, table: TopicTable, settings: TopicSettings, facts: TopicFacts) -> Tail:
+    def _tail(self, table: TopicTable, settings: TopicSettings, enabled: bool, facts: TopicFacts) -> Tail:
         table.check_not_behind()
+        noted = noted_batch(table.table.properties)
+        if not enabled and settings.projection is None and noted is not None:
+            raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
+        settings = tolerant(settings, table.table.schema())
         ledger = table.ledger_of_rows()
         if ledger is None:
             raise RetryableError(f"no host has taken {table.identifier} yet; try again")
@@ -90,6 +103,8 @@ class LiveReads:
         draft = _LiveDraft(self._draft(table, facts.topic, settings))
         memory, result = tried_records(draft, read.batches, Memory)
         have, want = draft.draft.columns, table.table.schema()
+        if not enabled and _is_other_value(have, want):
+            raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
         rows = pa.Table.from_batches([staged.rows for staged in memory.staged], file_schema(have))
         live = LiveRead(
             table_to,
@@ -107,20 +122,42 @@ class LiveReads:
         """A draft of the table; kept while table and settings stay: it knows what the registry said."""
         metadata = table.table.metadata
         known = metadata.table_uuid, metadata.current_schema_id, str(metadata.properties), repr(settings)
-        draft = self._drafts.pop(known, None)
-        if draft is None:
-            draft = TopicDraft(TopicTable(copy(table.table)), topic, settings, self.registry)
-        else:
-            draft.recheck()
+        is_known = known in self._drafts
+        draft = self._drafts.pop(known, None) or TopicDraft(
+            TopicTable(copy(table.table)), topic, settings, self.registry
+        )
         self._drafts[known] = draft
         if len(self._drafts) > _MOST_DRAFTS:
             del self._drafts[next(iter(self._drafts))]
+        if is_known:
+            try:
+                draft.recheck()
+            except RetryableError:  # what it knows by id stays true
+                if settings.value_format == "by_latest_schema":
+                    raise
         return draft
 
 
-def tolerant(settings: TopicSettings) -> TopicSettings:
-    """Settings with which no record stops the others: what cannot be a row is left out and counted."""
-    return settings.model_copy(update={"errors": "skip", "on_incompatible": "dead_letter"})
+def tolerant(settings: TopicSettings, columns: Schema) -> TopicSettings:
+    """Settings with which no record stops the others, for these columns.
+
+    What cannot be a row is left out and counted.
+    """
+    names = {column.name for column in columns.fields}
+    changes: dict[str, object] = {
+        "errors": "skip",
+        "metadata_columns": tuple(n for n in settings.metadata_columns if f"_kafka_{n}" in names),
+    }
+    if settings.on_incompatible == "stop":
+        changes["on_incompatible"] = "dead_letter"
+    return settings.model_copy(update=changes)
+
+
+def _is_other_value(have: Schema, want: Schema) -> bool:
+    """Whether values become columns by other settings than those of the table: fields, or one column."""
+    names = {column.name for column in want.fields}
+    added = {column.name for column in have.fields} - names
+    return VALUE in added or (VALUE in names and any(not name.startswith("_kafka_") for name in added))
 
 
 class _LiveDraft:
@@ -140,18 +177,27 @@ class _LiveDraft:
 
     def cover(self, needs: Needs) -> None:
         """See ``Draft``; a registry that does not respond is an answer."""
-        ids = sorted((key for key in needs.schema_ids if key is not None), key=age)
-        more = ids[max(0, _MOST_IDS - self._looked_up) :]
-        self._looked_up += len(ids) - len(more)
-        self._values |= dict.fromkeys(more, (WAITING, f"more than {_MOST_IDS} unknown schema ids"))
+        ids, key_ids = self._few(needs.schema_ids, self._values), self._few(needs.key_ids, self._keys)
+        tombstones = needs.schema_ids & {None}
+        needs = replace(needs, schema_ids=frozenset(ids) | tombstones, key_ids=frozenset(key_ids))
         try:
-            self.draft.cover(replace(needs, schema_ids=needs.schema_ids - frozenset(more)))
+            self.draft.cover(needs)
         except (RetryableError, ReusedIdError) as error:
             if not (ids or needs.proved or needs.key_ids or needs.proved_keys):
                 raise
             waiting = WAITING, str(error)
             self._values |= dict.fromkeys([*ids, *needs.proved], waiting)
             self._keys |= dict.fromkeys([*needs.key_ids, *needs.proved_keys], waiting)
+
+    def _few(
+        self, needed: Set[SchemaKey | None], waiting: dict[SchemaKey, tuple[str, str]]
+    ) -> list[SchemaKey]:
+        """As many of the ids as may be looked up; the others wait."""
+        ids = sorted((key for key in needed if key is not None), key=age)
+        left = max(0, _MOST_IDS - self._looked_up)
+        self._looked_up += len(ids[:left])
+        waiting |= dict.fromkeys(ids[left:], (WAITING, f"more than {_MOST_IDS} unknown schema ids"))
+        return ids[:left]
 
 
 def _without(plan: SchemaPlan, waiting: Mapping[SchemaKey, tuple[str, str]]) -> SchemaPlan:
@@ -223,48 +269,3 @@ def _behind(batch: pa.RecordBatch, ledger: Ledger, start: Offsets) -> pa.RecordB
 def _last_offsets(batch: pa.RecordBatch) -> dict[int, int]:
     partitions, offsets = (np.asarray(batch.column(name)) for name in ("partition", "offset"))
     return {p: int(offsets[partitions == p].max()) for p in np.unique(partitions).tolist()}
-
-
-def as_table(rows: pa.Table, have: Schema, want: Schema) -> pa.Table:
-    """Rows of a newer schema with the columns of an older one, by field id; types stay as they are."""
-    if have == want:
-        return rows
-    batches = [
-        pa.RecordBatch.from_struct_array(
-            _projected(batch.to_struct_array(), have.as_struct(), want.as_struct())
-        )
-        for batch in rows.to_batches()
-    ]
-    return pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
-
-
-def _projected(array: pa.Array, have: IcebergType, want: IcebergType) -> pa.Array:
-    """An array without the nested fields that ``want`` lacks, and with its names."""
-    if have == want:
-        return array
-    if isinstance(have, StructType) and isinstance(want, StructType):
-        at = {column.field_id: index for index, column in enumerate(have.fields)}
-        children = [
-            _projected(
-                array.field(at[column.field_id]),
-                have.fields[at[column.field_id]].field_type,
-                column.field_type,
-            )
-            for column in want.fields
-        ]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(children, [column.name for column in want.fields], mask=mask)
-    if isinstance(have, ListType) and isinstance(want, ListType):
-        items = _projected(array.values, have.element_type, want.element_type)
-        return rebuilt(array, pa.large_list(items.type), items)
-    if isinstance(have, MapType) and isinstance(want, MapType):
-        keys, items = map_entries(array).flatten()
-        keys, items = (
-            _projected(keys, have.key_type, want.key_type),
-            _projected(items, have.value_type, want.value_type),
-        )
-        kind = pa.map_(keys.type, items.type)
-        return rebuilt(
-            array, kind, pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        )
-    return array

@@ -1,0 +1,54 @@
+"""The columns of a table for rows of a newer schema: what the table lacks so far is left out."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from tabletopic_kernel.pipeline.conform import map_entries, rebuilt
+
+
+def as_table(rows: pa.Table, have: Schema, want: Schema) -> pa.Table:
+    """Rows of a newer schema with the columns of an older one, by field id; types stay as they are."""
+    if have == want:
+        return rows
+    batches = [
+        pa.RecordBatch.from_struct_array(
+            _projected(batch.to_struct_array(), have.as_struct(), want.as_struct())
+        )
+        for batch in rows.to_batches()
+    ]
+    return pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
+
+
+def _projected(array: pa.Array, have: IcebergType, want: IcebergType) -> pa.Array:
+    """An array without the nested fields that ``want`` lacks, and with its names."""
+    if have == want:
+        return array
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        at = {column.field_id: index for index, column in enumerate(have.fields)}
+        children = [
+            _projected(
+                array.field(at[column.field_id]),
+                have.fields[at[column.field_id]].field_type,
+                column.field_type,
+            )
+            for column in want.fields
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, [column.name for column in want.fields], mask=mask)
+    if isinstance(have, ListType) and isinstance(want, ListType):
+        items = _projected(array.values, have.element_type, want.element_type)
+        return rebuilt(array, pa.large_list(items.type), items)
+    if isinstance(have, MapType) and isinstance(want, MapType):
+        keys, items = map_entries(array).flatten()
+        keys, items = (
+            _projected(keys, have.key_type, want.key_type),
+            _projected(items, have.value_type, want.value_type),
+        )
+        kind = pa.map_(keys.type, items.type)
+        return rebuilt(
+            array, kind, pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        )
+    return array
