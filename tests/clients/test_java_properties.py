@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tabletopic_kernel.clients.kafka.java_properties import java_properties
+from tabletopic_kernel.clients.kafka.java_properties import java_properties, portable_properties
 from tabletopic_kernel.model.errors import SettingsError
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
@@ -49,6 +49,21 @@ def test_pem_files_are_passed_as_text(tmp_path: Path) -> None:
     java = java_properties({"ssl.ca.location": str(folder)})
     assert java["ssl.truststore.certificates"].count("BEGIN CERTIFICATE") == 2
     assert "not one" not in java["ssl.truststore.certificates"]
+
+
+def test_executors_get_text_in_place_of_files(tmp_path: Path) -> None:
+    """But a chain of certificates: as text, librdkafka would send the first alone."""
+    chain = CERTIFICATE * 2
+    for name, text in (("ca", chain), ("one", CERTIFICATE), ("chain", chain), ("key", KEY)):
+        (tmp_path / name).write_text(text)
+    given = {f"ssl.{name}.location": str(tmp_path / name) for name in ("ca", "key")}
+    for name, certificate in (
+        ("one", {"ssl.certificate.pem": CERTIFICATE}),
+        ("chain", {"ssl.certificate.location": str(tmp_path / "chain")}),
+    ):
+        files = {**given, "ssl.certificate.location": str(tmp_path / name), "client.id": "c"}
+        texts = {"ssl.ca.pem": chain, "ssl.key.pem": KEY, "client.id": "c"}
+        assert portable_properties(files) == texts | certificate
 
 
 def test_oidc_with_what_belongs_to_it(tmp_path: Path) -> None:

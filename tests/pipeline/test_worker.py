@@ -516,8 +516,8 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
 
 def test_scattered_rows_are_staged_by_one_task(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the batch in which they are noticed to the first one whose files have many rows again."""
-    few, many = StageResult(rows=1_000, files=[DataFile()] * 10), StageResult(rows=10_000, files=[DataFile()])
-    results = [StageResult(error=ScatteredError("so many")), few, many, many]
+    few, many = StageResult(rows=5_000, files=[DataFile()] * 10), StageResult(rows=10_000, files=[DataFile()])
+    results = [StageResult(error=ScatteredError("so many")), few, StageResult(), many, many]
     cores: list[int] = []
 
     def staged(*given: Any) -> StageResult:
@@ -528,8 +528,8 @@ def test_scattered_rows_are_staged_by_one_task(rig: Rig, monkeypatch: pytest.Mon
     monkeypatch.setattr(rig.listener, "discard", lambda *_: None, raising=False)
     rig.spark.defaultParallelism = 8
     plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
-    taken = [rig.worker._staged(StagedOffsets({0: 0}, {0: 1}), plan) for _ in range(3)]
-    assert (taken, cores) == ([few, many, many], [8, 1, 1, 8])
+    taken = [rig.worker._staged(StagedOffsets({0: 0}, {0: 1}), plan) for _ in range(4)]
+    assert (taken, cores) == ([few, StageResult(), many, many], [8, 1, 1, 1, 8])
 
 
 def test_spark_is_told_of_errors_without_secrets(rig: Rig) -> None:

@@ -140,6 +140,20 @@ def _client_certificate(properties: Mapping[str, str]) -> dict[str, str]:
     return java
 
 
+def portable_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's properties with the text of PEM files, which executors lack.
+
+    Of a chain of certificates as text, librdkafka sends the first alone: that one stays a file.
+    """
+    portable = dict(properties)
+    for prefix in ("ssl.ca", "ssl.certificate", "ssl.key"):
+        text = _pem(properties, prefix)
+        if text is not None and (prefix != "ssl.certificate" or text.count(_PEM) == 1):
+            portable.pop(f"{prefix}.location", None)
+            portable[f"{prefix}.pem"] = text
+    return portable
+
+
 def _pem(properties: Mapping[str, str], prefix: str) -> str | None:
     """PEM text, from the property itself or a file (in a folder: all PEM files); None if not set."""
     if text := properties.get(f"{prefix}.pem"):

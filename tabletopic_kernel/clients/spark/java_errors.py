@@ -27,7 +27,7 @@ _ADVICE: Final = tuple(
     (re.compile(words), advice)
     for words, advice in (
         (
-            "Authoriz|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
+            "(?i:authoriz)|Authentic|Sasl|Ssl|AccessDenied|ACCESS_DENIED|Permission denied",
             "check the login in the settings and its permissions",
         ),
         (OTHER_VERSIONS, "install this host's packages there, or ship them with `tabletopic pack`"),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.kafka.java_properties import portable_properties
 from tabletopic_kernel.clients.spark.cluster import ExecutorWatch, processors_to_come
 from tabletopic_kernel.clients.spark.java_errors import error_of_trouble
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, TableTopicError
@@ -67,7 +68,6 @@ class Worker:
         self._is_behind = True  # there may be another batch at once
         self._rechecked = turns.clock()  # when the registry was last asked about known schemas
         self._spec = spec
-        self._source = KafkaRanges(spec.topic, spec.librdkafka, spec.headers)
         self._plan = plan
         self._listener = listener
         self._position: Offsets = dict(spec.start)
@@ -75,6 +75,8 @@ class Worker:
         self._query = Query(spark, spec, self._on_batch)
         self._pace = Pace(spec, broker, ends, lambda: self.stopping)
         is_local = str(spark.sparkContext.master).startswith("local")
+        properties = spec.librdkafka if is_local else portable_properties(spec.librdkafka)
+        self._source = KafkaRanges(spec.topic, properties, spec.headers)
         self._executors = None if is_local else ExecutorWatch(spark)
         self._to_come = 0 if is_local else processors_to_come(spark)
         self._stopping = threading.Event()
@@ -275,7 +277,8 @@ class Worker:
             self._discard(total)
             self._is_scattered = True
             return self._staged(offsets, plan)
-        self._is_scattered = self._is_scattered and total.rows < ROWS_PER_FILE * len(total.files)
+        if total.files:  # of one task; several would make as many files of each partition
+            self._is_scattered &= total.rows < ROWS_PER_FILE * len(total.files) * self._cores
         return total
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -22,8 +23,14 @@ from tabletopic_kernel.model.errors import RetryableError
 
 _LOG = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-# librdkafka tries again by itself.
-_PASSING: Final = NO_LEADER | {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+_PATIENCE_S: Final = 60.0  # with a broker that responds: a long answer may be under way, or aborted records
+# librdkafka tries again by itself. It also asks for the coordinator of the group, which is not needed here.
+_PASSING: Final = NO_LEADER | {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 
 
 @functools.cache
@@ -93,6 +100,7 @@ class _Reading:
 
     def batches(self, ends: Mapping[int, int], *, headers: bool) -> Iterator[pa.RecordBatch]:
         consumer, quiet_since = self._consumer, time.monotonic()
+        ask_s = quiet_since + TIMEOUT_S
         consumer.begin(self._topic, self._starts, ends, headers=headers)
         while consumer.open:
             pulled = consumer.pull(_POLL_S)
@@ -101,16 +109,26 @@ class _Reading:
             self._check_firsts()
             if pulled.batch is not None:
                 yield pulled.batch
-            if pulled.moved:
-                quiet_since = time.monotonic()
+            now_s = time.monotonic()
+            if pulled.moved and pulled.problem is None:
+                quiet_since, ask_s = now_s, now_s + TIMEOUT_S
                 consumer.errors.forget()
             elif consumer.errors.is_hopeless():
                 raise explain_silence(self._properties, consumer.errors, "no response")
-            elif time.monotonic() - quiet_since > TIMEOUT_S:
+            elif now_s > ask_s:
                 check_listening(self._properties)
-                raise RetryableError(
-                    f"the broker did not deliver {self._topic} within {TIMEOUT_S:.0f} s; try again"
-                )
+                quiet_s = now_s - quiet_since
+                if quiet_s > _PATIENCE_S or not self._responds():
+                    raise RetryableError(
+                        f"the broker did not deliver {self._topic} within {quiet_s:.0f} s; try again"
+                    )
+                ask_s = now_s + TIMEOUT_S
+
+    def _responds(self) -> bool:
+        with contextlib.suppress(KafkaException):
+            self._consumer.log_start(self._topic, next(iter(self._starts)), TIMEOUT_S)
+            return True
+        return False
 
     def _check_firsts(self) -> None:
         """Raise if a first record is behind its start because the log begins there now (I8)."""

@@ -1,0 +1,87 @@
+"""What a reader of ranges waits out, and what it does not, by a consumer of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tabletopic_kernel.clients.kafka.connection_errors import ConnectionErrors
+from tabletopic_kernel.clients.kafka.ranges import reading
+from tabletopic_kernel.clients.kafka.ranges.consumer import Problem, Pulled
+from tabletopic_kernel.clients.kafka.ranges.idle_consumers import IDLE_CONSUMERS
+from tabletopic_kernel.model.errors import RetryableError
+
+BATCH = pa.record_batch({"offset": [0]})
+QUIET, READ = Pulled(None, None, moved=False), Pulled(BATCH, None, moved=True)
+REFUSED = Problem(KafkaError.GROUP_AUTHORIZATION_FAILED, -1, "FindCoordinator response error")
+GROUP = Pulled(None, REFUSED, moved=True)
+
+
+class FakeConsumer:
+    """Pulls what the test says; ``responds``: whether the broker does when it is asked."""
+
+    def __init__(self, *pulls: Pulled, responds: bool = True) -> None:
+        self.errors = ConnectionErrors()
+        self.pulls, self.responds = list(pulls), responds
+
+    def __call__(self, _: Any) -> Any:
+        """The connection."""
+        return self
+
+    @property
+    def open(self) -> bool:
+        """Until all was pulled."""
+        return bool(self.pulls)
+
+    def pull(self, _: float) -> Pulled:
+        """The next."""
+        return self.pulls.pop(0)
+
+    def begin(self, *_: Any, **__: Any) -> None:
+        """Begins."""
+
+    end = close = begin
+
+    def firsts(self) -> dict[int, int]:
+        """As ranges begin."""
+        return {0: 0}
+
+    def log_start(self, *_: Any) -> int:
+        """The first offset, if the broker responds."""
+        if not self.responds:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each look at the clock takes four seconds, and somebody listens."""
+    now = iter(range(0, 10_000, 4))
+    monkeypatch.setattr(reading, "time", type("Clock", (), {"monotonic": staticmethod(lambda: next(now))}))
+    monkeypatch.setattr(reading, "check_listening", lambda _: None)
+    yield
+    IDLE_CONSUMERS._reset()
+
+
+def read(consumer: FakeConsumer) -> list[pa.RecordBatch]:
+    """What a range of one record has."""
+    return list(reading.read_ranges({}, "t", {0: 0}, {0: 1}, headers=False, connect=consumer))
+
+
+def test_the_group_is_not_needed() -> None:
+    """librdkafka asks for its coordinator, and who reads by offsets may lack the permission."""
+    assert read(FakeConsumer(GROUP, QUIET, READ)) == [BATCH]
+
+
+def test_a_broker_that_responds_is_waited_for() -> None:
+    """A large answer may be under way; but not for ever, nor with errors alone."""
+    assert read(FakeConsumer(*[QUIET] * 12, READ)) == [BATCH]
+    for pulls in ([QUIET] * 90, [GROUP] * 90):
+        with pytest.raises(RetryableError, match=r"did not deliver t within 7\d s"):
+            read(FakeConsumer(*pulls, READ))
+    with pytest.raises(RetryableError, match=r"did not deliver t within 1\d s"):
+        read(FakeConsumer(*[QUIET] * 12, READ, responds=False))
