@@ -7,6 +7,8 @@ source is in its name, so no program runs one of another source. By hand: ``pyth
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib.util
 import shutil
 import subprocess
@@ -72,7 +74,8 @@ def build() -> Path:
         subprocess.CalledProcessError: it fails; its output is on stderr.
     """
     file = SOURCE.with_name(f"_copy_{zlib.crc32(SOURCE.read_bytes()):08x}.so")
-    if file.exists():
+    with contextlib.suppress(OSError):  # there is none, or it is another platform's
+        ctypes.CDLL(str(file))
         return file
     for old in SOURCE.parent.glob("_copy_*.so"):
         old.unlink()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
@@ -448,3 +448,17 @@ def test_what_is_read_is_what_was_written(
         for part, expected, values in zip(parts, sent, (found, *found["items"], inner_found), strict=True):
             got = {column: values.get(name) for column, name in part.names.items()}
             assert got == {column: expected.get(column) for column in part.names}
+
+
+def test_latest_stays_where_it_was_until_there_is_a_table(tmp_path: Path) -> None:
+    """Records that came after the first start wait for their table, also if the host begins again."""
+    lane = Lane(tmp_path, start="latest")
+    services = lane._services()
+    broker = cast(FakeBroker, services.broker)
+    before = take_over(TOPIC, lane.settings, services, None)
+    end = {0: 160, 1: 160, 2: 9}
+    broker.facts_now = replace(broker.facts_now, first={0: 0, 1: 120, 2: 0}, end=end)
+    now = take_over(TOPIC, lane.settings, services, before)
+    assert before.table is now.table is None
+    assert before.ledger.next_offsets == {0: 100, 1: 100}
+    assert now.ledger.next_offsets == {0: 100, 1: 120, 2: 0}

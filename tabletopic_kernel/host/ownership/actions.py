@@ -137,6 +137,8 @@ class Actions:
             )
             self.worker = worker
             worker.start()
+            if self._schedule.asked:
+                worker.read_up_to(self._schedule.asked)
         except Exception as error:  # Py4J's errors too: Spark's JVM may be gone
             if not isinstance(error, TableTopicError):
                 error = error_of_trouble(f"Spark did not start the worker of {self._topic}", error)

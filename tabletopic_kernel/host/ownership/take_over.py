@@ -56,6 +56,12 @@ def take_over(topic: str, settings: TopicSettings, services: Services, before: O
     table = keeper.create() if table is None else table
     if ledger_before is None:  # a dropped table may have left letters of its last epoch
         ledger = replace(first_ledger(facts, settings, services.broker), epoch=dead_letters.epoch + 1)
+        if before is not None and before.table is None and before.ledger.topic_id == facts.topic_id:
+            # Records wait that came since ``start`` became an offset: "latest" would be behind them now.
+            kept = before.ledger.next_offsets
+            ledger = replace(
+                ledger, next_offsets={p: max(at, kept.get(p, at)) for p, at in facts.first.items()}
+            )
     else:
         newest = max(table.newest_epoch if table else 0, dead_letters.epoch)
         is_ours = before is not None and before.still_owns(ledger_before, newest)
