@@ -73,11 +73,12 @@ def build() -> Path:
         FileNotFoundError: there is no compiler.
         subprocess.CalledProcessError: it fails; its output is on stderr.
     """
-    file = SOURCE.with_name(f"_copy_{zlib.crc32(SOURCE.read_bytes()):08x}.so")
+    # Python takes a file that ends with .so for a module.
+    file = SOURCE.with_name(f"_copy_{zlib.crc32(SOURCE.read_bytes()):08x}.so.1")
     with contextlib.suppress(OSError):  # there is none, or it is another platform's
         ctypes.CDLL(str(file))
         return file
-    for old in SOURCE.parent.glob("_copy_*.so"):
+    for old in SOURCE.parent.glob("_copy_*.so*"):
         old.unlink()
     unfinished = file.with_suffix(".tmp")
     subprocess.run([*compiler(), *FLAGS, "-o", unfinished, SOURCE], check=True, stdout=sys.stderr)

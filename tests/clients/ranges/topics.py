@@ -26,6 +26,7 @@ HEADERS: tuple[Any, ...] = (
     [("a", b"1"), ("a", None), ("a", b""), ("é", b"\0")],
     [("", b"x" * 500)] * 40,
 )
+_OPEN_FOR = {"transaction.timeout.ms": 900_000}  # longer than all tests of a topic
 _ROOM = {"message.max.bytes": 10 * 1024**2, "linger.ms": 5}
 
 
@@ -70,7 +71,7 @@ class Filler:
 
     def transaction(self, partitions: int, count: int, end: Callable[[Producer], None] | None) -> Producer:
         """Records of a transaction that ends so, or stays open."""
-        producer = Producer({**self.broker.properties, "transactional.id": uuid.uuid4().hex})
+        producer = Producer({**self.broker.properties, "transactional.id": uuid.uuid4().hex, **_OPEN_FOR})
         producer.init_transactions()
         producer.begin_transaction()
         for partition in range(partitions):

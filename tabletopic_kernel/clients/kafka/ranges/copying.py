@@ -56,7 +56,8 @@ class _Reader(Structure):
 
 def built_file() -> Path:
     """Where the C function is, if it was built from this source."""
-    return SOURCE.with_name(f"_copy_{zlib.crc32(SOURCE.read_bytes()):08x}.so")
+    # Python takes a file that ends with .so for a module.
+    return SOURCE.with_name(f"_copy_{zlib.crc32(SOURCE.read_bytes()):08x}.so.1")
 
 
 @functools.cache
