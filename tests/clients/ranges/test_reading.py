@@ -157,7 +157,7 @@ def test_the_broker_restarts_within_a_range(tmp_path: Path, connect: Connect) ->
         producer = Producer({**broker.properties, "linger.ms": 50})
         for partition in (0, 1):
             filler.send(producer, 60_000, partition, 1_000)
-        producer.flush()
+            producer.flush()
         facts = broker.facts(filler.topic)
         there = expected(broker, filler.topic, facts.first, facts.end)
 
