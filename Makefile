@@ -1,5 +1,5 @@
 # `make` lists the tasks. The first one sets up .venv; later ones do so only after a change of
-# pyproject.toml or requirements.lock, so that they work without a network.
+# pyproject.toml, requirements.lock or copy.c, so that they work without a network.
 # Another Python: make PYTHON=/path/to/python3.12 test. More options for pytest: make test ARGS="-k ledger".
 
 BIN := .venv/bin
@@ -95,7 +95,7 @@ clean: ## remove caches and build results; .venv and .tabletopic (your data) sta
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -path ./.venv -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml requirements.lock
+$(INSTALLED): pyproject.toml requirements.lock tabletopic_kernel/clients/kafka/ranges/copy.c
 	@PYTHON="$(PYTHON)" .ci/setup
 
 # Setting up builds it; this is for changes of its sources. A page that is open shows it after a reload.

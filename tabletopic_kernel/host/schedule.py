@@ -19,7 +19,7 @@ REFUSED_WAIT_MS = round(REFUSED_S * 1000)
 _IDLE_WAIT_S = 1.0
 # A worker that has run this long without a new error is healthy, even if it had nothing to commit.
 _CALM_MS = 30_000
-_EARLY_SHARE = 10
+_EARLY_SHARE = 10  # a commit may be early by this part of its interval
 # After this many consecutive conflicts, commits back off.
 _AT_ONCE = 10
 # While stopping, an unconfirmed commit is tried at most this often: a stop must end.

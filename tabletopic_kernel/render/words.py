@@ -95,7 +95,7 @@ def freshness(read: TableRead) -> str:
         return f"{read.table}: {snapshot}" + ("" if at_ms is None else f", {age(at_ms)}")
     return (
         f"{read.table}: table to offset {_by_partition(live.table_to)} of snapshot {read.snapshot_id}, "
-        f"live to {_by_partition(live.live_to)}, {number(live.records)} records"
+        f"live to {_by_partition(live.live_to)}, {many(live.records, 'record')}"
         + ("" if live.newest_ms is None else f", newest {recent(live.newest_ms)}")
         + (f"; refused: {_by_reason(live.refused)}" if live.refused else "")
         + (f"; passed over: {_by_reason(live.passed_over)}" if live.passed_over else "")

@@ -73,7 +73,10 @@ class LetterTable:
             self.table.check_writable(SCHEMA.fields)
 
     def check_same_topic(self, topic_id: str, cluster_id: str) -> None:
-        """Raise ActionNeededError if the letters are an earlier topic's (I8): the offsets collide."""
+        """Raise ActionNeededError if the letters are an earlier topic's (I8): the offsets collide.
+
+        They are kept, as nothing else has those records. A table without letters is taken over.
+        """
         ledger = self.table.ledger if self.table else None
         if ledger is None:
             return

@@ -19,7 +19,10 @@ _TRIES = 3  # to read metadata while somebody expires its snapshots
 
 
 class Candidates:
-    """Files that may be removed, with their epochs; a file that is reached under its name stays."""
+    """Files that may be removed, with their epochs; a file that is reached under its name stays.
+
+    The name alone counts, which has a UUID: however a folder is spelled, moved or mounted.
+    """
 
     def __init__(self, table_uuid: str, epochs: dict[str, int]) -> None:
         self.epochs = epochs
