@@ -46,6 +46,7 @@ class StageTask:
 
     def __init__(self, plan: StagePlan) -> None:
         self._topic, self._plan = plan.topic, pickle.dumps(plan)
+        self.size = len(self._plan)  # of what is sent to each task
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""

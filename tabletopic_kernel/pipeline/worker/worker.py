@@ -28,6 +28,7 @@ from tabletopic_kernel.pipeline.source import (
     SourceSpec,
     next_offsets,
 )
+from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, batch_of_result
 from tabletopic_kernel.pipeline.worker.pace import Pace
@@ -114,11 +115,11 @@ class Worker:
         self.wind_down()
         # A batch without executors would not end.
         wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
-        if self._batch_lock.acquire(timeout=wait_s):
+        if has_ended := self._batch_lock.acquire(timeout=wait_s):
             self._batch_lock.release()
-        else:
-            self._batches.abandon(self)
         try:
+            if not has_ended:
+                self._batches.abandon(self)
             self._query.stop()
         except Exception as error:  # the JVM is gone: so is the query
             self._error = self._error or self._failed(error)
@@ -281,7 +282,7 @@ class Worker:
             self._spec.topic,
             self._spark,
             self._source,
-            replace(plan, tasks=len(tasks)),
+            StageTask(replace(plan, tasks=len(tasks))),
             tasks,
             self._since,
             records * self._record_s,
