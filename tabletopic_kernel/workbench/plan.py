@@ -229,6 +229,13 @@ def _plan_old(
     plan.changes = [str(change) for change in evolution.changes]
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
     plan.notes += [f"{origin}: {column} {reason}" for column, reason in evolution.partly.items()]
+    by_number = columns.evolution(table, settings.model_copy(update={"rename": "by_number"}))
+    plan.notes += [
+        f"{origin}: {change.after} has the number that {change.column} had: `tabletopic alter {plan.topic} "
+        "--rename by_number` renames the column instead of adding one"
+        for change in by_number.changes
+        if change.kind == "rename" and change not in evolution.changes
+    ]
     plan.partition_by = partition_texts(spec, evolution.schema)
     plan.sort_by = sort_texts(order, evolution.schema)
 

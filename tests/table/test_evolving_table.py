@@ -61,7 +61,7 @@ class Lane:
     def send(self, *records: tuple[int, dict[str, Any]]) -> StageResult:
         """Stage and commit records, each a schema id and a value."""
         owner = self._owner = self._owner or take_over(TOPIC, self.settings, self._services(), None)
-        batch = self._batch([self._encode(*record) for record in records])
+        batch = self._batch([self.encode(*record) for record in records])
         result = _run(owner.plan(), batch)
         while needs := result.needs:
             owner.files.discard(result.files, result.dead_letters)
@@ -100,7 +100,8 @@ class Lane:
             host="test",
         )
 
-    def _encode(self, schema_id: int, value: dict[str, Any]) -> bytes:
+    def encode(self, schema_id: int, value: dict[str, Any]) -> bytes:
+        """A record's value."""
         out = io.BytesIO()
         fastavro.schemaless_writer(out, json.loads(self.registry.schemas[schema_id]), value)
         return prefix(schema_id) + out.getvalue()

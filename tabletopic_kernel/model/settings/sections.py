@@ -135,6 +135,11 @@ class TopicSettings(Frozen):
         description="a schema that does not fit the table: refuse its records, give the field its own column "
         "(price_string), or stop the topic",
     )
+    rename: Literal["by_alias", "by_number"] = Field(
+        "by_alias",
+        description="new fields that rename a column: those with its name as an alias (Avro), or also those "
+        "with its number (Protobuf)",
+    )
     on_gap: Literal["stop", "go_on"] = Field(
         "stop",
         description="records that retention deleted before they were read: stop the topic, or record their "
