@@ -40,8 +40,7 @@ from tabletopic_kernel.clients.spark.launch import (
 )
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import SECRET_NAME
-from tabletopic_kernel.model.settings.cluster import connect_url, no_connect
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings, connect_url, no_connect
 
 _LOG4J = """\
 rootLogger.level = warn

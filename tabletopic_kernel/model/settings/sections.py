@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.model.settings.values import (
     AcceptedTexts,
     CatalogName,
@@ -214,35 +215,6 @@ class TopicSettings(Frozen):
         if not isinstance(value, str):
             return value
         return tuple(item.strip() for item in _ITEM.findall(value) if item.strip())
-
-
-class SparkSettings(Frozen):
-    """The Spark session that runs the workers."""
-
-    master: NonEmpty = Field("local[*]", description="spark.master")
-    conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
-    # No other setting reveals this: the cluster's operator sets it. A host still tests the files.
-    shared_files: bool = Field(
-        False, description="executors of a cluster see this machine's folders, at the same paths"
-    )
-    shared_network: bool = Field(
-        False, description="executors of a cluster run where 127.0.0.1 leads to the same servers as here"
-    )
-
-    @property
-    def effective_master(self) -> str:
-        """The effective master: a property of ``conf`` takes precedence over ``master``."""
-        return self.conf.get("spark.master", self.master)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the executors run on this machine."""
-        return self.effective_master.startswith("local")
-
-    @property
-    def is_in_process(self) -> bool:
-        """Whether the executors are threads of the driver."""
-        return self.is_local and not self.effective_master.startswith("local-")
 
 
 class AthenaSettings(Frozen):
