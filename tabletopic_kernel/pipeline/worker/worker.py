@@ -92,8 +92,7 @@ class Worker:
         Only a few start at a time: if all queries of a host did, they would share the cores, and none would
         read before the last one has begun.
         """
-        starts = self._starts
-        with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
+        with self._starts.taken(self, self._cores, lambda: self.stopping) as its_turn:
             if not its_turn or not self._query.start(self._position, lambda: self.stopping):
                 return False
             self._query.wait_until_it_reads(lambda: self.stopping)
