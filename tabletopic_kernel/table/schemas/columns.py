@@ -21,6 +21,7 @@ from tabletopic_kernel.formats.decoder import BadSchemaError, EncryptedError, ma
 from tabletopic_kernel.formats.protobuf.schema.numbers import numbers_of
 from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.columns.connect_types import native_columns
 from tabletopic_kernel.model.columns.evolution import (
     HEADER,
     KEY,
@@ -224,14 +225,18 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
 
 def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> ValueColumns:
     decoded = make_decoder(schema_id, writer).iceberg_schema
-    columns = value_columns(decoded, settings.transform)
+    columns = value_columns(decoded, settings.transform, native=settings.debezium_types == "native")
 
     def moved(by_path: dict[str, T]) -> dict[str, T]:
         if settings.transform == "flatten_debezium":
             parts = {path: path.partition(".") for path in by_path}
             rows = (AFTER, BEFORE)
             return {rest: by_path[path] for path, (top, _, rest) in parts.items() if rest and top in rows}
-        return by_path if columns is decoded else {f"{VALUE}.{path}": by_path[path] for path in by_path}
+        return (
+            by_path
+            if settings.transform != "none"
+            else {f"{VALUE}.{path}": by_path[path] for path in by_path}
+        )
 
     if writer.kind == "PROTOBUF":
         return ValueColumns(columns, numbers=moved(numbers_of(writer)))
@@ -246,9 +251,14 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
     if latest is None:
         return None
     try:
-        return key_type(make_decoder(latest.id, key_writer(latest, settings)).iceberg_schema)
+        return _key_type(latest.id, key_writer(latest, settings), settings)
     except BadSchemaError:  # keys of other schemas may follow
         return None
+
+
+def _key_type(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> IcebergType:
+    decoded = make_decoder(schema_id, writer).iceberg_schema
+    return key_type(native_columns(decoded) if settings.debezium_types == "native" else decoded)
 
 
 ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
@@ -295,6 +305,6 @@ def of_keys(topic: str, settings: TopicSettings) -> Side[KeyColumn]:
         key_subject(topic),
         KEY_SCHEMAS_PROPERTY,
         lambda schema: key_writer(schema, settings),
-        lambda schema_id, writer: KeyColumn(key_type(make_decoder(schema_id, writer).iceberg_schema)),
+        lambda schema_id, writer: KeyColumn(_key_type(schema_id, writer, settings)),
         of_keys=True,
     )
