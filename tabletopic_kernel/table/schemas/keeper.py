@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -46,7 +47,7 @@ class SchemaKeeper:
             NamedSchemas(self._evolving, of_keys(topic, settings)) if settings.has_typed_keys else None
         )
         self._topic = topic
-        self._settings = settings
+        self.settings = self._settings = settings
         self._services = services
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         kind = WITHOUT_SCHEMA.get(settings.value_format)
@@ -121,7 +122,12 @@ class SchemaKeeper:
             projection=Projection(text, batch_columns(table)) if text is not None and table else None,
             settings=self._settings,
             keys=self._keys.plan() if self._keys is not None else None,
+            upsert=self.upsert_columns(),
         )
+
+    def upsert_columns(self) -> UpsertColumns | None:
+        """The key and the order of a table that is kept by key; raises UsageError if it lacks one."""
+        return self._evolving.upsert_columns()
 
     def cover(self, needs: Needs, *, recheck: bool = False) -> None:
         """Look up the schemas that a batch needs, and make the table fit those that a record proved.
