@@ -202,4 +202,5 @@ def batch_of_result(offsets: StagedOffsets, result: StageResult, seconds: float)
         result.refused,
         tuple(result.samples),
         result.passed_over,
+        tuple(result.deletes),
     )

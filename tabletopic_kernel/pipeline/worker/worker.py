@@ -20,7 +20,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, Ta
 from tabletopic_kernel.model.ledger import Offsets, StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE, ScatteredError
-from tabletopic_kernel.pipeline.plan import Listener, StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
 from tabletopic_kernel.pipeline.source import (
     MIN_RECORDS,
     KafkaRanges,
@@ -31,6 +31,7 @@ from tabletopic_kernel.pipeline.source import (
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, batch_of_result
+from tabletopic_kernel.pipeline.worker.listener import Listener
 from tabletopic_kernel.pipeline.worker.pace import Pace
 from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, shares
 from tabletopic_kernel.pipeline.worker.query import EndedError, Query, RedactedError
@@ -238,7 +239,7 @@ class Worker:
         return result
 
     def _discard(self, result: StageResult) -> None:
-        self._listener.discard(result.files, result.dead_letters)
+        self._listener.discard(result.own_files, result.dead_letters)
 
     def _run(self, offsets: StagedOffsets) -> StageResult:
         """Stage the batch; if all its records seem to fail alike, stage them one by one if necessary."""

@@ -14,12 +14,12 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.columns.table_columns import table_schema
-from tabletopic_kernel.model.columns.upsert_columns import upsert_columns
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.layout import lay_out
+from tabletopic_kernel.table.layout import lay_out, names_before
 from tabletopic_kernel.table.schemas.columns import Columns, ValueColumns, newest_key_type
 from tabletopic_kernel.table.schemas.covered import (
     CoveredSchema,
@@ -100,6 +100,12 @@ class EvolvingTable:
         """Apply the settings' partitions, order… to an existing table; raises as ``lay_out``."""
         if self.table is not None and (changes := lay_out(self.table, self.settings)):
             self._report_changes(changes, None, self.table.table.metadata.current_schema_id)
+
+    def upsert_columns(self) -> UpsertColumns | None:
+        """The key and the order of a table that is kept by key; raises UsageError if it lacks one."""
+        if self.table is None or self.settings.mode == "append":
+            return None
+        return upsert_columns(self.settings, self.table.table.schema(), names_before(self.table))
 
     def evolution(self, columns: Columns, schema_id: SchemaKey | None) -> Evolution:
         """What covering the columns, of a registered schema or of none, would do to the existing table."""

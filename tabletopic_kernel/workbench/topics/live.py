@@ -24,6 +24,7 @@ from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.wire import SchemaKey, age
 from tabletopic_kernel.host.resume_point import gap_to_skip
 from tabletopic_kernel.model.columns.evolution import VALUE
+from tabletopic_kernel.model.columns.upsert_columns import UPSERT_PROPERTY
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError, UnknownTopicError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, StagedOffsets, newest
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
@@ -102,6 +103,10 @@ class LiveReads:
     ) -> Tail:
         if isinstance(facts, UnknownTopicError):
             return _without_topic(table, facts)
+        if UPSERT_PROPERTY in table.table.properties:
+            raise ActionNeededError(
+                f"{table.identifier} is kept by key, which live reads are not: query it without --live"
+            )
         table.check_not_behind()
         noted = noted_batch(table.table.properties)
         if not enabled and settings.projection is None and noted is not None:
