@@ -224,7 +224,8 @@ def commands_json() -> str:
 _PLAIN = {
     one.name
     for one in OPERATIONS
-    if one.name not in {"enable", "alter", "status", "events", "sample", "replay", "compact", "expire"}
+    if one.name
+    not in {"enable", "alter", "status", "wait", "events", "sample", "replay", "compact", "expire"}
 }
 
 

@@ -31,6 +31,7 @@ PACKAGE = Path(tabletopic_kernel.__file__).parent
 
 _SETTINGS = "Settings of the table topic"
 _EVERY = "Options of every command"
+_SAME = ("topic", "--json", "--help")  # the page says once what these are
 
 
 def commands() -> dict[str, Any]:
@@ -59,14 +60,13 @@ def _section(name: str, command: Any, magic: str | None, route: str | None) -> s
     (example,) = (part.removeprefix("Example:").strip() for part in paragraphs if part.startswith("Example"))
     also = " · ".join(f"`{face}`" for face in (magic, route) if face)
     lines = [f"### {name}", "", paragraphs[0] + (f" Also {also}." if also else ""), "", f"`{example}`", ""]
-    shown = [
-        one for one in command.params if not one.hidden and one.rich_help_panel not in (_SETTINGS, _EVERY)
-    ]
-    lines += [
-        f"- {_usage(one)}: {_plain(one.help)}{_default(one)}" for one in shown if "--help" not in one.opts
-    ]
-    if any(one.rich_help_panel == _SETTINGS for one in command.params):
-        lines.append("- and the [settings of a topic](settings.md#table-topics) that it takes, as options")
+    params = [one for one in command.params if not one.hidden and one.opts[0] not in _SAME]
+    own = [one for one in params if one.rich_help_panel not in (_SETTINGS, _EVERY)]
+    lines += [f"- {_usage(one)}: {_plain(one.help)}{_default(one)}" for one in own]
+    if any("--json" in one.opts for one in command.params):
+        lines.append("- `--json`")
+    if any(one.rich_help_panel == _SETTINGS for one in params):
+        lines.append("- and [settings of the topic](settings.md#table-topics)")
     return "\n".join([*lines, ""])
 
 
@@ -116,8 +116,9 @@ def topic_words() -> Rows:
         options = {one for command in ("enable", "alter") for one in _setting_options(command)}
         own = [f"`{one}`" for one in taken if one not in options]
         settings = ["settings"] if options & set(taken) else []
-        rows.append([f"`%topic {name}`", ", ".join([*own, *settings]), summary_of(WORDS[name].documented)])
-    return ["word", "takes", "what it does"], rows
+        summary = "" if name in commands() else summary_of(WORDS[name].documented)
+        rows.append([f"`{name}`", ", ".join([*own, *settings]), summary])
+    return ["word", "takes", "what it does, unless it is a [command](commands.md#each-command)"], rows
 
 
 def _setting_options(command: str) -> set[str]:
