@@ -1,4 +1,4 @@
-"""Column names: how they derive from field names, and which column a field has (docs/reference/columns.md).
+"""Column names: how they derive from field names, and which column a field has (docs/explanation/columns.md).
 
 Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names in Arrow's C interface end;
 names that differ only in case, which most engines cannot distinguish, get ``_2``, ``_3``… If the names

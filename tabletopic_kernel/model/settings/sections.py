@@ -28,7 +28,7 @@ DEFAULT_CATALOG_NAME = "lake"
 _NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
 NAME_BYTES = 200
 _TIME_TRAVEL_MS = 5 * 86_400_000
-# With these a commit takes about one and a half times as long as to a new table (docs/performance.md).
+# With these a commit takes some 1.5 times as long as to a new table (docs/evidence/performance.md).
 _MAX_SNAPSHOTS = 500
 # Up to the comma between two items, not the one inside bucket(16, user_id).
 _ITEM = re.compile(r"(?:\([^()]*\)|[^,])+")
