@@ -168,8 +168,8 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
             former = DecodedGroup()
             _to_rows(loaded, batch, events, positions[chosen], schema_id, keys, former)
             result.before += former.rows
-        return result
-    _to_rows(loaded, batch, None, positions, None, keys, result)
+    else:
+        _to_rows(loaded, batch, None, positions, None, keys, result)
     return result
 
 
@@ -183,7 +183,6 @@ def _to_rows(
     result: DecodedGroup,
 ) -> None:
     """Add to ``result`` what becomes of decoded rows, or of records without a value."""
-    # Longer than other functions: the steps from decoded rows to rows of the table, in their order.
     plan, columns = loaded.plan, dict[str, pa.Array]()
     if rows is not None and schema_id is not None:
         offsets = batch.column("offset")

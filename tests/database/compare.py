@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 
 def newest_state(table: str, key: str) -> str:
     """The query of the page about transforms, for this table and the columns of its key."""
-    sql = blocks("docs/transforms.md", "sql")[0]
+    sql = blocks("docs/how-to/transforms.md", "sql")[0]
     assert "customers" in sql
     assert "id" in sql
     return re.sub(r"\bid\b", key, re.sub(r"\bcustomers\b", table, sql))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
-from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import aliases_of
 from tabletopic_kernel.formats.decoder import BadSchemaError, EncryptedError, make_decoder
@@ -52,7 +52,7 @@ from tabletopic_kernel.table.schemas.numbers import (
     noted_names,
     renumbered,
 )
-from tabletopic_kernel.table.schemas.registered import key_subject, key_writer, value_writer
+from tabletopic_kernel.table.schemas.registered import key_subject, key_writer
 from tabletopic_kernel.table.topic_table import TopicTable
 
 T = TypeVar("T")
@@ -245,66 +245,18 @@ def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings
     return ValueColumns(columns, by_value=writer.kind == "JSON")
 
 
-def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
+def newestregistered_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
     """The type of ``_kafka_key`` in a new table; None: it depends on the first key, or does not matter."""
     latest = registry.latest(key_subject(topic)) if settings.has_typed_keys else None
     if latest is None:
         return None
     try:
-        return _key_type(latest.id, key_writer(latest, settings), settings)
+        return registered_key_type(latest.id, key_writer(latest, settings), settings)
     except BadSchemaError:  # keys of other schemas may follow
         return None
 
 
-def _key_type(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> IcebergType:
+def registered_key_type(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> IcebergType:
+    """The type of ``_kafka_key`` for keys of this schema; raises BadSchemaError."""
     decoded = make_decoder(schema_id, writer).iceberg_schema
     return key_type(native_columns(decoded) if settings.debezium_types == "native" else decoded)
-
-
-ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
-
-
-@dataclass(frozen=True)
-class Side(Generic[ColumnsT_co]):
-    """What differs between schemas of values and of keys.
-
-    ``damage`` begins the message when a refused schema stops the topic; ``noted_in``: the table's property
-    with the covered schemas. ``columns`` raises an error of ``REASONS`` if there can be none.
-    """
-
-    damage: str
-    subject: str
-    noted_in: str
-    writer: Callable[[RegisteredSchema], WriterSchema]
-    columns: Callable[[SchemaKey, WriterSchema], ColumnsT_co]
-    of_keys: bool = False
-
-
-def of_values(topic: str, settings: TopicSettings) -> Side[ValueColumns]:
-    """The side of a topic's values."""
-
-    def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
-        columns = writer_columns(schema_id, writer, settings)
-        # A projection's outputs have names of their own.
-        if settings.projection is None and (clash := clashing_names(columns.schema, settings)):
-            raise BadSchemaError(
-                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
-                "metadata column; enable the topic without it in metadata_columns, with another --table"
-            )
-        return columns
-
-    damage = f"a record of {topic} cannot become a row"
-    subject = settings.subject_of(topic)
-    return Side(damage, subject, SCHEMAS_PROPERTY, lambda schema: value_writer(schema, settings), columns)
-
-
-def of_keys(topic: str, settings: TopicSettings) -> Side[KeyColumn]:
-    """The side of a topic's keys."""
-    return Side(
-        f"a key of {topic} cannot be read",
-        key_subject(topic),
-        KEY_SCHEMAS_PROPERTY,
-        lambda schema: key_writer(schema, settings),
-        lambda schema_id, writer: KeyColumn(_key_type(schema_id, writer, settings)),
-        of_keys=True,
-    )

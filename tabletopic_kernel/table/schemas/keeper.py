@@ -20,9 +20,10 @@ from tabletopic_kernel.pipeline.transform.columns import (
     inferred_columns,
     value_columns,
 )
-from tabletopic_kernel.table.schemas.columns import REASONS, ValueColumns, batch_columns, of_keys, of_values
+from tabletopic_kernel.table.schemas.columns import REASONS, ValueColumns, batch_columns
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable, SchemaServices
 from tabletopic_kernel.table.schemas.registered import WITHOUT_SCHEMA, whole_writer
+from tabletopic_kernel.table.schemas.sides import of_keys, of_values
 from tabletopic_kernel.table.schemas.states import Covered, NamedSchemas, Refused
 from tabletopic_kernel.table.topic_table import TopicTable
 

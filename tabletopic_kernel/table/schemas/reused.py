@@ -5,9 +5,10 @@ from __future__ import annotations
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.values import AcceptedText, accepted
-from tabletopic_kernel.table.schemas.columns import REASONS, of_values
+from tabletopic_kernel.table.schemas.columns import REASONS
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
 from tabletopic_kernel.table.schemas.registered import find_registered, look_up, text_of
+from tabletopic_kernel.table.schemas.sides import of_values
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_IDS = 100  # that are asked for; each costs a request

@@ -104,12 +104,9 @@ class LiveReads:
         if isinstance(facts, UnknownTopicError):
             return _without_topic(table, facts)
         if UPSERT_PROPERTY in table.table.properties:
-            raise ActionNeededError(
-                f"{table.identifier} is kept by key, which live reads are not: query it without --live"
-            )
+            raise ActionNeededError(f"{table.identifier} is kept by key: query it without --live")
         table.check_not_behind()
-        noted = noted_batch(table.table.properties)
-        if not enabled and settings.projection is None and noted is not None:
+        if not enabled and settings.projection is None and noted_batch(table.table.properties) is not None:
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
         settings = tolerant(settings, table.table.schema())
         ledger = table.ledger_of_rows()
