@@ -257,10 +257,8 @@ class KeyColumns:
 def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     """The decoded keys of a batch of ``SOURCE_SCHEMA``, according to ``key_format``."""
     keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
-    settings = loaded.plan.settings
-    if settings.key_format == "string":
-        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT)
-        return KeyColumns(rejections=bad)
+    if loaded.plan.settings.key_format == "string":
+        return KeyColumns(rejections=Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT))
     if plan is None or target is None or keys.null_count == len(keys):
         return KeyColumns()
     groups, rejections, texts = split_keys(keys, headers_of(batch), reads_connect=loaded.reads_connect)

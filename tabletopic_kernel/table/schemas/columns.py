@@ -245,7 +245,7 @@ def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings
     return ValueColumns(columns, by_value=writer.kind == "JSON")
 
 
-def newestregistered_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
+def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
     """The type of ``_kafka_key`` in a new table; None: it depends on the first key, or does not matter."""
     latest = registry.latest(key_subject(topic)) if settings.has_typed_keys else None
     if latest is None:

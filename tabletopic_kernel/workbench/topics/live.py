@@ -109,8 +109,7 @@ class LiveReads:
         if not enabled and settings.projection is None and noted_batch(table.table.properties) is not None:
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
         settings = tolerant(settings, table.table.schema())
-        ledger = table.ledger_of_rows()
-        if ledger is None:
+        if (ledger := table.ledger_of_rows()) is None:
             raise RetryableError(f"no host has taken {table.identifier} yet; try again")
         gap = gap_to_skip(ledger, facts, settings)
         table_to = {p: ledger.next_offsets.get(p, 0) for p in facts.end}
