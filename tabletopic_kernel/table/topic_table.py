@@ -16,6 +16,7 @@ from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import check_inside, create_table, reachable
 from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.columns.upsert_columns import upsert_property
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import PREFIX, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
@@ -62,7 +63,7 @@ class TopicTable(LedgerTable):
     ) -> TopicTable:
         """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``."""
         check_inside(catalog, settings.table_properties)
-        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic}
+        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic} | upsert_property(settings)
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
     def commit(self, planned: Ledger | None, change: TableChange) -> None:
