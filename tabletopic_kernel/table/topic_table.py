@@ -59,10 +59,14 @@ class TopicTable(LedgerTable):
         topic: str,
         settings: TopicSettings,
         order: SortOrder = UNSORTED_SORT_ORDER,
+        noted: Mapping[str, str] | None = None,
     ) -> TopicTable:
-        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``."""
+        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``.
+
+        ``noted``: more properties; what another commit adds is missing if a host ends in between.
+        """
         check_inside(catalog, settings.table_properties)
-        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic}
+        properties = {**_table_properties(settings), **(noted or {}), TOPIC_PROPERTY: topic}
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
     def commit(self, planned: Ledger | None, change: TableChange) -> None:
