@@ -16,6 +16,7 @@ from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import check_inside, create_table, reachable
 from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.columns.upsert_columns import upsert_property
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import PREFIX, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
@@ -66,7 +67,8 @@ class TopicTable(LedgerTable):
         ``noted``: more properties; what another commit adds is missing if a host ends in between.
         """
         check_inside(catalog, settings.table_properties)
-        properties = {**_table_properties(settings), **(noted or {}), TOPIC_PROPERTY: topic}
+        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic} | upsert_property(settings)
+        properties |= noted or {}
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
     def commit(self, planned: Ledger | None, change: TableChange) -> None:

@@ -60,6 +60,13 @@ class TopicSettings(Frozen):
         description="order of the rows in each new data file, e.g. user_id, event_time desc nulls first, "
         "bucket(16, id); or none. Unset: an existing table keeps its own",
     )
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="keep a row for each record, or only the newest row of each key"
+    )
+    key: tuple[str, ...] = Field(
+        (), description="with upsert: columns of a row's key; default: the Kafka key"
+    )
+    order_by: NonEmpty | None = Field(None, description="with upsert: a column; the larger value is newer")
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
     value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
         "by_schema_id",
@@ -200,7 +207,7 @@ class TopicSettings(Frozen):
                 )
         return value
 
-    @field_validator("partition_by", "sort_by", "metadata_columns", "accepted_texts", mode="before")
+    @field_validator("partition_by", "sort_by", "key", "metadata_columns", "accepted_texts", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         """Text from the environment or command line is a comma-separated list; empty means none."""

@@ -14,6 +14,7 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.columns.table_columns import table_schema
+from tabletopic_kernel.model.columns.upsert_columns import upsert_columns
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress import events
@@ -80,6 +81,8 @@ class EvolvingTable:
         value, batch = columns.first(settings)
         schema = table_schema(value, settings, key)
         former = columns.former_names(schema, settings)
+        if settings.mode == "upsert":
+            upsert_columns(settings, schema, former)
         spec = partition_spec(settings.partition_by, schema, former)
         order = sort_order(settings.sort_by, schema, former)
         noted = batch_property(batch)
