@@ -85,9 +85,9 @@ class EvolvingTable:
             upsert_columns(settings, schema, former)
         spec = partition_spec(settings.partition_by, schema, former)
         order = sort_order(settings.sort_by, schema, former)
-        table = TopicTable.create(self.catalog, self.identifier, schema, spec, self.topic, settings, order)
-        if batch is not None:
-            table.evolve(None, covered_schemas_property(()) | batch_property(batch), epoch=1)
+        noted = batch_property(batch)
+        place = self.catalog, self.identifier
+        table = TopicTable.create(*place, schema, spec, self.topic, settings, order, noted)
         if registered is not None:
             first = columns.evolution(table, settings)
             covered = covered_schemas_property([_covered_by(registered, 0, first)])

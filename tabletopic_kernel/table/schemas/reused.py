@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.wire import comparable
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.values import AcceptedText, accepted
 from tabletopic_kernel.table.schemas.columns import REASONS
@@ -18,7 +19,7 @@ def is_in_question(text: str, noted: CoveredSchema | None, answer: AcceptedText 
     """Whether records of an id with this text in the registry may have been written with another one."""
     if answer is not None:
         return text != answer.text
-    return noted is not None and len({text, *noted.texts}) > 1
+    return noted is not None and len({text, *comparable(text, noted.texts)}) > 1
 
 
 def why_reused(

@@ -157,8 +157,7 @@ def test_doctor_finds_the_servers(tabletopic: Tabletopic) -> None:
     for name in ("JDK", "Java libraries", "broker", "registry", "catalog", "storage", "query extensions"):
         assert found[name] == "ok"
     said = {check["name"]: check["detail"] for check in ended.json}
-    enabled = tabletopic("list", "--json").json
-    assert enabled or said["logs"] == "no table topic has committed records yet"
+    assert said["logs"].startswith(("no table topic has committed records", "they have what was committed"))
 
 
 @pytest.fixture
