@@ -33,7 +33,8 @@ class WriterSchema:
     schema. ``message`` names the message of a Protobuf file; None: the first. ``framed``: values begin with
     the schema's id. ``nanos``: what to do with times finer than microseconds, in Protobuf and with a JSON
     Schema. ``renames`` maps dotted paths of fields to their columns in the table, if these have other names.
-    ``encrypted_by``: the rule that encrypts whole values, if one does.
+    ``encrypted_by``: the rule that encrypts whole values, if one does. ``by_name``: the docs of the columns
+    have the names of Kafka Connect's types, and values are as sent.
     """
 
     text: str = ""
@@ -44,6 +45,7 @@ class WriterSchema:
     nanos: Literal["refuse", "floor"] = "refuse"
     renames: tuple[tuple[str, str], ...] = ()
     encrypted_by: str = ""
+    by_name: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -75,6 +77,9 @@ MAGIC: Final = 0
 GUID_MAGIC: Final = 1
 PREFIX_BYTES: Final = 5
 GUID_BYTES: Final = 17
+# Schemas that Kafka Connect puts into records of JSON: their kind, and how their keys begin.
+CONNECT_KIND: Final = "CONNECT"
+CONNECT_KEY: Final = "connect-"
 GLUE_MAGIC: Final = 3
 GLUE_BYTES: Final = 18
 GLUE_PLAIN, GLUE_ZLIB = 0, 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ from tabletopic_kernel.pipeline.decode import (
 )
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, places_of
-from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, unsplit
+from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
 from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
 
 R = TypeVar("R")
@@ -94,6 +94,7 @@ class _Part:
     groups: list[Group]
     unframed: list[Rejections]
     keys: KeyColumns
+    texts: Mapping[SchemaKey, str]
 
 
 class _Staging:
@@ -120,13 +121,22 @@ class _Staging:
         return isolated(work, count, patient=self._plan.patient)
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
-        values = batch.column("value")
-        groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
-        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch))
+        values, texts = batch.column("value"), dict[SchemaKey, str]()
+        if self._loaded.reads_connect:
+            (groups, texts), unframed = split_connect(values), list[Rejections]()
+        else:
+            groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
+        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch), texts)
 
     def _take_part(self, part: _Part) -> None:
         needed = frozenset(group.schema_id for group in part.groups if not self._knows(group.schema_id))
-        self.result.needs |= Needs(needed, key_ids=part.keys.needed, proved_keys=part.keys.proved)
+        carried = frozenset(item for item in part.texts.items() if item[0] in needed)
+        self.result.needs |= Needs(
+            needed,
+            key_ids=part.keys.needed,
+            proved_keys=part.keys.proved,
+            carried=carried | part.keys.carried,
+        )
         if not self.result.ends(self._plan.settings):
             for rejections in part.unframed:
                 self._refuse(part.batch, rejections)

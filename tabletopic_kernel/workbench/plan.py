@@ -26,7 +26,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
-from tabletopic_kernel.table.draft import check_columns, newest_columns
+from tabletopic_kernel.table.draft import check_columns, newest_columns, with_types_of
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
 from tabletopic_kernel.table.schemas.columns import ValueColumns, newest_key_type, writer_columns
 from tabletopic_kernel.table.schemas.registered import (
@@ -138,6 +138,7 @@ def plan_enable(
             statement(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         plan.creates = table is None
+        settings = with_types_of(table, settings) if table else settings
         check_inside(catalog, settings.table_properties, table.table.properties if table else {})
         if candidate is None:
             columns, origin = newest_columns(topic, settings, registry)

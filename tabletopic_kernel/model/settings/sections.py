@@ -104,6 +104,11 @@ class TopicSettings(Frozen):
         description="which columns a value becomes: one per field (flatten), _kafka_value alone (none), or "
         "the row in a change event, with _cdc (flatten_debezium)",
     )
+    debezium_types: Literal["native", "as_sent"] = Field(
+        "native",
+        description="what values become whose type Debezium or Kafka Connect names: dates, times, decimals "
+        "and UUIDs, or numbers and text as sent; an existing table keeps what it has",
+    )
     projection: NonEmpty | None = Field(
         None,
         description="SELECT … FROM batch, with or without a WHERE, over the columns of the transform",

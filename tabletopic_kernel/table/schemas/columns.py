@@ -20,6 +20,7 @@ from tabletopic_kernel.formats.avro.types import aliases_of
 from tabletopic_kernel.formats.decoder import BadSchemaError, EncryptedError, make_decoder
 from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.columns.connect_types import native_columns
 from tabletopic_kernel.model.columns.evolution import (
     HEADER,
     KEY,
@@ -180,7 +181,7 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
 
 def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> ValueColumns:
     decoded = make_decoder(schema_id, writer).iceberg_schema
-    columns = value_columns(decoded, settings.transform)
+    columns = value_columns(decoded, settings.transform, native=settings.debezium_types == "native")
     if writer.kind != "AVRO":
         return ValueColumns(columns, by_value=writer.kind == "JSON")
     aliases = aliases_of(parse(writer.text, dict(writer.references)))
@@ -188,7 +189,7 @@ def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings
         rows = (AFTER, BEFORE)
         parts = {path: path.partition(".") for path in aliases}
         aliases = {rest: aliases[path] for path, (top, _, rest) in parts.items() if rest and top in rows}
-    elif columns is not decoded:
+    elif settings.transform == "none":
         aliases = {f"{VALUE}.{path}": names for path, names in aliases.items()}
     return ValueColumns(columns, aliases)
 
@@ -199,9 +200,14 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
     if latest is None:
         return None
     try:
-        return key_type(make_decoder(latest.id, key_writer(latest, settings)).iceberg_schema)
+        return _key_type(latest.id, key_writer(latest, settings), settings)
     except BadSchemaError:  # keys of other schemas may follow
         return None
+
+
+def _key_type(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> IcebergType:
+    decoded = make_decoder(schema_id, writer).iceberg_schema
+    return key_type(native_columns(decoded) if settings.debezium_types == "native" else decoded)
 
 
 ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
@@ -248,6 +254,6 @@ def of_keys(topic: str, settings: TopicSettings) -> Side[KeyColumn]:
         key_subject(topic),
         KEY_SCHEMAS_PROPERTY,
         lambda schema: key_writer(schema, settings),
-        lambda schema_id, writer: KeyColumn(key_type(make_decoder(schema_id, writer).iceberg_schema)),
+        lambda schema_id, writer: KeyColumn(_key_type(schema_id, writer, settings)),
         of_keys=True,
     )

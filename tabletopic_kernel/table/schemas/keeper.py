@@ -40,18 +40,22 @@ class SchemaKeeper:
         services: SchemaServices,
     ) -> None:
         self._evolving = EvolvingTable(catalog, identifier, topic, settings, services)
-        self._side = of_values(topic, settings)
-        self._values = NamedSchemas(self._evolving, self._side)
-        self._keys = (
-            NamedSchemas(self._evolving, of_keys(topic, settings)) if settings.has_typed_keys else None
-        )
         self._topic = topic
-        self._settings = settings
         self._services = services
+        self._use(settings)
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         kind = WITHOUT_SCHEMA.get(settings.value_format)
         self._whole = whole_writer(kind) if kind else None  # of a topic whose values name none
         self._no_table = ""  # why the newest schema cannot be one
+
+    def _use(self, settings: TopicSettings) -> None:
+        self._settings = self._evolving.settings = settings
+        self._follows_latest = settings.value_format == "by_latest_schema"
+        self._side = of_values(self._topic, settings)
+        self._values = NamedSchemas(self._evolving, self._side)
+        self._keys = (
+            NamedSchemas(self._evolving, of_keys(self._topic, settings)) if settings.has_typed_keys else None
+        )
 
     @property
     def table(self) -> TopicTable | None:
@@ -88,6 +92,8 @@ class SchemaKeeper:
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the covered schemas as far as the registry answers."""
         self._evolving.table, self._evolving.ledger = table, ledger
+        if table is not None and (adapted := table.adapted(self._settings)) is not self._settings:
+            self._use(adapted)
         if self._keys is not None:
             self._keys.adopt()
         if self._follows_latest:
@@ -111,13 +117,16 @@ class SchemaKeeper:
     def plan(self) -> StagePlan:
         """What tasks need to stage records of the schemas known so far."""
         table, ledger, values = self.table, self._evolving.ledger, self._values.plan()
+        if self._whole is not None:
+            named = values.schemas if self._is_inferred else {}
+            values = replace(values, schemas={**named, WHOLE_TOPIC: self._whole})
         columns, text = table.table.schema().fields if table else (), self._settings.projection
         return StagePlan(
             topic=self._topic,
             table=table.plan() if table else None,
             dead_letters=None,
             epoch=ledger.epoch if ledger else 1,
-            values=values if self._whole is None else replace(values, schemas={WHOLE_TOPIC: self._whole}),
+            values=values,
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
             projection=Projection(text, batch_columns(table)) if text is not None and table else None,
@@ -137,6 +146,7 @@ class SchemaKeeper:
             if self._keys is not None:
                 self._keys.ask_again()
         needed = needs.schema_ids
+        self._values.carried |= dict(needs.carried)
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
         ids = frozenset(key for key in needed if key is not None and key != WHOLE_TOPIC)
@@ -148,6 +158,7 @@ class SchemaKeeper:
             self.needed_table()
             self._evolving.cover(_NO_COLUMNS, None)
         if self._keys is not None:
+            self._keys.carried |= dict(needs.carried)
             self._keys.resolve(needs.key_ids, recheck=recheck)
             self._keys.confirm(needs.proved_keys)
 
@@ -155,10 +166,6 @@ class SchemaKeeper:
         """Ask the registry again for unknown schemas when a record needs them, due or not."""
         for named in filter(None, (self._values, self._keys)):
             named.states.forget_unknown()
-
-    @property
-    def _follows_latest(self) -> bool:
-        return self._settings.value_format == "by_latest_schema"
 
     @property
     def _is_inferred(self) -> bool:

@@ -45,6 +45,7 @@ def _two_texts(registered: RegisteredSchema, noted: CoveredSchema | None, answer
 
 def reused_ids(table: TopicTable, topic: str, registry: Registry, settings: TopicSettings) -> list[str]:
     """The covered ids of values whose text is in question, and what the registry's would change."""
+    settings = table.adapted(settings)
     side, answers, lines = of_values(topic, settings), accepted(settings.accepted_texts), []
     noted = covered_schemas(table.table.properties)
     numbers = sorted(key for key in noted if isinstance(key, int))
