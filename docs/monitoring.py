@@ -36,10 +36,10 @@ def metrics() -> Rows:
 def alerts() -> Rows:
     """Every alert: its meaning, and what to do."""
     rows = [
-        [one.name, one.severity, f"{one.means}.", f"{one.todo}.", f"`{one.expr}`, for {one.holds_for}"]
+        [one.name, one.severity, one.holds_for, f"{one.means}.", f"{one.todo}."]
         for one in ALERTS
     ]
-    return ["alert", "severity", "what it means", "what to do", "when"], rows
+    return ["alert", "severity", "after", "what it means", "what to do"], rows
 
 
 def alert_rules() -> str:
