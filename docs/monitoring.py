@@ -35,10 +35,7 @@ def metrics() -> Rows:
 
 def alerts() -> Rows:
     """Every alert: its meaning, and what to do."""
-    rows = [
-        [one.name, one.severity, one.holds_for, f"{one.means}.", f"{one.todo}."]
-        for one in ALERTS
-    ]
+    rows = [[one.name, one.severity, one.holds_for, f"{one.means}.", f"{one.todo}."] for one in ALERTS]
     return ["alert", "severity", "after", "what it means", "what to do"], rows
 
 
