@@ -69,7 +69,7 @@ class TopicTable(LedgerTable):
         """
         check_inside(catalog, settings.table_properties)
         own = {TOPIC_PROPERTY: topic, TYPES_PROPERTY: settings.debezium_types} | upsert_property(settings)
-        properties = _table_properties(settings) | own | (noted or {})
+        properties = {**_table_properties(settings), **own, **(noted or {})}
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
     def adapted(self, settings: TopicSettings) -> TopicSettings:
