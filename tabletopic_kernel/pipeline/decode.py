@@ -8,9 +8,6 @@ or another one next to it if their schema does not fit it. A record with an unre
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,6 +40,7 @@ from tabletopic_kernel.pipeline.split_by_schema import (
     split_keys,
 )
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
+from tabletopic_kernel.pipeline.transform.deletes import former_rows
 from tabletopic_kernel.pipeline.transform.native import NativeDecoder
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.transform import Step, make_step
@@ -50,10 +48,6 @@ from tabletopic_kernel.pipeline.write import DataFileWriter
 
 if TYPE_CHECKING:
     from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
-
-
-# Topics whose plans are kept: more than a host runs. One of 300 columns takes 0.7 MB, without its decoders.
-_MOST_PLANS = 256
 
 
 class LoadedPlan:
@@ -124,30 +118,16 @@ def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
     return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
 
 
-# One thread's plans by topic, with their digests, in the order of their last use.
-_LOADED = threading.local()
-
-
-def load_plan(topic: str, pickled: bytes) -> LoadedPlan:
-    """The topic's plan for a task; the same object per thread while the plan is the same."""
-    plans: dict[str, tuple[bytes, LoadedPlan]] = _LOADED.__dict__.setdefault("plans", {})
-    digest = hashlib.sha256(pickled).digest()
-    kept = plans.pop(topic, None)
-    loaded = kept[1] if kept and kept[0] == digest else LoadedPlan(pickle.loads(pickled), is_worker=True)
-    plans[topic] = digest, loaded
-    if len(plans) > _MOST_PLANS:
-        del plans[next(iter(plans))]
-    return loaded
-
-
 @dataclass
 class DecodedGroup:
     """What became of some records: each is in ``rows``, refused, or passed over.
 
     Incomplete if inferred records first need ``needed_columns``, or if a candidate was ``proved``.
+    ``before``: for an upsert table by columns of the value, updated rows as they were, as deletes.
     """
 
     rows: list[StagedRows] = field(default_factory=list)
+    before: list[StagedRows] = field(default_factory=list)
     rejections: list[Rejections] = field(default_factory=list)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     needed_columns: Schema | None = None
@@ -170,7 +150,7 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
     if len(keys.rejections) and (bad := np.isin(group.positions, keys.rejections.positions)).any():
         result.rejections.append(keys.rejections.among(group.positions, group.schema_id))
         group = group.only(~bad)
-    schema_id, positions, columns = group.schema_id, group.positions, dict[str, pa.Array]()
+    schema_id, positions = group.schema_id, group.positions
     if schema_id is not None:
         rows, positions = _decode(group, schema_id, loaded.decoder, result.rejections)
         if rows is None:
@@ -182,6 +162,29 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
             return result
         if result.needed_columns is not None:
             return result
+        _to_rows(loaded, batch, rows, positions, schema_id, keys, result)
+        if plan.upsert is not None and not plan.upsert.by_record:
+            chosen, events = former_rows(rows)
+            former = DecodedGroup()
+            _to_rows(loaded, batch, events, positions[chosen], schema_id, keys, former)
+            result.before += former.rows
+    else:
+        _to_rows(loaded, batch, None, positions, None, keys, result)
+    return result
+
+
+def _to_rows(
+    loaded: LoadedPlan,
+    batch: pa.RecordBatch,
+    rows: pa.RecordBatch | None,
+    positions: Positions,
+    schema_id: SchemaKey | None,
+    keys: KeyColumns,
+    result: DecodedGroup,
+) -> None:
+    """Add to ``result`` what becomes of decoded rows, or of records without a value."""
+    plan, columns = loaded.plan, dict[str, pa.Array]()
+    if rows is not None and schema_id is not None:
         offsets = batch.column("offset")
         offsets = offsets if len(positions) == len(batch) else offsets.take(pa.array(positions))
         has_key = valid(batch.column("key"))[positions] if loaded.keeps_keys else None
@@ -193,11 +196,11 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
         projected = loaded.projection.rows(columns, len(positions))
         columns, positions = result.take(projected, positions, schema_id)
     if not len(positions):
-        return result
+        return
     if loaded.target is None:
         if schema_id is not None:  # a record without a value implies no column
             result.rows.append(StagedRows(positions, schema_id, as_batch(columns, len(positions))))
-        return result
+        return
     source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
     columns.update(kafka_columns(source, plan.settings.metadata_columns, plan.settings.key_format))
     columns.update(keys.at(positions, len(batch)))
@@ -205,7 +208,6 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
     result.rows += [StagedRows(positions[part.start : part.stop], schema_id, rows) for part, rows in parts]
     if refused:
         result.rejections.append(Rejections.of(refused, positions, schema_id))
-    return result
 
 
 def _decode(
@@ -255,10 +257,8 @@ class KeyColumns:
 def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     """The decoded keys of a batch of ``SOURCE_SCHEMA``, according to ``key_format``."""
     keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
-    settings = loaded.plan.settings
-    if settings.key_format == "string":
-        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT)
-        return KeyColumns(rejections=bad)
+    if loaded.plan.settings.key_format == "string":
+        return KeyColumns(rejections=Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT))
     if plan is None or target is None or keys.null_count == len(keys):
         return KeyColumns()
     groups, rejections, texts = split_keys(keys, headers_of(batch), reads_connect=loaded.reads_connect)

@@ -26,6 +26,7 @@ from tabletopic_kernel.model.columns.partitions import (
     same_partitions,
 )
 from tabletopic_kernel.model.columns.sort_orders import next_order, same_order, sort_order, sort_texts
+from tabletopic_kernel.model.columns.upsert_columns import check_same_mode
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.table.changes.metadata import commit_updates, mend_order
@@ -37,8 +38,10 @@ def lay_out(table: TopicTable, settings: TopicSettings) -> list[str]:
     """Apply the settings' partitions, order and properties to further rows; returns the changes.
 
     The caller owns the table and has nothing staged: a commit takes files of only one spec.
-    Raises UsageError if a column is missing or does not fit a transform, HeadMovedError.
+    Raises UsageError if a column is missing or does not fit a transform, or the table has another mode, and
+    HeadMovedError.
     """
+    check_same_mode(settings, table.table.properties, table.identifier)
     mend_order(table, table.newest_epoch)
     metadata = table.table.metadata
     updates: list[TableUpdate] = []

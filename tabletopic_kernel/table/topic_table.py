@@ -16,6 +16,7 @@ from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import check_inside, create_table, reachable
 from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.model.columns.upsert_columns import upsert_property
 from tabletopic_kernel.model.errors import ActionNeededError
 from tabletopic_kernel.model.ledger import PREFIX, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
@@ -60,11 +61,15 @@ class TopicTable(LedgerTable):
         topic: str,
         settings: TopicSettings,
         order: SortOrder = UNSORTED_SORT_ORDER,
+        noted: Mapping[str, str] | None = None,
     ) -> TopicTable:
-        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``."""
+        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``.
+
+        ``noted``: more properties; what another commit adds is missing if a host ends in between.
+        """
         check_inside(catalog, settings.table_properties)
-        own = {TOPIC_PROPERTY: topic, TYPES_PROPERTY: settings.debezium_types}
-        properties = _table_properties(settings) | own
+        own = {TOPIC_PROPERTY: topic, TYPES_PROPERTY: settings.debezium_types} | upsert_property(settings)
+        properties = {**_table_properties(settings), **own, **(noted or {})}
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
 
     def adapted(self, settings: TopicSettings) -> TopicSettings:

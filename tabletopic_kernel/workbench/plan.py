@@ -21,6 +21,7 @@ from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, pa
 from tabletopic_kernel.model.columns.sort_orders import check_sort_entry, sort_order, sort_texts
 from tabletopic_kernel.model.columns.table_columns import evolve_key, table_schema
 from tabletopic_kernel.model.columns.types import spell
+from tabletopic_kernel.model.columns.upsert_columns import check_same_mode
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
@@ -37,6 +38,7 @@ from tabletopic_kernel.table.schemas.registered import (
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench.peek import check_newest
 from tabletopic_kernel.workbench.topics.backlog import Backlog, Layout, backlog
+from tabletopic_kernel.workbench.topics.upserts import check_upsert_topic
 
 TableName = tuple[str, ...]  # namespace parts and name, in PyIceberg's form
 ColumnChange = Literal["new", "kept", "relaxed", "widened", "renamed"]
@@ -148,11 +150,15 @@ def plan_enable(
             if candidate is None:
                 plan.notes += check_newest(topic, settings, broker, registry)
             layout = _plan_new(plan, columns, key, origin, settings, facts)
+            schema, former = (layout[0] if layout else None), {}
             layout = layout if candidate is None else None
             plan.backlog = backlog(facts, settings, broker, registry, layout, plan.notes)
         else:
+            check_same_mode(settings, table.table.properties, plan.table)
+            schema, former = table.table.schema(), names_before(table)
             _plan_old(plan, table, columns, origin, settings, facts)
             _plan_key(plan, table.table, key, settings)
+        plan.notes += check_upsert_topic(topic, settings, broker, registry, schema, former)
         plan.notes += limits_of_aws(catalog.properties, {c.name: c.type for c in plan.columns})
         if key is None and settings.has_typed_keys:
             plan.notes.append(
@@ -224,6 +230,13 @@ def _plan_old(
     plan.changes = [str(change) for change in evolution.changes]
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
     plan.notes += [f"{origin}: {column} {reason}" for column, reason in evolution.partly.items()]
+    by_number = columns.evolution(table, settings.model_copy(update={"rename": "by_number"}))
+    plan.notes += [
+        f"{origin}: {change.after} has the number that {change.column} had: `tabletopic alter {plan.topic} "
+        "--rename by_number` renames the column instead of adding one"
+        for change in by_number.changes
+        if change.kind == "rename" and change not in evolution.changes
+    ]
     plan.partition_by = partition_texts(spec, evolution.schema)
     plan.sort_by = sort_texts(order, evolution.schema)
 

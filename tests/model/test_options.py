@@ -55,7 +55,7 @@ def test_optional_settings_can_be_unset(empty: str | None) -> None:
     "given",
     [
         {"namespace": "other"}, {"table": "other"}, {"start": "latest"}, {"value_format": "json"},
-        {"key_format": "none"}, {"transform": "none"}, {"metadata_columns": ("key",)},
+        {"key_format": "none"}, {"transform": "none"}, {"metadata_columns": ("key",)}, {"mode": "upsert"},
     ],
 )  # fmt: skip
 def test_what_a_table_is_made_of_cannot_change(given: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Iceberg types of an Avro schema; docs/types.md has each with an example, which a test sends through.
+"""Iceberg types of an Avro schema; docs/reference/types.md has each, with an example that a test sends.
 
 A record that contains itself, or has no fields, is JSON text; the schema's own top-level record keeps its
 columns, and only references back to it are JSON. All is required but optionals and unions with null.

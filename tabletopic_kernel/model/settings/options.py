@@ -34,6 +34,8 @@ _METAVARS = {
     "start": "earliest|latest|TIME",
     "partition_by": "TRANSFORM",
     "sort_by": "COLUMN",
+    "key": "COLUMN",
+    "order_by": "COLUMN",
     "table_properties": "KEY=VALUE",
     "metadata_columns": "key,header,metadata",
     "accepted_texts": "ID=ID:FINGERPRINT",
@@ -82,7 +84,7 @@ def _option_name(field: str) -> str:
 
 def _help(name: str, description: str) -> str:
     text = description[:1].upper() + description[1:]
-    return f"{text}; repeatable" if name in ("partition_by", "sort_by", "table_properties") else text
+    return f"{text}; repeatable" if name in ("partition_by", "sort_by", "key", "table_properties") else text
 
 
 def _default(name: str, default: object) -> str:
@@ -134,7 +136,7 @@ def reason(path: SettingPath, detail: Mapping[str, Any]) -> str:
 def given_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of ``TopicSettings`` from the given options; raises UsageError, which names the option."""
     given = {name: value for name, value in options.items() if value not in (None, [], ())}
-    for name in ("partition_by", "sort_by", "metadata_columns", "accepted_texts"):
+    for name in ("partition_by", "sort_by", "key", "metadata_columns", "accepted_texts"):
         if name in given:
             given[name] = ",".join(given[name])
     if properties := given.get("table_properties"):
@@ -165,6 +167,9 @@ FIXED_SETTINGS = (
     "catalog",
     "namespace",
     "table",
+    "mode",
+    "key",
+    "order_by",
     "start",
     "value_format",
     "key_format",
@@ -193,6 +198,8 @@ def validated(settings: Mapping[str, Any]) -> TopicSettings:
             "table_properties.format-version: this program cannot write versions other than 1 and 2; "
             "leave it out, or set it to 2"
         )
+    if topic_settings.mode == "append" and (topic_settings.key or topic_settings.order_by):
+        raise SettingsError("key and order_by are for mode = upsert; set it, or leave them out")
     return topic_settings
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.model.settings.values import (
     AcceptedTexts,
     CatalogName,
@@ -27,7 +28,7 @@ DEFAULT_CATALOG_NAME = "lake"
 _NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
 NAME_BYTES = 200
 _TIME_TRAVEL_MS = 5 * 86_400_000
-# With these a commit takes about one and a half times as long as to a new table (docs/performance.md).
+# With these a commit takes some 1.5 times as long as to a new table (docs/evidence/performance.md).
 _MAX_SNAPSHOTS = 500
 # Up to the comma between two items, not the one inside bucket(16, user_id).
 _ITEM = re.compile(r"(?:\([^()]*\)|[^,])+")
@@ -60,6 +61,13 @@ class TopicSettings(Frozen):
         description="order of the rows in each new data file, e.g. user_id, event_time desc nulls first, "
         "bucket(16, id); or none. Unset: an existing table keeps its own",
     )
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="keep a row for each record, or only the newest row of each key"
+    )
+    key: tuple[str, ...] = Field(
+        (), description="with upsert: columns of a row's key; default: the Kafka key"
+    )
+    order_by: NonEmpty | None = Field(None, description="with upsert: a column; the larger value is newer")
     start: Start = Field("earliest", description="where to begin a new table: earliest, latest, or a time")
     value_format: Literal["by_schema_id", "by_latest_schema", "json", "string", "raw"] = Field(
         "by_schema_id",
@@ -133,6 +141,11 @@ class TopicSettings(Frozen):
         description="a schema that does not fit the table: refuse its records, give the field its own column "
         "(price_string), or stop the topic",
     )
+    rename: Literal["by_alias", "by_number"] = Field(
+        "by_alias",
+        description="new fields that rename a column: those with its name as an alias (Avro), or also those "
+        "with its number (Protobuf)",
+    )
     on_gap: Literal["stop", "go_on"] = Field(
         "stop",
         description="records that retention deleted before they were read: stop the topic, or record their "
@@ -200,42 +213,13 @@ class TopicSettings(Frozen):
                 )
         return value
 
-    @field_validator("partition_by", "sort_by", "metadata_columns", "accepted_texts", mode="before")
+    @field_validator("partition_by", "sort_by", "key", "metadata_columns", "accepted_texts", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         """Text from the environment or command line is a comma-separated list; empty means none."""
         if not isinstance(value, str):
             return value
         return tuple(item.strip() for item in _ITEM.findall(value) if item.strip())
-
-
-class SparkSettings(Frozen):
-    """The Spark session that runs the workers."""
-
-    master: NonEmpty = Field("local[*]", description="spark.master")
-    conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
-    # No other setting reveals this: the cluster's operator sets it. A host still tests the files.
-    shared_files: bool = Field(
-        False, description="executors of a cluster see this machine's folders, at the same paths"
-    )
-    shared_network: bool = Field(
-        False, description="executors of a cluster run where 127.0.0.1 leads to the same servers as here"
-    )
-
-    @property
-    def effective_master(self) -> str:
-        """The effective master: a property of ``conf`` takes precedence over ``master``."""
-        return self.conf.get("spark.master", self.master)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the executors run on this machine."""
-        return self.effective_master.startswith("local")
-
-    @property
-    def is_in_process(self) -> bool:
-        """Whether the executors are threads of the driver."""
-        return self.is_local and not self.effective_master.startswith("local-")
 
 
 class AthenaSettings(Frozen):

@@ -20,11 +20,12 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.model.settings.values import accepted
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
-from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
+from tabletopic_kernel.table.schemas.columns import REASONS, Columns
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable
 from tabletopic_kernel.table.schemas.registered import find_registered, look_up, text_of, why_foreign
 from tabletopic_kernel.table.schemas.reused import is_in_question, why_reused
+from tabletopic_kernel.table.schemas.sides import Side
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner gets from the registry before records need them.

@@ -1,0 +1,68 @@
+"""Whether a topic's table can be kept by key, as far as servers and settings show before it is enabled."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyiceberg.schema import Schema
+
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.model.columns.upsert_columns import Former, check_upsert, upsert_columns
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.table.schemas.registered import key_subject
+from tabletopic_kernel.workbench import peek
+
+_RECORDS: Final = 20  # newest ones whose keys are looked at
+_NOTE: Final = (
+    "the table has a row for each key, and its commits replace rows: readers that follow appended snapshots "
+    "alone, such as Spark streaming, refuse them"
+)
+
+
+def check_upsert_topic(
+    topic: str,
+    settings: TopicSettings,
+    broker: Broker,
+    registry: Registry,
+    schema: Schema | None,
+    former: Former,
+) -> list[str]:
+    """Notes for the plan; ``schema``: of the table, None while unknown. UsageError with the way out."""
+    if settings.mode == "append":
+        return []
+    check_upsert(settings)
+    if settings.projection is not None and re.search(r"\bwhere\b", settings.projection, re.IGNORECASE):
+        raise UsageError(
+            "mode upsert: with a WHERE, a row would stay whose newest change it leaves out; remove it, "
+            "and filter in queries"
+        )
+    if not settings.key:
+        _check_keys(topic, settings, broker, registry)
+    has_later_key = (
+        settings.has_typed_keys and not settings.key and registry.latest(key_subject(topic)) is None
+    )
+    if schema is not None and not has_later_key:
+        upsert_columns(settings, schema, former)
+    return [_NOTE]
+
+
+def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> None:
+    """Check that the Kafka keys are there, and that equal ones have equal values in the table."""
+    if not settings.has_typed_keys and registry.latest(key_subject(topic)) is not None:
+        raise UsageError(
+            f"the keys of {topic} name a schema ({key_subject(topic)}), so equal ones may differ in bytes: "
+            "set --key-format by_schema_id, or name columns with --key"
+        )
+    keys = [record.key for record in peek.peek(topic, settings, broker, registry, _RECORDS)]
+    if keys and all(key is None for key in keys):
+        raise UsageError(
+            f"the newest records of {topic} have no keys: name columns of their values with --key"
+        )
+    if not settings.has_typed_keys and any(key and key.lstrip().startswith(b'{"schema"') for key in keys):
+        raise UsageError(
+            f"the keys of {topic} are JSON with their schema, which is part of their bytes: name columns of "
+            "the values with --key"
+        )

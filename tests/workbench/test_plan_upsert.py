@@ -1,0 +1,89 @@
+"""What a table that is kept by key needs, said before it is enabled."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.settings.options import validated
+from tabletopic_kernel.workbench.peek import PeekedRecord
+from tests.workbench.test_plan import V1, catalog, make_table, newest, planned, values  # noqa: F401
+
+FLOAT = (
+    '{"type":"record","name":"C","fields":[{"name":"id","type":"double"},'
+    '{"name":"tags","type":{"type":"array","items":"string"}}]}'
+)
+
+
+def _record(key: bytes | None) -> PeekedRecord:
+    return PeekedRecord(0, 0, 0, key, None, None, None, b"x")
+
+
+def test_a_key_of_columns_is_enough(catalog: Catalog) -> None:  # noqa: F811
+    """A note says which readers refuse the table."""
+    plan = planned(catalog, V1, mode="upsert", key=("id",), order_by="url")
+    assert plan.refused == []
+    assert any("Spark streaming" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "why"),
+    [
+        (V1, {"key": ("nr",)}, "no column 'nr'"),
+        (V1, {"key": ("id",), "order_by": "nr"}, "order_by 'nr': there is no column"),
+        (V1, {"key": ("id",), "order_by": "_kafka_metadata"}, "one value"),
+        (FLOAT, {"key": ("id",)}, "id is double, which cannot be a key"),
+        (FLOAT, {"key": ("tags",)}, "which cannot be a key"),
+        (V1, {}, "name a schema.*--key-format by_schema_id"),
+        (V1, {"key_format": "none"}, "needs a key"),
+        (V1, {"metadata_columns": ("metadata",)}, "needs a key"),
+        (V1, {"key": ("id",), "metadata_columns": ("key",)}, "metadata_columns"),
+        (V1, {"key": ("id",), "on_truncation": "rewind"}, "on_truncation"),
+        (V1, {"key": ("id",), "projection": "SELECT * FROM batch WHERE id > 1"}, "WHERE"),
+    ],
+)
+def test_what_cannot_be_kept_by_key(
+    catalog: Catalog,  # noqa: F811
+    text: str,
+    settings: dict[str, Any],
+    why: str,
+) -> None:
+    """Each reason names the way out."""
+    (refused,) = planned(catalog, text, mode="upsert", **settings).refused
+    assert re.search(why, refused), refused
+
+
+@pytest.mark.parametrize(
+    ("key", "why"), [(None, "have no keys"), (b'{"schema":{}}', "JSON with their schema")]
+)
+def test_keys_of_the_newest_records(
+    catalog: Catalog,  # noqa: F811
+    newest: list[PeekedRecord],  # noqa: F811
+    key: bytes | None,
+    why: str,
+) -> None:
+    """Without keys, or with keys whose bytes are not their values, there is none by default."""
+    settings: dict[str, Any] = {"mode": "upsert", "value_format": "string"}
+    newest.append(_record(b"k"))
+    assert planned(catalog, None, **settings).refused == []
+    newest[:] = [_record(key)]
+    (refused,) = planned(catalog, None, **settings).refused
+    assert why in refused
+
+
+def test_a_table_keeps_its_mode(catalog: Catalog) -> None:  # noqa: F811
+    """Whose rows are all records cannot have only the newest ones."""
+    make_table(catalog)
+    (refused,) = planned(catalog, V1, mode="upsert", key=("id",)).refused
+    assert "was created in mode append" in refused
+    assert planned(catalog, V1).refused == []
+
+
+def test_a_key_needs_the_mode() -> None:
+    """Or somebody would believe that an appended table has one row for each."""
+    with pytest.raises(SettingsError, match="mode = upsert"):
+        validated({"key": "id"})
