@@ -31,10 +31,9 @@ from tabletopic_kernel.host.topics.settings_topic import (
 from tabletopic_kernel.model.commit_cycle import backoff_ms
 from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
+from tabletopic_kernel.model.topic_names import HOSTS_GROUP, SETTINGS_TOPIC
 
 _LOG = logging.getLogger(__name__)
-GROUP = "tabletopic-hosts"
 LOST = (
     "lost its place in the group, such as after a stall; other hosts may run its topics, and it joins again"
 )
@@ -166,7 +165,7 @@ class Host:
         """Be a member of the group until stopped or shut out; returns whether the login is refused."""
         consumer = make_consumer(
             self._services.broker.properties,
-            group_id=GROUP,
+            group_id=HOSTS_GROUP,
             client_id=self.id,
             enable_auto_commit="false",
             auto_offset_reset="earliest",
@@ -294,7 +293,7 @@ class Host:
             return
         if error is not None and "AUTHORIZATION" in error.name():
             self._denied = (
-                f"the broker denied it ({error.str()}): the user needs READ on the group {GROUP} and "
+                f"the broker denied it ({error.str()}): the user needs READ on the group {HOSTS_GROUP} and "
                 f"on {SETTINGS_TOPIC}; `tabletopic doctor` has the commands"
             )
             return

@@ -20,6 +20,7 @@ from tabletopic_kernel.host.topics.control_topic import ControlLog
 from tabletopic_kernel.local.machine import elapsed_ms, now_ms
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.pipeline.worker.ends import Ends
+from tabletopic_kernel.pipeline.worker.jobs import Batches
 from tabletopic_kernel.pipeline.worker.turns import Turns
 
 _LOG = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Services:
     other_catalog: Callable[[str], Catalog] = _no_other
     other_spark: Callable[[str], SparkSession] = _no_other
     still_mine: Callable[[str], bool] = lambda _: True
-    turns: Turns = field(default_factory=Turns)  # of batches
+    batches: Batches = field(default_factory=Batches)
     starts: Turns = field(default_factory=Turns)  # of queries
     ends: Ends = field(default_factory=Ends)
     now_ms: Callable[[], int] = now_ms

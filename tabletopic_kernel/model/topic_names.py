@@ -1,4 +1,4 @@
-"""Names of Kafka topics: which are valid, and which are internal topics of programs."""
+"""Names of Kafka topics: which are valid, and which are internal topics of programs; our own group."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tabletopic_kernel.model.errors import UsageError
 
 SETTINGS_TOPIC: Final = "__tabletopic.settings"
 CONTROL_TOPIC: Final = "__tabletopic.control"
+HOSTS_GROUP: Final = "tabletopic-hosts"  # the consumer group that shares topics among hosts
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _STREAMS: Final = (

@@ -86,7 +86,9 @@ class LoadedPlan:
         """The transform for rows of this schema's ``decoder``."""
         if schema_id not in self._steps:
             decoded = self.decoder(schema_id).iceberg_schema
-            self._steps[schema_id] = make_step(self.plan.settings.transform, decoded)
+            self._steps[schema_id] = make_step(
+                self.plan.settings.transform, decoded, keeps_truncates=self.plan.covers_tombstones
+            )
         return self._steps[schema_id]
 
 

@@ -22,6 +22,7 @@ from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
 from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import added
+from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
@@ -52,13 +53,15 @@ class StageTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
-        loaded = load_plan(self._topic, self._plan)
-        reach(Step.STAGE)
         try:
+            loaded = load_plan(self._topic, self._plan)
+            reach(Step.STAGE)
             result = stage_files(loaded, batches)
-        except RetryableError as error:  # as a value: Spark would make a text of it
+            reach(Step.STAGED)
+        except RetryableError as error:  # as a value: Spark would end the tasks of other topics, too
             result = StageResult(error=error)
-        reach(Step.STAGED)
+        except Exception as error:
+            result = StageResult(error=RetryableError(trace_of(error)))
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], names=["result"])
 
 

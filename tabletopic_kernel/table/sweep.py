@@ -5,7 +5,8 @@ needs a file of it that no snapshot of newer metadata reaches; and nobody can br
 
 Entry points: ``sweep`` and ``sweep_finished`` for what finished epochs left, ``remove_expired`` for what
 expired snapshots reached, ``remove_orphans`` for old files that nothing names, ``remove_unsent`` for what its
-own writer gives up. They are stateless, and work for any history of a table.
+own writer gives up, ``remove_dropped`` for those of a table that is gone. They are stateless, and work for
+any history of a table.
 """
 
 from __future__ import annotations
@@ -76,6 +77,14 @@ def remove_unsent(table: Table, locations: Sequence[str]) -> int:
     ended: ``sweep`` removes them, once their epoch has ended.
     """
     return len(delete_files(table, list(locations)))
+
+
+def remove_dropped(table: Table, locations: Sequence[str]) -> None:
+    """Delete the own files of a table that its catalog has just dropped: nothing can refer to them any more.
+
+    ``claim_files`` came before: the catalog was the only one that names them.
+    """
+    delete_files(table, list(locations))
 
 
 def sweep(table: Table, *, after_epoch: int, before_epoch: int, catalog: Catalog | None = None) -> int:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tabletopic_kernel.clients.kafka.broker import Broker
-from tabletopic_kernel.host.host import GROUP
 from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat, HostHeartbeat
 from tabletopic_kernel.model.progress.progress_view import FRESH_MS
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, HOSTS_GROUP
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class HostStatus:
 
 def live_hosts(broker: Broker) -> list[str]:
     """The ids of the live hosts, sorted."""
-    return sorted(client for client, _ in broker.group_members(GROUP))
+    return sorted(client for client, _ in broker.group_members(HOSTS_GROUP))
 
 
 def host_statuses(broker: Broker) -> list[HostStatus]:

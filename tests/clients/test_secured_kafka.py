@@ -14,13 +14,12 @@ from confluent_kafka.admin import AclOperation
 
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
-from tabletopic_kernel.host.host import GROUP
 from tabletopic_kernel.host.topics.control_topic import ensure_control_topic
 from tabletopic_kernel.host.topics.settings_topic import ensure_settings_topic
 from tabletopic_kernel.local.stack import StackInfo
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.sections import Settings
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, HOSTS_GROUP, SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.integration.rows import ANY_TIME, NANOSECONDS
 from tests.servers.certificates import Authority
@@ -207,9 +206,9 @@ def test_a_host_that_may_not_join_says_so(kafka: SecuredKafka, stack: StackInfo,
     host = _bench(kafka.login("PLAIN", sasl_username=PLAIN_USER), stack, tmp_path).host()
     host.start()
     try:
-        _until(lambda: f"READ on the group {GROUP}" in (host.waits_for or ""), lambda: host.waits_for)
+        _until(lambda: f"READ on the group {HOSTS_GROUP}" in (host.waits_for or ""), lambda: host.waits_for)
         assert host.error is None  # nor did the control topic, which it may not write, end it
-        kafka.allow(AclOperation.READ, group=GROUP)
+        kafka.allow(AclOperation.READ, group=HOSTS_GROUP)
         _until(lambda: host.waits_for is None, lambda: host.waits_for)
         assert host.wait_until_joined(240)
     finally:

@@ -21,11 +21,13 @@ from tabletopic_kernel.query.answer import Answer, TableRead
 from tabletopic_kernel.table.compaction.group import Group
 from tabletopic_kernel.table.compaction.plan import CompactionPlan
 from tabletopic_kernel.table.expiry import ExpiryPlan
+from tabletopic_kernel.table.files.drop import TableDrop
 from tabletopic_kernel.table.health import TableHealth
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tabletopic_kernel.workbench.peek import PeekedRecord
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
+from tabletopic_kernel.workbench.topics.drop import Drop
 from tabletopic_kernel.workbench.topics.rebase import PartitionMove, Rebase
 from tabletopic_kernel.workbench.topics.topic import TableTopic
 from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
@@ -142,6 +144,13 @@ class FakeTopic(TableTopic):
         self._ask("rebase", records, dry_run)
         moves = [PartitionMove(0, 1_000, 400, 300, 1), PartitionMove(1, 0, 0)]
         return Rebase(self.name, "default.clicks", "old", "new", "t", moves, not dry_run)
+
+    def drop(self, *, dry_run: bool = False) -> Drop:
+        """A table with files elsewhere, and letters that the catalog's service removes."""
+        self._ask("drop", dry_run)
+        table = TableDrop("default.clicks", 1_000, 8, 4_000_000, outside=2)
+        letters = TableDrop("default.clicks__dead_letters", 5, 0, 0, note="the service removes its files")
+        return Drop(self.name, True, [table, letters], not dry_run)
 
     def expire(self, *, orphans: bool = False, timeout_s: float = 600) -> Any:
         """Like ``replay``."""

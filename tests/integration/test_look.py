@@ -156,3 +156,26 @@ def test_versions_of_the_schema_and_what_they_change(
             topic.schema_diff(1, 7)
     finally:
         topic.disable()
+
+
+def test_a_dropped_topic_begins_anew(
+    bench: Workbench, host: Host, new_topic: Callable[..., Any], caught_up: Any
+) -> None:
+    """A plan, then nothing of it is left but the records: enabled again, they are read from the start."""
+    sender = new_topic()
+    sender.avro(V1, *({"n": n, "city": "Delft"} for n in range(20)))
+    sender.raw(b"no schema id")
+    sender.flush()
+    topic = bench.topic(sender.topic)
+    topic.enable(commit_interval_ms=200)
+    caught_up(sender.topic)
+    table = bench.table_of(sender.topic)
+    plan = topic.drop(dry_run=True)
+    assert [(each.table, each.rows) for each in plan.tables] == [(table, 20), (f"{table}__dead_letters", 1)]
+    assert topic.drop().done
+    assert sender.topic not in bench.desired_topics()
+    with pytest.raises(UsageError, match="nothing to drop"):
+        topic.drop()
+    topic.enable(commit_interval_ms=200)
+    caught_up(sender.topic)
+    assert topic.status().rows == 20

@@ -9,16 +9,24 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import IntegerType, NestedField, StructType
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.formats.arrays import arrow_schema_of
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import iceberg_schema_of
 from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.json.decoder import payloads
 from tabletopic_kernel.formats.wire import WriterSchema, prefix
+from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.transform.columns import NotAnEnvelopeError, value_columns
+from tabletopic_kernel.model.settings.table_names import table_identifier
+from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT, NotAnEnvelopeError, value_columns
 from tabletopic_kernel.pipeline.transform.transform import make_step
+from tabletopic_kernel.table.topic_table import TopicTable
 from tests.pipeline.whole_path import Path, avro_values, without
 from tests.table.samples import FakeRegistry
 
@@ -152,6 +160,10 @@ CDC = {
     "ts": datetime(2019, 5, 28, 8, 58, 24, 863_000, tzinfo=UTC),
     "source": "public.customers",
     "source_ts": datetime(2019, 5, 28, 8, 58, 24, tzinfo=UTC),
+    "lsn": 24_023_128,
+    "tx_id": "555",
+    "tx_order": None,
+    "snapshot": "false",
 }
 ROWS = [
     {"id": 0, "first_name": "Sally", "email": None, "_cdc": {"op": "I", "offset": 0, **CDC}, "@": 0},
@@ -358,12 +370,93 @@ def test_a_schema_with_a_column_that_cannot_be_one_here(catalog: Catalog, name: 
 
 
 def test_what_tells_of_no_row_is_counted(catalog: Catalog) -> None:
-    """Tombstones, truncates and messages are neither rows nor letters."""
+    """Tombstones and messages are neither rows nor letters."""
     path = of_avro(catalog, v1=envelope(*COLUMNS))
-    rowless = avro_values(1, envelope(*COLUMNS), event("t", None, None), event("m", None, None))
+    rowless = avro_values(1, envelope(*COLUMNS), event("m", None, None))
     assert path.send(None, *rowless, None, None) == []
-    assert path.result.passed_over == {"tombstone": 3, "truncate": 1, "message": 1}
+    assert path.result.passed_over == {"tombstone": 3, "message": 1}
     assert (path.dead_letters, path.result.refused) == ({}, {})
+
+
+@pytest.mark.parametrize("around", [EVENTS, EVENTS[1:3], EVENTS[3:], []])
+def test_a_truncate_is_a_row_of_nulls(catalog: Catalog, around: list[Any]) -> None:
+    """Whatever the events beside it are, so that a query can tell what it emptied."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS, MORE))
+    events = [
+        one | {name: {**one[name], "balance": None} for name in ("before", "after") if one[name]}
+        for one in around
+    ]
+    truncate = event("t", None, None) | {"transaction": block("555:24023128", 3)}
+    rows = path.send(*avro_values(1, envelope(*COLUMNS, MORE), *events, truncate, *events))
+    assert [row["_cdc"]["op"] for row in rows] == [
+        *(op := [{"r": "I", "c": "I", "u": "U", "d": "D"}[one["op"]] for one in around]),
+        "T",
+        *op,
+    ]
+    cdc = {**CDC, "op": "T", "offset": len(around), "tx_order": 3}
+    nulls = dict.fromkeys(("id", "first_name", "email", "balance"))
+    assert rows[len(around)] == {**nulls, "_cdc": cdc, "@": len(around)}
+    assert all(row["id"] is not None for row in rows if row["_cdc"]["op"] != "T")
+
+
+def block(name: str, order: int) -> dict[str, Any]:
+    """What an event says of its transaction, where the connector provides that."""
+    return {"id": name, "total_order": order, "data_collection_order": 1}
+
+
+def test_a_truncate_is_counted_where_columns_are_required(catalog: Catalog) -> None:
+    """No row of nulls can be in such a table."""
+    decoded = iceberg_schema_of(parse(json.dumps(envelope(*COLUMNS))))
+    batch = pa.RecordBatch.from_pylist([event("t", None, None)], arrow_schema_of(decoded))
+    outcome = make_step("flatten_debezium", decoded, keeps_truncates=False)(batch, pa.array([3]))
+    assert (len(outcome.kept), outcome.passed_over) == (0, {"truncate": 1})
+
+
+# What connectors say of a change's place, and what _cdc makes of it.
+_PLACES: list[tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]] = [
+    ({"lsn": 5, "sequence": '["1","9"]', "txId": 7}, None, {"lsn": 5, "tx_id": "7"}),
+    ({"lsn": None, "sequence": '["24023119","24023128"]'}, None, {"lsn": 24_023_128}),
+    ({"sequence": '[null,"24023128"]', "snapshot": "incremental"}, None, {"lsn": 24_023_128}),
+    ({"sequence": "[null,null]"}, None, {}),
+    ({"sequence": "nonsense"}, block("7:5", 2), {"tx_id": "7:5", "tx_order": 2}),
+    ({"file": "binlog.000003", "pos": 154}, None, {"lsn": 3 * 2**32 + 154}),
+    ({"file": "", "pos": 154, "snapshot": "first"}, None, {}),
+    ({"scn": "2122184", "txId": "0a001f00"}, None, {"lsn": 2_122_184, "tx_id": "0a001f00"}),
+    ({"change_lsn": "00000027:00000758:0003"}, None, {}),
+    ({"lsn": "text", "txId": [1], "snapshot": 1}, None, {}),
+]
+
+
+@pytest.mark.parametrize(("place", "transaction", "known"), _PLACES)
+def test_the_place_of_a_change(
+    catalog: Catalog, place: dict[str, Any], transaction: Any, known: dict[str, Any]
+) -> None:
+    """A number that grows from change to change, as each connector writes it, and its transaction."""
+    path = of_json(catalog)
+    change = event("c", None, {"id": 1}) | {"transaction": transaction}
+    change["source"] = {"table": "t", "snapshot": "false"} | place
+    (row,) = path.send(plain(change))
+    empty = {**dict.fromkeys(("lsn", "tx_id", "tx_order")), "snapshot": place.get("snapshot", "false")}
+    expected = empty | known | ({"snapshot": None} if place.get("snapshot") == 1 else {})
+    assert {name: row["_cdc"][name] for name in empty} == expected
+
+
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_table_of_before_gets_what_cdc_lacks(catalog: Catalog, kind: str) -> None:
+    """As columns, by the rules for every new field, when a host takes it over or with the first record."""
+    path = of_avro(catalog, v1=envelope(*COLUMNS)) if kind == "avro" else of_json(catalog)
+    topic = f"{kind}_of_before"
+    identifier = table_identifier(topic, path.settings)
+    fields = [NestedField(1, "id", IntegerType()), NestedField(1, "_cdc", StructType(*CDC_STRUCT.fields[:5]))]
+    schema = table_schema(Schema(*fields), path.settings)
+    TopicTable.create(
+        catalog, identifier, schema, UNPARTITIONED_PARTITION_SPEC, topic, path.settings, UNSORTED_SORT_ORDER
+    )
+    path.topic = topic
+    path.restart()
+    values = avro_values(1, envelope(*COLUMNS), EVENTS[1]) if kind == "avro" else [plain(EVENTS[1])]
+    (row,) = path.send(*values)
+    assert row["_cdc"] == {**CDC, "op": "I", "offset": 0}
 
 
 def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:

@@ -1,4 +1,4 @@
-"""Batches take turns: who has waited longest is next, nobody waits for ever, and no turn is lost."""
+"""Queries start in turns: who has waited longest is next, nobody waits for ever, and no turn is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_S = 240
 
 
 class Crowd:
-    """Batches in and before a queue, and what must hold after whatever they do."""
+    """Queries in and before a queue, and what must hold after whatever they do."""
 
     def __init__(self, at_once: int) -> None:
         self.turns, self.at_once = Turns(), at_once
@@ -59,7 +59,6 @@ class Crowd:
         self.waiting = left
         assert len(self.inside) <= self.at_once
         assert not left or len(self.inside) == self.at_once
-        assert self.turns.is_crowded == bool(left)
         assert not any(place.called.is_set() for place in left)
 
 
@@ -142,4 +141,4 @@ def test_who_waits_is_known() -> None:
     turns.line_up("b", 5, 1)
     assert (turns.waits_since("a"), turns.waits_since("b")) == (None, 5)
     turns.line_up("c", 7, 3)
-    assert (turns.waits_since("b"), turns.is_crowded) == (None, False)
+    assert turns.waits_since("b") is None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import pickle
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +24,8 @@ from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.worker import query as stream
 from tabletopic_kernel.pipeline.worker import worker as module
 from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
+from tabletopic_kernel.pipeline.worker.jobs import Batches, Job
+from tabletopic_kernel.pipeline.worker.packing import Batch
 from tabletopic_kernel.pipeline.worker.turns import Turns
 from tabletopic_kernel.pipeline.worker.worker import Worker
 from tests.clients.samples import error_of_an_ended_jvm
@@ -171,6 +171,24 @@ class Scripted(Worker):
         return (self.runs or super().run_once)(*given)
 
 
+class HeldJob(Job):
+    """A job that ends when the test says; its batches have no records."""
+
+    def __init__(self, batches: list[Batch], cores: int) -> None:
+        super().__init__(batches, cores)
+        self.over, self.is_cancelled = threading.Event(), False
+
+    def run(self) -> list[StageResult]:
+        """Wait."""
+        assert self.over.wait(WAIT_S)
+        return [StageResult() for _ in self.batches]
+
+    def cancel(self) -> None:
+        """As Spark's."""
+        self.is_cancelled = True
+        self.over.set()
+
+
 class Rig:
     """A worker whose batches end where the test says."""
 
@@ -180,24 +198,51 @@ class Rig:
         self.spec = SourceSpec(
             "clicks", {}, {0: 5}, TopicSettings(commit_interval_ms=3_600_000, max_refused_share=1)
         )
-        self.turns, self.starts, self.ends = Turns(), Turns(), AtOnce()
+        self.jobs: list[HeldJob] = []
+        self.batches, self.starts, self.ends = Batches(new_job=self._new_job), Turns(), AtOnce()
         self.broker = FakeBroker(clicks={0: 5})
         self.worker = self.new_worker()
         self.worker.stages = self._stage
 
     def new_worker(self) -> Scripted:
         """Another of the same host, which has one core."""
-        shared: Any = self.broker, self.ends, self.turns, self.starts
+        shared: Any = self.broker, self.ends, self.batches, self.starts
         return Scripted(self.spark, self.spec, None, self.listener, *shared)  # type: ignore[arg-type]
 
     def _stage(self, offsets: StagedOffsets) -> None:
         self.staged.append((dict(offsets.start), dict(offsets.end)))
         self.worker._position = {**self.worker._position, **offsets.end}
 
-    def wait_and_stage(self, offsets: StagedOffsets) -> None:
-        """As ``_stage``, when its turn comes."""
-        with self.worker._turn():
-            self._stage(offsets)
+    def _new_job(self, batches: list[Batch], cores: int) -> HeldJob:
+        self.jobs.append(HeldJob(batches, cores))
+        return self.jobs[-1]
+
+    def stage_in_job(self, offsets: StagedOffsets) -> None:
+        """As ``_stage``, once its job has ended."""
+        plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
+        self.worker._staged(offsets, plan)
+        self._stage(offsets)
+
+    def wait_for_jobs(self, count: int) -> None:
+        """Until so many have begun."""
+        while len(self.jobs) < count:
+            self.listener.over.wait(0.01)
+
+    def line_up(self, topic: str) -> threading.Thread:
+        """A batch of another topic, which waits for its result."""
+        share = StagedOffsets({0: 0}, {0: 1})
+        given: Any = topic, topic, self.spark, None, None, [share], self.batches.clock(), 0.0, lambda: False
+        thread = threading.Thread(target=self.batches.staged, args=(Batch(*given), 1))
+        thread.start()
+        return thread
+
+    def line_up_in_jobs(self, *topics: str) -> list[threading.Thread]:
+        """A batch of each of the other topics, in a job of its own."""
+        threads = []
+        for topic in topics:
+            threads.append(self.line_up(topic))
+            self.wait_for_jobs(len(threads))
+        return threads
 
 
 @pytest.fixture
@@ -288,13 +333,11 @@ def test_a_worker_ends_although_the_jvm_ends_as_it_tells_of_an_error(rig: Rig, c
     assert isinstance(rig.listener.told[0], RetryableError)
 
 
-def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
-    """Its batch is left to the next worker, and the turn to who comes after it."""
-    holding = rig.turns.line_up("another topic", 0, 2)
-    second = rig.turns.line_up("a third", 0, 2)
-    first = rig.spark.query(0)
-    rig.worker.stages = rig.wait_and_stage
-    batch = threading.Thread(target=first.on_batch, args=({0: 8}, 0))
+def test_a_worker_that_waits_for_a_job_stops_at_once(rig: Rig) -> None:
+    """Its batch is left to the next worker, and the jobs of other topics go on."""
+    others = rig.line_up_in_jobs("another topic", "a third")
+    rig.worker.stages = rig.stage_in_job
+    batch = threading.Thread(target=rig.spark.query(0).on_batch, args=({0: 8}, 0))
     batch.start()
     while rig.worker.waits_s is None:  # it is about to line up
         batch.join(0.01)
@@ -302,8 +345,38 @@ def test_a_worker_that_waits_for_its_turn_stops_at_once(rig: Rig) -> None:
     batch.join(WAIT_S)
     assert not batch.is_alive()
     assert (rig.staged, rig.worker.waits_s, rig.listener.told) == ([], None, [None])
-    rig.turns.leave(holding)
-    rig.turns.leave(second)
+    for job, other in zip(rig.jobs, others, strict=True):
+        assert not job.is_cancelled
+        job.over.set()
+        other.join(WAIT_S)
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["shared", "of its own"])
+def test_a_worker_whose_job_takes_too_long_stops_without_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    """A job that has batches of other topics goes on for them; another one is cancelled."""
+    monkeypatch.setattr(module, "_STOP_WAIT_S", 0.01)
+    others = rig.line_up_in_jobs("first", "second")
+    if shares:
+        others.append(rig.line_up("third"))
+    rig.worker.stages = rig.stage_in_job
+    batch = threading.Thread(target=rig.spark.query(0).on_batch, args=({0: 8}, 0))
+    batch.start()
+    while rig.worker.waits_s is None or (shares and rig.batches.waits_since("third") is None):
+        batch.join(0.01)
+    rig.jobs[0].over.set()
+    rig.wait_for_jobs(3)
+    rig.worker.stop()
+    batch.join(WAIT_S)
+    assert not batch.is_alive()
+    topics = sorted(batch.topic for batch in rig.jobs[2].batches)
+    assert (rig.staged, topics) == ([], ["clicks", "third"] if shares else ["clicks"])
+    assert rig.jobs[2].is_cancelled is not shares
+    for job in rig.jobs:
+        job.over.set()
+    for other in others:
+        other.join(WAIT_S)
 
 
 def test_a_batch_waits_for_executors_of_a_cluster(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,9 +461,12 @@ def test_a_query_that_spark_does_not_start_is_tried_again(rig: Rig) -> None:
     rig.listener.over.clear()
 
 
-def test_a_topic_far_behind_takes_shorter_turns_while_others_wait(rig: Rig) -> None:
-    """A batch is staged in parts then, each in a turn of its own."""
-    rig.worker._max_records = 400_000
+def test_a_topic_far_behind_takes_shorter_jobs_while_others_wait(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is staged in parts then, each by a job of its own."""
+    monkeypatch.setattr(Batches, "is_crowded", True)
+    rig.worker._record_s = 5e-6
     rig.spark.query(0).on_batch({0: 1_000_005}, 0)
     starts = [start[0] for start, _ in rig.staged]
     assert starts == [5, 400_005, 800_005]
@@ -409,13 +485,13 @@ def test_a_worker_that_is_stopped_begins_no_query(tmp_path: Path) -> None:
     assert (rig.spark.queries, rig.listener.told) == ([], [None])
 
 
-class Batches:
+class Outcomes:
     """Stands in for a worker's listener and for what runs its batches."""
 
     def __init__(self, folder: Path, *results: StageResult, share: float = 0.5) -> None:
         self.results, self.plans, self.discarded = list(results), list[Any](), 0
         spec = SourceSpec("clicks", {}, {0: 5}, TopicSettings(max_refused_share=share))
-        shared: Any = None, Ends(), Turns(), Turns()
+        shared: Any = None, Ends(), Batches(), Turns()
         self.worker = Scripted(FakeSpark(folder), spec, Plan(), self, *shared)  # type: ignore[arg-type]
         self.worker.runs = self._run_once
 
@@ -450,7 +526,7 @@ def _failing(count: int, **more: Any) -> StageResult:
 
 def test_a_batch_in_which_everything_fails_alike_is_not_taken(tmp_path: Path) -> None:
     """The topic stops with the exception as the reason, and no record of it is a letter."""
-    batches = Batches(tmp_path, _failing(500, alike=True))
+    batches = Outcomes(tmp_path, _failing(500, alike=True))
     with pytest.raises(BadRecordError, match=r"all 500 records .* fail alike.*KeyError: 'x'"):
         batches.take()
     assert len(batches.plans) == 1
@@ -460,7 +536,7 @@ def test_a_batch_given_up_too_early_is_read_record_by_record(tmp_path: Path) -> 
     """Another task has rows, so the fault is some records' alone: these are told one by one."""
     whole = _failing(500, refused={"internal_error": 500}, rows=1_000, decoded=1_000)
     whole.records = 1_500
-    batches = Batches(tmp_path, _failing(500, alike=True, rows=1_000, decoded=1_000), whole)
+    batches = Outcomes(tmp_path, _failing(500, alike=True, rows=1_000, decoded=1_000), whole)
     assert batches.take() is whole
     assert [plan.patient for plan in batches.plans] == [False, True]
     assert batches.discarded == 1
@@ -469,44 +545,36 @@ def test_a_batch_given_up_too_early_is_read_record_by_record(tmp_path: Path) -> 
 def test_who_lets_all_be_refused_has_them_refused(tmp_path: Path) -> None:
     """With max_refused_share = 1 nothing stops the topic, not even that everything fails alike."""
     whole = _failing(500, refused={"internal_error": 500})
-    batches = Batches(tmp_path, _failing(500, alike=True), whole, share=1)
+    batches = Outcomes(tmp_path, _failing(500, alike=True), whole, share=1)
     assert batches.take() is whole
 
 
-class OneTask:
-    """A session whose jobs have one task, with this result."""
+class OneResult(Batches):
+    """Gives each batch this result."""
 
-    def __init__(self, result: StageResult) -> None:
-        self._result = pickle.dumps(result)
-        self.sparkContext, self.defaultParallelism = self, 1
+    def __init__(self, *results: StageResult) -> None:
+        super().__init__()
+        self.results, self.tasks = list(results), list[int]()
 
-    def range(self, *_: Any) -> OneTask:
-        """As Spark's."""
-        return self
-
-    mapInArrow = setLocalProperty = range  # noqa: N815 - Spark's names
-
-    def collect(self) -> list[dict[str, bytes]]:
-        """As Spark's."""
-        return [{"result": self._result}]
+    def staged(self, batch: Batch, _cores: int) -> StageResult:
+        """Count its tasks."""
+        self.tasks.append(len(batch.shares))
+        return self.results.pop(0)
 
 
-def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
+def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person must act: trying again would take as much again, for ever."""
-    listener = SimpleNamespace(discard=lambda *files: discarded.append(files))
     discarded: list[Any] = []
-    spec = SimpleNamespace(topic="clicks")
-    worker: Any = object.__new__(Worker)
-    plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
-    worker.__dict__.update(_spec=spec, _listener=listener, _plan=plan, _source=None, _to_come=0)
-    worker._is_scattered = False
-    worker.__dict__.update(_turns=Turns(), _since=0.0, _turn_s=0.0, _stopping=threading.Event())
-    batch = StagedOffsets({0: 0}, {0: 1})
-    worker._spark = OneTask(StageResult(error=ActionNeededError("it takes too much")))
+    monkeypatch.setattr(rig.listener, "discard", lambda *files: discarded.append(files), raising=False)
+    worker, batch = rig.worker, StagedOffsets({0: 0}, {0: 1})
+    worker._plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
+    trouble = Trouble("is full", "make room", "the storage", doing="could not write a data file: ")
+    errors = ActionNeededError("it takes too much"), RetryableError(trouble)
+    worker._batches = OneResult(*(StageResult(error=error) for error in errors))
     with pytest.raises(ActionNeededError, match="clicks: it takes too much"):
         worker._run(batch)
-    trouble = Trouble("is full", "make room", "the storage", doing="could not write a data file: ")
-    worker._spark = OneTask(StageResult(error=RetryableError(trouble)))
     with pytest.raises(
         RetryableError, match=r"^a batch of clicks could not .*the storage is full; make room$"
     ):
@@ -517,19 +585,13 @@ def test_a_batch_that_no_setting_of_today_can_stage_stops_the_topic() -> None:
 def test_scattered_rows_are_staged_by_one_task(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the batch in which they are noticed to the first one whose files have many rows again."""
     few, many = StageResult(rows=5_000, files=[DataFile()] * 10), StageResult(rows=10_000, files=[DataFile()])
-    results = [StageResult(error=ScatteredError("so many")), few, StageResult(), many, many]
-    cores: list[int] = []
-
-    def staged(*given: Any) -> StageResult:
-        cores.append(given[-1])
-        return results.pop(0)
-
-    monkeypatch.setattr(module, "staged", staged)
+    batches = OneResult(StageResult(error=ScatteredError("so many")), few, StageResult(), many, many)
+    rig.worker._batches = batches
     monkeypatch.setattr(rig.listener, "discard", lambda *_: None, raising=False)
     rig.spark.defaultParallelism = 8
     plan = StagePlan("clicks", None, None, 1, SchemaPlan(), True, TopicSettings())
-    taken = [rig.worker._staged(StagedOffsets({0: 0}, {0: 1}), plan) for _ in range(4)]
-    assert (taken, cores) == ([few, StageResult(), many, many], [8, 1, 1, 1, 8])
+    taken = [rig.worker._staged(StagedOffsets({0: 0}, {0: 400_000}), plan) for _ in range(4)]
+    assert (taken, batches.tasks) == ([few, StageResult(), many, many], [8, 1, 1, 1, 8])
 
 
 def test_spark_is_told_of_errors_without_secrets(rig: Rig) -> None:

@@ -13,9 +13,8 @@ from typing import Literal
 import pytest
 from confluent_kafka import KafkaException
 
-from tabletopic_kernel.host.host import GROUP
 from tabletopic_kernel.local.stack import StackInfo
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, HOSTS_GROUP, SETTINGS_TOPIC
 from tabletopic_kernel.workbench.workbench import Workbench
 from tests.recovery.checks import (
     check_exact,
@@ -164,7 +163,7 @@ def lose_everything(stack: StackInfo, bench: Workbench) -> None:
 
     def group_is_gone() -> bool:
         try:
-            admin.delete_consumer_groups([GROUP])[GROUP].result(30)
+            admin.delete_consumer_groups([HOSTS_GROUP])[HOSTS_GROUP].result(30)
         except KafkaException:  # its dead member has not been missed yet
             return False
         return True

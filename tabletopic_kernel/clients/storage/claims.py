@@ -42,7 +42,7 @@ def claim_folder(
     """
     files = {file_name(path): path for path in list_files(table, folder, recursive=True)}
     fresh = load()
-    place, name = f"{folder}/_tabletopic-{fresh.metadata.table_uuid}.json", ".".join(fresh.name())
+    place, name = claim_of(fresh.metadata, folder), ".".join(fresh.name())
     with reachable("the storage", lent=lends_keys(fresh)):
         recorded = _read(fresh, place)
         mine = _address(fresh.catalog)
@@ -62,6 +62,11 @@ def claim_folder(
             "Restore a newer backup of the catalog; or, if the older one is right, remove that file"
         )
     return fresh
+
+
+def claim_of(metadata: TableMetadata, folder: str) -> str:
+    """The location of the file that claims a table's metadata ``folder``."""
+    return f"{folder}/_tabletopic-{metadata.table_uuid}.json"
 
 
 def _address(catalog: Catalog) -> str:

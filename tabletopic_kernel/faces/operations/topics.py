@@ -1,4 +1,4 @@
-"""Operations that set the desired state: plan, enable, alter, disable, pause, resume, commit."""
+"""Operations that set the desired state: plan, enable, alter, disable, pause, resume, commit, drop."""
 
 # Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
@@ -22,7 +22,9 @@ from tabletopic_kernel.faces.operations.operation import (
 
 if TYPE_CHECKING:
     from tabletopic_kernel.model.settings.desired import DesiredTopic
+    from tabletopic_kernel.table.files.drop import TableDrop
     from tabletopic_kernel.workbench.plan import Plan
+    from tabletopic_kernel.workbench.topics.drop import Drop
     from tabletopic_kernel.workbench.workbench import Workbench
 
 PANEL = "Table topics"
@@ -219,3 +221,40 @@ def commit(workbench: Workbench, topic: Topic) -> Asked:
     """
     workbench.topic(topic).commit()
     return Asked(topic)
+
+
+def _of_table(table: TableDrop) -> Message:
+    from tabletopic_kernel.render.words import size
+
+    files = table.note or f"{table.files:,} files, {size(table.bytes)}"
+    stay = f"; {table.outside:,} files outside its own folders stay" if table.outside else ""
+    values = {"table": table.table, "rows": f"{table.rows:,}", "files": f"{files}{stay}"}
+    return Message("{table}: {rows} rows, {files}", values)
+
+
+def _dropped(outcome: Drop, _: Arguments) -> list[Message]:
+    topic = {"topic": outcome.topic}
+    head = "{topic} is dropped" if outcome.done else "this would go with {topic}:"
+    stay = "its records in Kafka and its schemas in the registry stay"
+    if not outcome.done:
+        stay += "; nothing is removed yet: `tabletopic drop {topic} --yes` does it, and cannot be undone"
+    return [Message(head, topic), *map(_of_table, outcome.tables), Message(stay, topic)]
+
+
+@operation(PANEL, _dropped)
+def drop(
+    workbench: Workbench,
+    topic: Topic,
+    yes: Annotated[bool, Option("Do it; there is no way back")] = False,
+    dry_run: Annotated[bool, Option("Show what would go; change nothing, as without --yes")] = False,
+) -> Drop:
+    """Remove a table topic with its data: settings, table, dead letters, files.
+
+    Shows what would go. With --yes, the topic is disabled, and once its host has
+    released it, its table and its dead-letter table are dropped, with the files
+    in their own folders. The records in Kafka stay: enabled again, the topic is
+    read from `start` into a new table.
+
+    Example:  tabletopic drop clicks --yes
+    """
+    return workbench.topic(topic).drop(dry_run=dry_run or not yes)

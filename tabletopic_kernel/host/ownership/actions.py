@@ -132,7 +132,7 @@ class Actions:
                 ownership,
                 services.broker,
                 services.ends,
-                services.turns,
+                services.batches,
                 services.starts,
             )
             self.worker = worker

@@ -45,20 +45,27 @@ Transform = Literal["flatten", "none", "flatten_debezium"]
 
 CDC: Final = "_cdc"
 # Where a change event has the row: Debezium's documentation, "Data change events".
-AFTER, BEFORE, OP, TS, SOURCE = "after", "before", "op", "ts_ms", "source"
-# The operation for an event's ``op``, and the image with its row. r is a row of a snapshot.
-ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": ("D", BEFORE)}
-# Events that describe no row, and the word under which they are counted.
+AFTER, BEFORE, OP, TS, SOURCE, TRANSACTION = "after", "before", "op", "ts_ms", "source", "transaction"
+# The operation for an event's ``op``, and the image with its row; a truncate's row is null. r is a row of a
+# snapshot.
+ROW_OPS: Final = {"c": ("I", AFTER), "r": ("I", AFTER), "u": ("U", AFTER), "d": ("D", BEFORE), "t": ("T", "")}
+# Events that describe no row, and the word under which they are counted: t, if a column is required.
 ROWLESS_OPS: Final = {"t": "truncate", "m": "message"}
 TOMBSTONE: Final = "tombstone"
 FILTERED: Final = "filtered"  # by the WHERE of a projection
 
 CDC_STRUCT: Final = StructType(
-    NestedField(1, "op", StringType(), required=False, doc="I insert, U update, D delete"),
+    NestedField(1, "op", StringType(), required=False, doc="I insert, U update, D delete, T truncate"),
     NestedField(2, "ts", TimestamptzType(), required=False, doc="when the connector read the change"),
     NestedField(3, "offset", LongType(), required=False, doc="of the Kafka record"),
     NestedField(4, "source", StringType(), required=False, doc="schema, or database, and table"),
     NestedField(5, "source_ts", TimestamptzType(), required=False, doc="when the database made the change"),
+    NestedField(
+        6, "lsn", LongType(), required=False, doc="the connector's position: the larger is the later"
+    ),
+    NestedField(7, "tx_id", StringType(), required=False, doc="the database's transaction"),
+    NestedField(8, "tx_order", LongType(), required=False, doc="of the change in its transaction"),
+    NestedField(9, "snapshot", StringType(), required=False, doc="whether the row is of a snapshot"),
 )
 # The fields of ``source`` that are read: the others differ from connector to connector.
 _SOURCE_TEXTS: Final = ("db", "schema", "table")

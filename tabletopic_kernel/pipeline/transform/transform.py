@@ -17,22 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import MAX_DAY, MILLIS_PER_DAY, MIN_DAY, Positions, arrow_schema_of
+from tabletopic_kernel.formats.arrays import Positions, arrow_schema_of
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.dead_letter import NOT_AN_ENVELOPE
 from tabletopic_kernel.pipeline.conform import fit
+from tabletopic_kernel.pipeline.transform.cdc import bad_times, cdc_column
 from tabletopic_kernel.pipeline.transform.columns import (
     AFTER,
     BEFORE,
     CDC,
-    CDC_STRUCT,
     OP,
     ROW_OPS,
     ROWLESS_OPS,
-    SOURCE,
-    TS,
     NotAnEnvelopeError,
     Rows,
     Transform,
@@ -40,21 +38,24 @@ from tabletopic_kernel.pipeline.transform.columns import (
     row_columns,
 )
 
-_OPS = [*ROW_OPS, *ROWLESS_OPS]
+_OPS = list(ROW_OPS | ROWLESS_OPS)
 _OPS_ARRAY = pa.array(_OPS, pa.large_string())
 _WORDS = pa.array([word for word, _ in ROW_OPS.values()], pa.large_string())
-_IS_BEFORE = np.array([image == BEFORE for _, image in ROW_OPS.values()] + [False] * len(ROWLESS_OPS))
-_CDC_TYPE = arrow_schema_of(Schema(*CDC_STRUCT.fields))
+_TRUNCATE = _OPS.index("t")
+_IS_BEFORE = np.array([ROW_OPS.get(op, ("", ""))[1] == BEFORE for op in _OPS])
+_CODES = {word: _OPS.index(op) for op, word in ROWLESS_OPS.items()}
+_IMAGES = ((AFTER, BEFORE), (BEFORE, AFTER))
 _WHY_NO_ROW = {AFTER: "a change without a row", BEFORE: "a delete without the row's data"}
-_MIN_MS, _MAX_MS = MIN_DAY * MILLIS_PER_DAY, (MAX_DAY + 1) * MILLIS_PER_DAY - 1
 
 
 class Unwrap:
-    """The rows of change events decoded to ``decoded``."""
+    """The rows of change events decoded to ``decoded``; ``keeps_truncates``: a row may be all null."""
 
-    def __init__(self, decoded: Schema) -> None:
+    def __init__(self, decoded: Schema, *, keeps_truncates: bool = True) -> None:
         self._row: pa.StructType | None = None
         self._why = ""
+        self._rowless = [word for op, word in ROWLESS_OPS.items() if op != "t" or not keeps_truncates]
+        self._is_rowless = np.array([ROWLESS_OPS.get(op) in self._rowless for op in _OPS])
         try:
             self._row = pa.struct(list(arrow_schema_of(row_columns(decoded))))
         except NotAnEnvelopeError as error:  # of JSON without a schema, until an event arrives
@@ -67,39 +68,39 @@ class Unwrap:
             return Rows({}, np.empty(0, np.int64), refused)
         ops = batch.column(OP)
         codes = pc.fill_null(pc.index_in(ops, _OPS_ARRAY), -1).to_numpy(zero_copy_only=False)
-        wants_row = (codes >= 0) & (codes < len(ROW_OPS))
+        wants_row = (codes >= 0) & ~self._is_rowless[codes]
         wants_before = _IS_BEFORE[codes] & wants_row
         has_row = np.where(wants_before, _is_valid(batch, BEFORE), _is_valid(batch, AFTER))
-        bad_times = _bad_times(batch)
-        kept = np.flatnonzero(wants_row & has_row & ~bad_times)
+        has_row |= codes == _TRUNCATE
+        bad = bad_times(batch)
+        kept = np.flatnonzero(wants_row & has_row & ~bad)
         refused = [
-            Refused(index, NOT_AN_ENVELOPE, _explain(ops[index].as_py(), bool(bad_times[index])))
-            for index in np.flatnonzero((codes < 0) | (wants_row & (~has_row | bad_times))).tolist()
+            Refused(index, NOT_AN_ENVELOPE, _explain(ops[index].as_py(), bool(bad[index])))
+            for index in np.flatnonzero((codes < 0) | (wants_row & (~has_row | bad))).tolist()
         ]
-        passed = {
-            word: count
-            for code, word in enumerate(ROWLESS_OPS.values(), len(ROW_OPS))
-            if (count := int(np.count_nonzero(codes == code)))
-        }
-        image = self._images(batch, kept, wants_before)
+        counts = {word: int(np.count_nonzero(codes == _CODES[word])) for word in self._rowless}
+        image = self._images(batch, kept, wants_before, codes == _TRUNCATE)
         columns = {field.name: image.field(index) for index, field in enumerate(image.type)}
-        columns[CDC] = _cdc(_taken(batch, kept), _taken(offsets, kept), codes[kept])
+        words = _WORDS.take(pa.array(codes[kept]))
+        columns[CDC] = cdc_column(_taken(batch, kept), _taken(offsets, kept), words)
         if REST in batch.schema.names:
             columns[REST] = _taken(batch.column(REST), kept)
-        return Rows(columns, kept, refused, passed)
+        return Rows(columns, kept, refused, {word: count for word, count in counts.items() if count})
 
-    def _images(self, batch: pa.RecordBatch, kept: Positions, wants_before: np.ndarray) -> pa.StructArray:
-        """The rows of the events ``kept``: their ``before`` if that is wanted, else their ``after``."""
-        befores = wants_before[kept]
+    def _images(
+        self, batch: pa.RecordBatch, kept: Positions, wants_before: np.ndarray, is_null: np.ndarray
+    ) -> pa.StructArray:
+        """The rows of the events ``kept``: ``before`` if that is wanted, null if they are, else ``after``."""
+        befores, nulls = wants_before[kept], is_null[kept]
         fitted = {
             name: fit(batch.column(name), self._row) for name in batch.schema.names if name in _WHY_NO_ROW
         }
-        if not befores.any():
+        if not befores.any() and not nulls.any():
             return _taken(fitted[AFTER], kept) if AFTER in fitted else pa.array([], self._row)
         if befores.all():
             return _taken(fitted[BEFORE], kept)
-        both = pa.concat_arrays([fitted[AFTER], fitted[BEFORE]])
-        return both.take(pa.array(kept + np.where(befores, len(batch), 0)))
+        both = pa.concat_arrays([fitted.get(name, fitted[other]) for name, other in _IMAGES])
+        return both.take(pa.array(kept + np.where(befores, len(batch), 0), mask=nulls))
 
 
 def _is_valid(batch: pa.RecordBatch, name: str) -> np.ndarray:
@@ -121,55 +122,6 @@ def _explain(op: str | None, bad_time: bool) -> str:
     return f"{why}: op is {op}, and {ROW_OPS[op][1]} is null{hint}"
 
 
-def _cdc(batch: pa.RecordBatch, offsets: pa.Array, codes: np.ndarray) -> pa.StructArray:
-    db, schema, table = (_of_source(batch, name, pa.large_string()) for name in ("db", "schema", "table"))
-    dot = pa.scalar(".", pa.large_string())
-    columns = {
-        "op": _WORDS.take(pa.array(codes)),
-        "ts": _time(_millis(batch, TS)),
-        "offset": offsets,
-        "source": pc.binary_join_element_wise(pc.coalesce(schema, db), table, dot),
-        "source_ts": _time(_of_source(batch, TS, pa.int64())),
-    }
-    arrays = [columns[field.name].cast(field.type) for field in _CDC_TYPE]
-    return pa.StructArray.from_arrays(arrays, fields=list(_CDC_TYPE))
-
-
-def _of_source(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    """A field of ``source``; nulls if there is none of that type."""
-    if SOURCE in batch.schema.names:
-        source = batch.column(SOURCE)
-        if pa.types.is_struct(source.type) and (index := source.type.get_field_index(name)) >= 0:
-            array = source.flatten()[index]
-            if _is_like(array.type, kind):
-                return array.cast(kind)
-    return pa.nulls(len(batch), kind)
-
-
-def _millis(batch: pa.RecordBatch, name: str) -> pa.Array:
-    if name in batch.schema.names and _is_like(batch.schema.field(name).type, pa.int64()):
-        return batch.column(name).cast(pa.int64())
-    return pa.nulls(len(batch), pa.int64())
-
-
-def _is_like(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    return bool(kind == wanted or (pa.types.is_integer(kind) and pa.types.is_integer(wanted)))
-
-
-def _bad_times(batch: pa.RecordBatch) -> np.ndarray:
-    bad = np.zeros(len(batch), np.bool_)
-    for millis in (_millis(batch, TS), _of_source(batch, TS, pa.int64())):
-        ends = pc.min_max(millis)
-        if ends["min"].is_valid and (ends["min"].as_py() < _MIN_MS or ends["max"].as_py() > _MAX_MS):
-            numbers = pc.fill_null(millis, 0).to_numpy(zero_copy_only=False)
-            bad |= (numbers < _MIN_MS) | (numbers > _MAX_MS)
-    return bad
-
-
-def _time(millis: pa.Array) -> pa.Array:
-    return pc.multiply(millis, 1000).cast(pa.timestamp("us", "UTC"))
-
-
 def _taken(array: pa.Array | pa.RecordBatch, kept: Positions) -> pa.Array | pa.RecordBatch:
     return array if len(kept) == len(array) else array.take(pa.array(kept))
 
@@ -178,15 +130,15 @@ def _taken(array: pa.Array | pa.RecordBatch, kept: Positions) -> pa.Array | pa.R
 Step = Callable[[pa.RecordBatch, pa.Array], Rows]
 
 
-def make_step(transform: Transform, decoded: Schema) -> Step:
-    """The step of a transform, for rows of these columns."""
+def make_step(transform: Transform, decoded: Schema, *, keeps_truncates: bool = True) -> Step:
+    """The step of a transform, for rows of these columns; ``keeps_truncates`` as ``Unwrap``."""
     match transform:
         case "flatten":
             return flatten
         case "none":
             return whole_value
         case "flatten_debezium":
-            return Unwrap(decoded).rows
+            return Unwrap(decoded, keeps_truncates=keeps_truncates).rows
 
 
 def flatten(batch: pa.RecordBatch, offsets: pa.Array) -> Rows:

@@ -1,89 +1,193 @@
-"""Spark jobs that read and stage a batch in Python workers: no record passes through the JVM (ADR 0035)."""
+"""Spark jobs that read and stage batches of several topics in Python workers (ADR 0035, 0036).
+
+No record passes through the JVM.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import secrets
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from tabletopic_kernel.model.ledger import StagedOffsets
-from tabletopic_kernel.pipeline.plan import StagedBatch, StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import StagedBatch, StageResult
 from tabletopic_kernel.pipeline.source import KafkaRanges
-from tabletopic_kernel.pipeline.stage import RESULT_SCHEMA, StageTask
+from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.worker.packing import Batch, packed, spread
 
-# Below this many records, another task costs more than it saves, and makes another file.
-_RECORDS_PER_TASK: Final = 50_000
-_Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def shares(offsets: StagedOffsets, cores: int) -> list[StagedOffsets]:
-    """The offsets in up to ``cores`` equal shares, one for each task; a share may end within a partition.
-
-    >>> two = shares(StagedOffsets({0: 5, 1: 0}, {0: 100_005, 1: 20_000}), 2)
-    >>> [(share.start, share.end) for share in two]
-    [({0: 5}, {0: 60005}), ({0: 60005, 1: 0}, {0: 100005, 1: 20000})]
-    >>> len(shares(StagedOffsets({0: 5, 1: 0}, {0: 9, 1: 3}), 2))
-    1
-    """
-    size = math.ceil(offsets.records / max(1, min(cores, math.ceil(offsets.records / _RECORDS_PER_TASK))))
-    result: list[StagedOffsets] = []
-    room = 0
-    for partition, end in sorted(offsets.end.items()):
-        at = offsets.start[partition]
-        while at < end:
-            if not room:
-                result.append(StagedOffsets({}, {}))
-                room = size
-            until = min(end, at + room)
-            share = result[-1]
-            result[-1] = StagedOffsets({**share.start, partition: at}, {**share.end, partition: until})
-            room -= until - at
-            at = until
-    return result
+# While one job's tasks run, the next one is planned, and uses the cores that the first one leaves.
+_AT_ONCE: Final = 2
+_POOL: Final = "topics"  # of Spark's scheduler: a notebook's queries do not hold up batches
+_NAMED: Final = 3  # topics in a job's description
+_RESULTS: Final = "batch int, seconds double, result binary"
 
 
-def first_part(offsets: StagedOffsets, records: int) -> StagedOffsets:
-    """The first ``records`` of the offsets or a few more: of each partition the same share.
-
-    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 905, 1: 100}), 100).end
-    {0: 95, 1: 10}
-    """
-    share = min(1.0, records / offsets.records)
-    start = offsets.start
-    return StagedOffsets(
-        start, {p: start[p] + math.ceil((end - start[p]) * share) for p, end in offsets.end.items()}
-    )
+class GivenUpError(Exception):
+    """The worker is stopping while its batch waits, or is not awaited any longer."""
 
 
-@dataclass(frozen=True)
 class ReadTask:
-    """The function for ``mapInArrow``: the number of a share in, the result of ``stage`` for it out."""
+    """The function for ``mapInArrow``: the number of a task in, the result of ``stage`` for each share out.
 
-    source: KafkaRanges
-    shares: Sequence[StagedOffsets]
-    stage: _Task
+    ``sources``: of each batch, with what stages it. An error of one is a value (``StageTask``).
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[KafkaRanges, StageTask]],
+        tasks: Sequence[Sequence[tuple[int, StagedOffsets]]],
+    ) -> None:
+        self._sources, self._tasks = sources, tasks
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the share, and stage its records."""
+        """Read the shares one after the other, and stage their records."""
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        yield from self.stage(read for number in numbers for read in self.source.read(self.shares[number]))
+        for at, share in (piece for number in numbers for piece in self._tasks[number]):
+            (source, stage), began = self._sources[at], time.monotonic()
+            for answer in stage(source.read(share)):
+                seconds = time.monotonic() - began
+                yield pa.RecordBatch.from_pydict(
+                    {"batch": pa.array([at], pa.int32()), "seconds": [seconds], "result": answer.column(0)}
+                )
 
 
-def staged(
-    spark: SparkSession, source: KafkaRanges, plan: StagePlan, offsets: StagedOffsets, cores: int
-) -> StageResult:
-    """The result of staging the records of ``offsets`` with ``plan``."""
-    tasks = shares(offsets, cores)
-    stage = StageTask(replace(plan, tasks=len(tasks)))
-    read: Any = ReadTask(source, tasks, stage)  # the stubs want a function of any iterable
-    total = StageResult()
-    for row in spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, RESULT_SCHEMA).collect():
-        total.add(row["result"])
-    return total
+@dataclass(eq=False)
+class Job:
+    """Batches that share a Spark job, whose group is ``id``."""
+
+    batches: list[Batch]
+    cores: int
+    id: str = field(default_factory=lambda: f"topics {secrets.token_hex(8)}")
+
+    def run(self) -> list[StageResult]:
+        """The result of each batch; raises what Spark raises if the job fails as a whole."""
+        spark, tasks = self.batches[0].spark, spread(self.batches, self.cores)
+        names = [batch.topic for batch in self.batches]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        spark.sparkContext.setJobGroup(self.id, f"batches of {', '.join(names[:_NAMED])}{more}")
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+        read: Any = ReadTask([(batch.source, StageTask(batch.plan)) for batch in self.batches], tasks)
+        totals, costs = [StageResult() for _ in self.batches], [0.0] * len(self.batches)
+        for row in spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, _RESULTS).collect():
+            totals[row["batch"]].add(row["result"])
+            costs[row["batch"]] += row["seconds"]
+        for batch, cost_s in zip(self.batches, costs, strict=True):
+            batch.cost_s = cost_s
+        return totals
+
+    def cancel(self) -> None:
+        """End it, as nobody waits for it."""
+        self.batches[0].spark.sparkContext.cancelJobGroup(self.id)
+
+
+class Batches:
+    """The batches of one host that wait, or share a job that runs. ``clock`` gives seconds.
+
+    Thread-safe; ``_lock`` is never held while waiting. At most two threads run jobs, while any batch waits.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, new_job: Callable[[list[Batch], int], Job] = Job
+    ) -> None:
+        self.clock = clock
+        self._new_job = new_job
+        self._lock = threading.Lock()
+        self._cores = 1
+        self._threads = 0
+        self._waiting: list[Batch] = []
+        self._jobs: list[Job] = []  # that run
+        self._suspects: set[str] = set()  # topics whose newest batch made its job fail
+
+    def staged(self, batch: Batch, cores: int) -> StageResult:
+        """What becomes of a batch; raises GivenUpError, or what Spark raises if its tasks die.
+
+        ``cores``: how many tasks can run. Call ``give_up`` after the batch's ``given_up`` becomes true.
+        """
+        with self._lock:
+            if batch.given_up():  # under the lock: after this, `give_up` finds it
+                raise GivenUpError
+            self._cores, batch.is_alone = max(1, cores), batch.topic in self._suspects
+            self._line_up(batch)
+        return batch.outcome.result()
+
+    def give_up(self, who: Hashable) -> None:
+        """Drop a batch that waits; one in a job is not affected."""
+        with self._lock:
+            for batch in [batch for batch in self._waiting if batch.who == who]:
+                self._waiting.remove(batch)
+                batch.outcome.set_exception(GivenUpError())
+
+    def abandon(self, who: Hashable) -> None:
+        """Wait no longer for a batch in a job; the job goes on for others."""
+        with self._lock:
+            jobs = [job for job in self._jobs if any(batch.who == who for batch in job.batches)]
+            for batch in (batch for job in jobs for batch in job.batches):
+                if batch.who == who and not batch.outcome.done():
+                    batch.outcome.set_exception(GivenUpError())
+            useless = [job for job in jobs if all(batch.outcome.done() for batch in job.batches)]
+        for job in useless:
+            job.cancel()
+
+    def waits_since(self, who: Hashable) -> float | None:
+        """When the current wait of a batch began, by ``clock``; None: it does not wait."""
+        with self._lock:
+            return min((batch.since_s for batch in self._waiting if batch.who == who), default=None)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether any batch waits."""
+        with self._lock:
+            return bool(self._waiting)
+
+    def _line_up(self, batch: Batch) -> None:
+        """Add a batch, and a thread for it; under the lock."""
+        if self._threads < _AT_ONCE:
+            threading.Thread(target=self._work, name="batches", daemon=True).start()
+            self._threads += 1
+        self._waiting.append(batch)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            began_s, outcomes = self.clock(), list[StageResult | Exception]()
+            try:
+                outcomes += job.run()
+            except Exception as error:  # Py4J wraps what the JVM throws, such as that a Python worker died
+                outcomes += [error] * len(job.batches)
+            with self._lock:
+                self._jobs.remove(job)
+                for batch, outcome in zip(job.batches, outcomes, strict=True):
+                    batch.job_s = self.clock() - began_s
+                    if not batch.outcome.done():
+                        self._end(batch, outcome, was_alone=len(job.batches) == 1)
+
+    def _next(self) -> Job | None:
+        with self._lock:
+            if not (batches := packed(self._waiting, self._cores)):
+                self._threads -= 1
+                return None
+            self._waiting = [batch for batch in self._waiting if batch not in batches]
+            self._jobs.append(job := self._new_job(batches, self._cores))
+            return job
+
+    def _end(self, batch: Batch, outcome: StageResult | Exception, *, was_alone: bool) -> None:
+        """Hand over the outcome; a batch whose job failed with others' runs again alone, under the lock."""
+        if isinstance(outcome, StageResult):
+            if was_alone:
+                self._suspects.discard(batch.topic)
+            batch.outcome.set_result(outcome)
+        elif was_alone:
+            self._suspects.add(batch.topic)
+            batch.outcome.set_exception(outcome)
+        elif batch.given_up():
+            batch.outcome.set_exception(GivenUpError())
+        else:
+            batch.is_alone = True
+            self._line_up(batch)
 
 
 def batch_of_result(offsets: StagedOffsets, result: StageResult, seconds: float) -> StagedBatch:

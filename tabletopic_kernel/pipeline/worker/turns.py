@@ -1,9 +1,4 @@
-"""Which topic's batch may use the cores next: batches of one host take turns, by waiting time.
-
-Spark's FAIR scheduler shares the cores between pools, but breaks ties by pool name; with more batches running
-than cores, the topics whose names come last would never be served. So a batch is admitted only when a turn is
-free, and each topic waits for at most one turn of every other.
-"""
+"""Which topic's query may start next: those of one host take turns, by waiting time."""
 
 from __future__ import annotations
 
@@ -12,34 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-
-# While others wait, a turn should take no longer than this; a topic that is far behind then needs more turns.
-# Below the minimum, a batch's fixed cost would outweigh its records.
-_TURN_S = 5.0
-_LEAST_RECORDS = 10_000
-
-
-def records_for_a_turn(records: int, seconds: float, limit: int, most: int, *, crowded: bool) -> int:
-    """The size limit of the next batch, after one of ``records`` took ``seconds`` under ``limit``.
-
-    It stays if a change, which costs another query, would be of little use, and if a small batch took long:
-    its records are not the reason.
-
-    >>> records_for_a_turn(1_000_000, 50.0, 1_000_000, 1_000_000, crowded=True)
-    100000
-    >>> records_for_a_turn(1_000_000, 7.0, 1_000_000, 1_000_000, crowded=True)
-    1000000
-    >>> records_for_a_turn(400, 9.0, 1_000_000, 1_000_000, crowded=True)
-    1000000
-    >>> records_for_a_turn(100_000, 5.0, 100_000, 1_000_000, crowded=False)
-    1000000
-    >>> records_for_a_turn(400, 0.2, 100_000, 1_000_000, crowded=False)
-    100000
-    """
-    if not crowded:
-        return most if records >= limit // 2 else limit  # below that, there is nothing to catch up
-    in_time = max(_LEAST_RECORDS, int(records * _TURN_S / max(seconds, 0.001)))
-    return min(in_time, most) if in_time < min(limit // 2, records) else limit
 
 
 @dataclass(eq=False)
@@ -79,8 +46,8 @@ class Turns:
     ) -> Place:
         """A place in the queue, possibly with a turn already; its holder must ``leave``.
 
-        ``since_s``: when the batch began to wait, by ``clock``: one that comes back is not last. ``at_once``:
-        how many turns may be held, at least one. Call ``give_up`` after ``given_up`` becomes true.
+        ``since_s``: when it began to wait, by ``clock``. ``at_once``: how many turns may be held, at least
+        one. Call ``give_up`` after ``given_up`` becomes true.
         """
         place = Place(who, since_s)
         with self._lock:
@@ -113,12 +80,6 @@ class Turns:
         """When the current wait began, by ``clock``; None: not waiting."""
         with self._lock:
             return min((place.since_s for place in self._waiting if place.who == who), default=None)
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether anyone waits."""
-        with self._lock:
-            return bool(self._waiting)
 
     def _call(self) -> None:
         """Call the longest waiting while there are turns; under the lock."""

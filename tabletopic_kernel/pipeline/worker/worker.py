@@ -7,10 +7,7 @@ next one is to begin: a query that has nothing to read does nothing, and none st
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -32,19 +29,18 @@ from tabletopic_kernel.pipeline.source import (
     next_offsets,
 )
 from tabletopic_kernel.pipeline.worker.ends import Ends
-from tabletopic_kernel.pipeline.worker.jobs import batch_of_result, first_part, staged
+from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, batch_of_result
 from tabletopic_kernel.pipeline.worker.listener import Listener
 from tabletopic_kernel.pipeline.worker.pace import Pace
+from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, shares
 from tabletopic_kernel.pipeline.worker.query import EndedError, Query, RedactedError
 from tabletopic_kernel.pipeline.worker.refused import Checks
-from tabletopic_kernel.pipeline.worker.turns import Turns, records_for_a_turn
+from tabletopic_kernel.pipeline.worker.turns import Turns
 
 _EXECUTORS_LOOK_S = 1
 _STOP_WAIT_S = 60.0  # for the current batch; after that it is aborted, and read again later
-
-
-class _GivenUpError(Exception):
-    """The worker is stopping while its batch waits for a turn."""
+# Seconds of a core, for a record of a topic that has staged none yet, and at least for a batch.
+_RECORD_S, _LEAST_S = 20e-6, 1e-3
 
 
 class Worker:
@@ -58,16 +54,16 @@ class Worker:
         listener: Listener,
         broker: Broker,
         ends: Ends,
-        turns: Turns,
+        batches: Batches,
         starts: Turns,
     ) -> None:
         self._spark = spark
-        self._turns, self._starts = turns, starts
-        self._max_records = spec.max_records
+        self._batches, self._starts = batches, starts
         self.staging_records = 0  # of the batch that is being staged
-        self._since = self._turn_s = 0.0  # when the batch began to wait, and how long its turns took
+        self._since = self._jobs_s = 0.0  # when the batch began to wait, and how long its jobs took
+        self._record_s = _RECORD_S  # of a core, for a record of the last batch
         self._is_behind = True  # there may be another batch at once
-        self._rechecked = turns.clock()  # when the registry was last asked about known schemas
+        self._rechecked = batches.clock()  # when the registry was last asked about known schemas
         self._spec = spec
         self._plan = plan
         self._listener = listener
@@ -111,7 +107,7 @@ class Worker:
         """Start no more batches; returns at once. ``stop`` follows."""
         self._stopping.set()
         self._pace.end()
-        self._turns.give_up(self)
+        self._batches.give_up(self)
         self._starts.give_up(self)
 
     def stop(self) -> None:
@@ -121,6 +117,8 @@ class Worker:
         wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
         if self._batch_lock.acquire(timeout=wait_s):
             self._batch_lock.release()
+        else:
+            self._batches.abandon(self)
         try:
             self._query.stop()
         except Exception as error:  # the JVM is gone: so is the query
@@ -131,9 +129,9 @@ class Worker:
     @property
     def waits_s(self) -> float | None:
         """How long its start or its batch has waited for a turn; None: not waiting."""
-        for turns in (self._starts, self._turns):
-            if (since := turns.waits_since(self)) is not None:
-                return turns.clock() - since
+        for queue in (self._starts, self._batches):
+            if (since := queue.waits_since(self)) is not None:
+                return queue.clock() - since
         return None
 
     @property
@@ -182,7 +180,7 @@ class Worker:
                 return  # the checkpoint is not used again, so nothing is skipped
             try:
                 self.stage_up_to(self._query.end_of(batch_id))
-            except _GivenUpError:
+            except GivenUpError:
                 return  # as above
             except TableTopicError as error:
                 self._error = error
@@ -202,31 +200,25 @@ class Worker:
         self._position = self._pace.wait(self._position, is_behind=self._is_behind)
 
     def stage_up_to(self, end: Offsets) -> None:
-        """Stage a batch of the query, in parts if others wait for its turn, until the worker is stopped."""
+        """Stage a batch of the query, in parts if others wait, until the worker is stopped."""
         offsets = next_offsets(self._position, Limits(end))
         self._is_behind = offsets is not None and offsets.records >= MIN_RECORDS
         while offsets is not None and not self.stopping:
-            self.stage_batch(first_part(offsets, self._max_records))
+            is_crowded = self._batches.is_crowded
+            self.stage_batch(first_part(offsets, self._record_s, self._cores) if is_crowded else offsets)
             offsets = next_offsets(self._position, Limits(end))
 
     def stage_batch(self, offsets: StagedOffsets) -> None:
-        """Stage records in one turn."""
-        self._since, self._turn_s = self._turns.clock(), 0.0
+        """Stage records in one job, or in another one once the table has what they need."""
+        self._since, self._jobs_s = self._batches.clock(), 0.0
         self.staging_records = offsets.records
-        if (to_recheck := self._plan.to_ask_again(self._turns.clock() - self._rechecked)) is not None:
+        if (to_recheck := self._plan.to_ask_again(self._batches.clock() - self._rechecked)) is not None:
             self._plan = self._listener.plan_for(to_recheck, recheck=True)
-            self._rechecked = self._turns.clock()
+            self._rechecked = self._batches.clock()
         result = self._result(offsets)
         self._position = {**self._position, **offsets.end}
-        self._max_records = records_for_a_turn(
-            offsets.records,
-            self._turn_s,
-            self._max_records,
-            self._spec.max_records,
-            crowded=self._turns.is_crowded,
-        )
         reach(Step.BATCH)
-        self._listener.staged(batch_of_result(offsets, result, self._turn_s))
+        self._listener.staged(batch_of_result(offsets, result, self._jobs_s))
 
     def _result(self, offsets: StagedOffsets) -> StageResult:
         """What the batch becomes, once the table has all that it needs, and after all checks."""
@@ -260,20 +252,22 @@ class Worker:
 
     def run_once(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
         """Run the tasks of a batch with this plan."""
-        with self._turn():
-            # A pool for each topic: the FAIR scheduler shares the cores between pools.
-            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._spec.topic)
-            total = self._staged(offsets, plan)
+        total = self._staged(offsets, plan)
         if total.error is not None:
             self._discard(total)
             if isinstance(total.error, RetryableError):
-                raise error_of_trouble(f"a batch of {self._spec.topic} could not be staged", total.error)
+                what = f"a batch of {self._spec.topic} could not be staged"
+                raise error_of_trouble(what, total.error) from total.error
             raise ActionNeededError(total.error.behind(f"{self._spec.topic}: "))
         return total
 
     def _staged(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
         """In one task while rows are scattered over partitions: so each has one file (ADR 0038)."""
-        total = staged(self._spark, self._source, plan, offsets, 1 if self._is_scattered else self._cores)
+        tasks = shares(offsets, 1 if self._is_scattered else self._cores)
+        batch = self._new_batch(tasks, plan, offsets.records)
+        total = self._batches.staged(batch, self._cores)
+        self._record_s = max(batch.cost_s, _LEAST_S) / offsets.records
+        self._jobs_s += batch.job_s
         if isinstance(total.error, ScatteredError):
             self._discard(total)
             self._is_scattered = True
@@ -282,13 +276,15 @@ class Worker:
             self._is_scattered &= total.rows < ROWS_PER_FILE * len(total.files) * self._cores
         return total
 
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Hold a turn; a batch that needs another turn keeps its waiting time."""
-        # One more than the cores: while a batch is planned, the others use them.
-        with self._turns.taken(self, self._since, self._cores + 1, lambda: self.stopping) as its_turn:
-            if not its_turn or self.stopping:
-                raise _GivenUpError
-            began = time.monotonic()
-            yield
-            self._turn_s += time.monotonic() - began
+    def _new_batch(self, tasks: list[StagedOffsets], plan: StagePlan, records: int) -> Batch:
+        return Batch(
+            self,
+            self._spec.topic,
+            self._spark,
+            self._source,
+            replace(plan, tasks=len(tasks)),
+            tasks,
+            self._since,
+            records * self._record_s,
+            lambda: self.stopping,
+        )

@@ -97,6 +97,8 @@ class SchemaKeeper:
             self._values.adopt()
         elif table is not None and not self._is_inferred:
             self._evolving.cover(self._side.columns(WHOLE_TOPIC, self._whole), None)
+        elif table is not None and self._settings.transform == "flatten_debezium":
+            self._cover_inferred(())  # tables of older versions lack fields of _cdc
 
     def needed_table(self) -> TopicTable:
         """The table; raises RetryableError until a record with a schema arrives."""

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.errors import CATALOG_SECTION, SettingsError, TableTopicError, Trouble
-from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, SETTINGS_TOPIC, internal_owner
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC, HOSTS_GROUP, SETTINGS_TOPIC, internal_owner
 from tabletopic_kernel.workbench.config import LoadedSettings
 from tabletopic_kernel.workbench.doctor.check import Failed, count
 from tabletopic_kernel.workbench.workbench import Servers
@@ -44,14 +44,13 @@ def broker(properties: Mapping[str, str]) -> str:
 def rights(properties: Mapping[str, str]) -> str:
     """Check that the user has the permissions on the broker that hosts and faces need."""
     from tabletopic_kernel.clients.kafka.checks import DESCRIBE, READ, WRITE, missing_rights
-    from tabletopic_kernel.host.host import GROUP
     from tabletopic_kernel.host.topics.settings_topic import read_desired
 
     broker = _open_broker(properties)
     enabled = sorted(read_desired(broker)) if SETTINGS_TOPIC in broker.topics() else []
     ours = dict.fromkeys((SETTINGS_TOPIC, CONTROL_TOPIC), (READ, WRITE, DESCRIBE))
     topics = ours | dict.fromkeys(enabled, (READ, DESCRIBE))
-    if missing := missing_rights(broker, topics, {GROUP: (READ, DESCRIBE)}):
+    if missing := missing_rights(broker, topics, {HOSTS_GROUP: (READ, DESCRIBE)}):
         lines = "; ".join(f"kafka-acls --bootstrap-server {broker.address} --add {line}" for line in missing)
         raise Failed(f"{count(len(missing), 'permission')} of the user missing on {broker.address}", lines)
     return "the user has the permissions that hosts need"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.peek import PeekedRecord
+    from tabletopic_kernel.workbench.topics.drop import Drop
     from tabletopic_kernel.workbench.topics.rebase import Rebase
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
@@ -143,6 +144,12 @@ class TableTopic(Requests):
         from tabletopic_kernel.workbench.topics.rebase import rebase  # noqa: PLC0415
 
         return rebase(self.name, self._settings(), self._workbench, records=records, dry_run=dry_run)
+
+    def drop(self, *, dry_run: bool = False) -> Drop:
+        """Disable the topic if it is enabled, and remove its table and its dead letters, with their files."""
+        from tabletopic_kernel.workbench.topics.drop import drop  # noqa: PLC0415
+
+        return drop(self, self._settings(), self._workbench, dry_run=dry_run)
 
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines that hosts on this machine logged about this topic, oldest first."""

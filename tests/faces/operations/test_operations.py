@@ -111,6 +111,13 @@ CASES = (
     ),
     Case("rebase clicks --yes --dry-run", ("rebase", ("clicks", 1_000, True)), ("nothing is",), {}),
     Case(
+        "drop clicks",
+        ("drop", ("clicks", True)),
+        ("1,000 rows, 8 files", "2 files outside", "the service removes", "tabletopic drop clicks --yes"),
+        {"is_enabled": True, "done": False},
+    ),
+    Case("drop clicks --yes", ("drop", ("clicks", False)), ("clicks is dropped",), {"done": True}),
+    Case(
         "disable clicks",
         ("disable", "clicks"),
         ("the table default.clicks and its ledger stay",),

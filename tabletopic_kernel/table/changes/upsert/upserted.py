@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
@@ -25,6 +29,7 @@ from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
 from tabletopic_kernel.model.errors import ActionNeededError, UnreadableFilesError
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger
 from tabletopic_kernel.model.moved_rows import Positions
+from tabletopic_kernel.pipeline.arrange import partition_values
 from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
 from tabletopic_kernel.pipeline.write import KeysWriter, epoch_folder, epochs_root
 from tabletopic_kernel.table.changes.change import TableChange, checked_columns
@@ -71,7 +76,7 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
             found = lookup.superseded(
                 _staged(table, upsert),
                 _remembered(table, upsert, change.ledger, before),
-                _live(table, upsert, live),
+                partial(_live, table, upsert, live),
             )
     positions = {files[index].file_path: rows for index, rows in found.items()}
     merged, removed = _merged(live, files, positions)
@@ -93,10 +98,41 @@ def _staged(table: Table, upsert: Upsert) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _live(table: Table, upsert: Upsert, live: LiveRows) -> Iterator[pa.RecordBatch]:
+def _live(table: Table, upsert: Upsert, live: LiveRows, keys: pa.Table | None) -> Iterator[pa.RecordBatch]:
+    """The live rows of all files that may have one of the keys; None: of all files."""
+    may_have = _Partitions(table, upsert.columns, keys)
     for index, entry in enumerate(live.head.data, len(upsert.files)):
         path = entry.data_file.file_path
-        yield from read_rows(table.io, path, upsert.columns, index, live.deleted.get(path))
+        if keys is None or may_have.keys_of(entry.data_file):
+            yield from read_rows(table.io, path, upsert.columns, index, live.deleted.get(path))
+
+
+class _Partitions:
+    """Which partitions may have rows of some keys: all, unless a field's values come from the key."""
+
+    def __init__(self, table: Table, columns: UpsertColumns, keys: pa.Table | None) -> None:
+        self._specs, self._keys = table.specs(), keys
+        self._key = {leaf.field_id: leaf for leaf in columns.key}
+        self._values: dict[tuple[int, str], set[Any]] = {}
+
+    def keys_of(self, file: DataFile) -> bool:
+        """Whether the partition of a file may have one."""
+        return all(
+            file.partition[at] in self._values_of(field)
+            for at, field in enumerate(self._specs[file.spec_id].fields)
+            if field.source_id in self._key and not isinstance(field.transform, VoidTransform)
+        )
+
+    def _values_of(self, field: PartitionField) -> set[Any]:
+        name = field.source_id, str(field.transform)
+        if name not in self._values:
+            leaf = self._key[field.source_id]
+            assert self._keys is not None
+            kind = schema_to_pyarrow(leaf.kind)
+            column = self._keys.column(f"column_{leaf.field_id}").cast(_castable(kind))
+            typed = _typed(column, kind).combine_chunks()
+            self._values[name] = partition_values(typed, field, leaf.kind)
+        return self._values[name]
 
 
 def _remembered(

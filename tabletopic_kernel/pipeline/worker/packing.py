@@ -1,0 +1,110 @@
+"""Which waiting batches share the next Spark job, and which of its tasks reads what (ADR 0036)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.source import KafkaRanges
+
+# A job of several batches should take no longer than this, so that none waits long for those of other topics.
+_JOB_S: Final = 2.0
+# Below this many records, another task costs more than it saves, and makes another file.
+_RECORDS_PER_TASK: Final = 50_000
+# While others wait, a batch has at least so many records, however slow: its files would be too small.
+_LEAST_RECORDS: Final = 1_000
+
+
+@dataclass(eq=False)
+class Batch:
+    """Records of a topic that its worker ``who`` waits to have staged: ``shares``, each by one task.
+
+    ``since_s``: when it began to wait. ``cost_s``: seconds of a core that it may take, later has taken.
+    ``is_alone``: it shares no job, as a job with it, or with its topic's last batch, failed as a whole.
+    ``job_s``: how long its last job took. ``given_up``: whether the worker stops.
+    """
+
+    who: Hashable
+    topic: str
+    spark: SparkSession
+    source: KafkaRanges
+    plan: StagePlan
+    shares: Sequence[StagedOffsets]
+    since_s: float
+    cost_s: float
+    given_up: Callable[[], bool]
+    is_alone: bool = False
+    job_s: float = 0.0
+    outcome: Future[StageResult] = field(default_factory=Future)
+
+
+def packed(waiting: Iterable[Batch], cores: int) -> list[Batch]:
+    """The batches of the next job: the one that waits longest, and others while they fit in its time."""
+    by_age = sorted(waiting, key=lambda batch: batch.since_s)
+    if not by_age or by_age[0].is_alone:
+        return by_age[:1]
+    job, room = by_age[:1], _JOB_S * cores - by_age[0].cost_s
+    for batch in by_age[1:]:
+        if not batch.is_alone and batch.cost_s <= room:
+            job.append(batch)
+            room -= batch.cost_s
+    return job
+
+
+def spread(batches: Sequence[Batch], cores: int) -> list[list[tuple[int, StagedOffsets]]]:
+    """For each task of a job its shares, with the index of their batch; tasks take about equally long."""
+    costs = [(batch.cost_s / len(batch.shares), at) for at, batch in enumerate(batches) for _ in batch.shares]
+    tasks: list[list[tuple[int, StagedOffsets]]] = [[] for _ in range(min(len(costs), cores))]
+    left, loads = [list(batch.shares) for batch in batches], [0.0] * len(tasks)
+    for cost, at in sorted(costs, reverse=True):
+        task = min(range(len(tasks)), key=lambda number: (loads[number], len(tasks[number])))
+        tasks[task].append((at, left[at].pop()))
+        loads[task] += cost
+    return tasks
+
+
+def shares(offsets: StagedOffsets, cores: int) -> list[StagedOffsets]:
+    """The offsets in up to ``cores`` equal shares, one for each task; a share may end within a partition.
+
+    >>> two = shares(StagedOffsets({0: 5, 1: 0}, {0: 100_005, 1: 20_000}), 2)
+    >>> [(share.start, share.end) for share in two]
+    [({0: 5}, {0: 60005}), ({0: 60005, 1: 0}, {0: 100005, 1: 20000})]
+    >>> len(shares(StagedOffsets({0: 5, 1: 0}, {0: 9, 1: 3}), 2))
+    1
+    """
+    size = math.ceil(offsets.records / max(1, min(cores, math.ceil(offsets.records / _RECORDS_PER_TASK))))
+    result: list[StagedOffsets] = []
+    room = 0
+    for partition, end in sorted(offsets.end.items()):
+        at = offsets.start[partition]
+        while at < end:
+            if not room:
+                result.append(StagedOffsets({}, {}))
+                room = size
+            until = min(end, at + room)
+            share = result[-1]
+            result[-1] = StagedOffsets({**share.start, partition: at}, {**share.end, partition: until})
+            room -= until - at
+            at = until
+    return result
+
+
+def first_part(offsets: StagedOffsets, record_s: float, cores: int) -> StagedOffsets:
+    """What one job takes of the offsets if a record takes so long: of each partition the same share.
+
+    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 90_005, 1: 10_000}), 0.0001, 1).end
+    {0: 18005, 1: 2000}
+    """
+    records = max(_LEAST_RECORDS, _JOB_S * cores / record_s)
+    share = min(1.0, records / offsets.records)
+    start = offsets.start
+    return StagedOffsets(
+        start, {p: start[p] + math.ceil((end - start[p]) * share) for p, end in offsets.end.items()}
+    )

@@ -1,0 +1,229 @@
+"""Batches of several topics share a job, and each gets its own result, whatever fails."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
+from tabletopic_kernel.pipeline.stage import StageTask
+from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, Job, ReadTask
+from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, spread
+
+WAIT_S = 240
+JOB_S = 2.0
+
+
+def batch(topic: str, *, since_s: float = 0.0, cost_s: float = 0.0, shares: int = 1, **more: Any) -> Batch:
+    """A batch of a topic, whose shares differ."""
+    parts = [StagedOffsets({number: 0}, {number: 1}) for number in range(shares)]
+    given: Any = None, None, None
+    return Batch(topic, topic, *given, parts, since_s, cost_s, lambda: False, **more)
+
+
+CORES = st.integers(1, 5)
+BATCHES = st.lists(
+    st.builds(
+        batch,
+        st.just("clicks"),
+        since_s=st.integers(0, 20).map(float),
+        cost_s=st.floats(0, 8),
+        shares=st.integers(1, 5),
+        is_alone=st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(BATCHES, CORES)
+def test_a_job_has_the_batch_that_waits_longest_and_others_that_fit(waiting: list[Batch], cores: int) -> None:
+    """It is bounded in time, and full; who may share no job has one of its own."""
+    job = packed(waiting, cores)
+    assert bool(job) == bool(waiting)
+    if not job:
+        return
+    assert job[0].since_s == min(batch.since_s for batch in waiting)
+    assert len({id(batch) for batch in job}) == len(job)
+    cost_s = sum(batch.cost_s for batch in job)
+    left = [batch for batch in waiting if all(batch is not other for other in job)]
+    assert len(job) + len(left) == len(waiting)
+    if job[0].is_alone:
+        assert len(job) == 1
+        return
+    assert not any(batch.is_alone for batch in job)
+    assert len(job) == 1 or cost_s <= JOB_S * cores + 1e-6
+    assert not any(batch.cost_s + cost_s < JOB_S * cores - 1e-6 for batch in left if not batch.is_alone)
+
+
+@given(BATCHES, CORES)
+def test_each_share_is_read_by_one_task(batches: list[Batch], cores: int) -> None:
+    """No task is empty, and none has two shares more than it would need to be as long as the others."""
+    tasks = spread(batches, cores)
+    pieces = [(at, share) for task in tasks for at, share in task]
+    wanted = [(at, share) for at, batch in enumerate(batches) for share in batch.shares]
+    assert sorted(pieces, key=str) == sorted(wanted, key=str)
+    assert len(tasks) == min(cores, len(wanted))
+    assert all(tasks)
+    costs = [sum(batches[at].cost_s / len(batches[at].shares) for at, _ in task) for task in tasks]
+    longest = max((batch.cost_s / len(batch.shares) for batch in batches), default=0.0)
+    assert not tasks or max(costs) - min(costs) <= longest + 1e-6
+
+
+@given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES)
+def test_a_part_takes_as_long_as_a_job_may(records: int, record_s: float, cores: int) -> None:
+    """Or has a thousand records; it begins where the batch begins, and does not end behind it."""
+    whole = StagedOffsets({0: 5, 1: 0}, {0: 5 + records, 1: records // 3})
+    part = first_part(whole, record_s, cores)
+    assert part.start == whole.start
+    assert all(part.start[p] <= part.end[p] <= whole.end[p] for p in (0, 1))
+    assert 0 < part.records <= max(1_000, JOB_S * cores / record_s) + 2
+
+
+class Model(Job):
+    """A job as Spark's: some topics fail by a value, some kill their task, and with it the job."""
+
+    poison: frozenset[str] = frozenset()
+    bad: frozenset[str] = frozenset()
+    ran: list[list[str]]
+
+    def run(self) -> list[StageResult]:
+        """Each result names its topic by its records."""
+        topics = [batch.topic for batch in self.batches]
+        self.ran.append(topics)
+        for batch in self.batches:
+            batch.cost_s = 1.0
+        if dead := self.poison.intersection(topics):
+            raise OSError(f"a Python worker died of {min(dead)}, in a job of {len(topics)}")
+        return [
+            StageResult(records=int(topic), error=RetryableError(topic) if topic in self.bad else None)
+            for topic in topics
+        ]
+
+
+TOPICS = st.frozensets(st.integers(0, 11).map(str))
+
+
+@given(count=st.integers(1, 12), poison=TOPICS, bad=TOPICS, rounds=st.integers(1, 3), cores=CORES)
+def test_every_batch_gets_its_own_result(
+    count: int, poison: frozenset[str], bad: frozenset[str], rounds: int, cores: int
+) -> None:
+    """Of its topic and round, whatever happens to those that share its job; nobody waits for ever."""
+    ran: list[list[str]] = []
+    model = type("Run", (Model,), {"poison": poison, "bad": bad, "ran": ran})
+    batches, start = Batches(new_job=model), threading.Barrier(count)
+
+    def work(topic: str) -> list[StageResult | Exception]:
+        outcomes: list[StageResult | Exception] = []
+        start.wait(WAIT_S)
+        for _ in range(rounds):
+            try:
+                outcomes.append(batches.staged(batch(topic, since_s=batches.clock()), cores))
+            except OSError as error:
+                outcomes.append(error)
+        return outcomes
+
+    with ThreadPoolExecutor(count) as pool:
+        for topic, outcomes in zip(
+            map(str, range(count)), pool.map(work, map(str, range(count))), strict=True
+        ):
+            for outcome in outcomes:
+                if topic in poison:
+                    assert str(outcome) == f"a Python worker died of {topic}, in a job of 1"
+                else:
+                    assert isinstance(outcome, StageResult)
+                    assert outcome.records == int(topic)
+                    assert (outcome.error is None) == (topic not in bad)
+    for topic in poison:  # from its second batch on it is alone at once
+        assert sum(topic in job for job in ran if len(job) > 1) <= 1
+
+
+class Held(Model):
+    """A job that begins and ends when the test says."""
+
+    def run(self) -> list[StageResult]:
+        """Wait."""
+        self.begun.release()  # type: ignore[attr-defined]
+        assert self.over.acquire(timeout=WAIT_S)  # type: ignore[attr-defined]
+        return super().run()
+
+
+@pytest.fixture
+def held() -> Iterator[tuple[Batches, type[Held]]]:
+    """Two jobs of other topics run, and end when the test releases them."""
+    more = {"begun": threading.Semaphore(0), "over": threading.Semaphore(0), "ran": []}
+    model = type("Run", (Held,), more)
+    batches = Batches(new_job=model)
+    with ThreadPoolExecutor(2) as pool:
+        waits = []
+        for topic in ("100", "101"):
+            waits.append(pool.submit(batches.staged, batch(topic), 1))
+            assert model.begun.acquire(timeout=WAIT_S)  # type: ignore[attr-defined]
+        yield batches, model
+        assert [wait.result(WAIT_S).records for wait in waits] == [100, 101]
+
+
+def test_a_healthy_batch_waits_for_no_more_than_the_jobs_that_run(held: tuple[Batches, Any]) -> None:
+    """All that wait share the next job, as far as they fit, however many they are."""
+    batches, model = held
+    with ThreadPoolExecutor(10) as pool:
+        waits = [pool.submit(batches.staged, batch(str(at), cost_s=0.1), 1) for at in range(10)]
+        while any(batches.waits_since(str(at)) is None for at in range(10)):
+            pass
+        assert batches.is_crowded
+        model.over.release(3)
+        assert [wait.result(WAIT_S).records for wait in waits] == list(range(10))
+    assert sorted(map(len, model.ran)) == [1, 1, 10]
+
+
+def test_who_gives_up_waits_no_longer(held: tuple[Batches, Any]) -> None:
+    """Its batch is never run, and a worker that stops lines up no other one."""
+    batches, model = held
+    with ThreadPoolExecutor(1) as pool:
+        wait = pool.submit(batches.staged, batch("7", since_s=3.0), 1)
+        while batches.waits_since("7") != 3.0:
+            pass
+        batches.give_up("7")
+        assert isinstance(wait.exception(WAIT_S), GivenUpError)
+    stopped = batch("8")
+    stopped.given_up = lambda: True
+    with pytest.raises(GivenUpError):
+        batches.staged(stopped, 1)
+    model.over.release(2)
+
+
+def test_an_error_of_one_topic_is_a_value() -> None:
+    """Of whatever kind: the others of its task are staged, and Spark does not hear of it."""
+
+    class Source:
+        def __init__(self, error: Exception | None) -> None:
+            self.error = error
+
+        def read(self, _: StagedOffsets) -> Iterator[pa.RecordBatch]:
+            if self.error is not None:
+                raise self.error
+            yield from ()
+
+    def plan(topic: str) -> StagePlan:
+        return StagePlan(topic, None, None, 1, SchemaPlan(), True, TopicSettings())
+
+    errors = [None, ValueError("not a number"), MemoryError(), None, RetryableError("the broker is away")]
+    sources: Any = [(Source(error), StageTask(plan(str(at)))) for at, error in enumerate(errors)]
+    share = StagedOffsets({0: 0}, {0: 1})
+    read = ReadTask(sources, [[(at, share) for at in range(5)]])
+    rows = pa.Table.from_batches(read(iter([pa.RecordBatch.from_pydict({"id": [0]})]))).to_pylist()
+    assert [row["batch"] for row in rows] == list(range(5))
+    found = [pickle.loads(row["result"]).error for row in rows]
+    assert (found[0], found[3], str(found[4])) == (None, None, "the broker is away")
+    assert str(found[1]).splitlines()[-1] == "ValueError: not a number"
+    assert str(found[2]).splitlines()[-1] == "MemoryError"
