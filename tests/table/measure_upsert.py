@@ -70,7 +70,7 @@ def measure(rows: int, changes: int) -> str:
             files = _files(table, np.concatenate([updated, np.arange(rows, rows + changes * 15 // 100)]), lsn)
             after = table.lake.ledger.advanced(StagedOffsets({0: 0}, {0: 0}), str(uuid.uuid4()))
             began = time.process_time()
-            change = upserted(after, Upsert(table.columns, files, ()))  # type: ignore[arg-type]
+            change = upserted(after, Upsert(table.settings, files, ()))  # type: ignore[arg-type]
             table.lake.topic.commit(table.lake.ledger, change)
             costs.append((time.process_time() - began) / changes * 1e6)
             table.lake.ledger, lsn = after, lsn + changes

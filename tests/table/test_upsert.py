@@ -90,7 +90,6 @@ class Upserts:
     order_by: str | None = "lsn"
     events: list[Event] = field(default_factory=list)
     foreign: dict[int, int] = field(default_factory=dict)
-    lenient: bool = False
 
     def __post_init__(self) -> None:
         self.settings = TopicSettings(mode="upsert", key=("id",), order_by=self.order_by)
@@ -155,7 +154,7 @@ class Upserts:
         end = {p: max([start[p], *(e.offset + 1 for e in events if e.partition == p)]) for p in newest_ms}
         after = self.lake.ledger.advanced(StagedOffsets(start, end, newest_ms), str(uuid.uuid4()))
         topic = self.lake.topic
-        upsert = Upsert(self.columns, tuple(files), tuple(deletes), self.lenient)
+        upsert = Upsert(self.settings, tuple(files), tuple(deletes))
         change = upserted(remembering(topic.table, after, deletes), upsert)
         change = with_fewer_files(topic.table, change, upsert)
         if meanwhile is not None:
@@ -327,10 +326,10 @@ def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
         table.commit([_write(lsn, None, lsn, ms=hours)])
     later = [_write(90 + p, None, 90 + p, partition=p, ms=3 * hours) for p in range(PARTITIONS)]
     refused = replace(table.lake.ledger, refused={"no_key": 1})
-    topic, columns = table.lake.topic, table.columns
+    topic = table.lake.topic
     _, deletes = table.staged(later)
     ledger = replace(table.lake.ledger, newest_ms=dict.fromkeys(range(PARTITIONS), 3 * hours))
-    upsert = Upsert(columns, (), tuple(deletes))
+    upsert = Upsert(table.settings, (), tuple(deletes))
     kept = {}
     for name, before in (("all", replace(refused, newest_ms=ledger.newest_ms)), ("newest", ledger)):
         change = upserted(remembering(topic.table, before, deletes), upsert)
@@ -346,7 +345,7 @@ def test_deleted_keys_that_others_removed_are_said(table: Upserts) -> None:
     Path(path.removeprefix("file://")).unlink()
     with pytest.raises(ActionNeededError, match=r"deleted 1 files with deleted keys.*--on-gap go_on"):
         table.commit([_write(2, 1, 10)])
-    table.lenient = True
+    table.settings = table.settings.model_copy(update={"on_gap": "go_on"})
     table.commit([_write(2, 1, 11)])
     assert table.rows() == [(2, 1)]
 
