@@ -44,8 +44,8 @@ def check_upsert_topic(
         )
     if maintains_itself(catalog.properties) and settings.on_gap == "stop":
         raise UsageError(
-            "mode upsert: this catalog removes files that no snapshot names, and so those with deleted keys. Set "
-            "--on-gap go_on if no older change of a deleted key can come, or choose another catalog"
+            "mode upsert: this catalog removes files that no snapshot names, so those with deleted keys. "
+            "Set --on-gap go_on if no older change of a deleted key can come, or choose another catalog"
         )
     if not settings.key:
         _check_keys(topic, settings, broker, registry)
