@@ -133,10 +133,10 @@ class Owner:
 
     def _planned(self, after: Ledger, batches: tuple[StagedBatch, ...]) -> PendingCommit:
         files = tuple(file for batch in batches for file in batch.files)
-        if (columns := self.keeper.upsert_columns()) is None:
+        if (settings := self.keeper.settings).mode == "append":
             return PendingCommit(batches, appended(after, files))
         deletes = tuple(file for batch in batches for file in batch.deletes)
-        upsert = Upsert(columns, files, deletes, lenient=self.keeper.settings.on_gap == "go_on")
+        upsert = Upsert(settings, files, deletes)
         after = remembering(self.keeper.needed_table().table, after, deletes)
         return PendingCommit(batches, upserted(after, upsert), upsert=upsert)
 

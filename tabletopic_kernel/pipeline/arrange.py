@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType
 
 from tabletopic_kernel.model.errors import RetryableError
 
@@ -136,6 +137,12 @@ def _comparable(values: pa.Array) -> pa.Array:
     bits = floats.view(np.int32 if floats.itemsize == 4 else np.int64)
     numbers = np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
     return pa.array(numbers, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def partition_values(column: pa.Array, field: PartitionField, kind: IcebergType) -> set[Any]:
+    """The values that a partition field has for a column of type ``kind``, in the form of manifests."""
+    column = column.cast(pa.binary()) if pa.types.is_large_binary(column.type) else column
+    return set(_encoded(field.transform.pyarrow_transform(kind)(column)).dictionary.to_pylist())
 
 
 def _values(table: pa.Table, field: PartitionField | SortField, schema: Schema) -> pa.Array:

@@ -158,7 +158,7 @@ def plan_enable(
             schema, former = table.table.schema(), names_before(table)
             _plan_old(plan, table, columns, origin, settings, facts)
             _plan_key(plan, table.table, key, settings)
-        plan.notes += check_upsert_topic(topic, settings, broker, registry, schema, former)
+        plan.notes += check_upsert_topic(topic, settings, broker, registry, catalog, schema, former)
         plan.notes += limits_of_aws(catalog.properties, {c.name: c.type for c in plan.columns})
         if key is None and settings.has_typed_keys:
             plan.notes.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -19,15 +19,27 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.columns.upsert_columns import upsert_columns
-from tabletopic_kernel.model.errors import HeadMovedError
-from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.changes.upsert.upserted import Upsert, remembering, upserted, with_fewer_files
-from tests.table.lake import Lake
+from tabletopic_kernel.table.changes.lineage import has_newest_rows
+from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
+from tabletopic_kernel.table.changes.upsert.upserted import (
+    MOST_FILES,
+    Upsert,
+    locations,
+    remembering,
+    upserted,
+    with_fewer_files,
+)
+from tabletopic_kernel.table.layout import names_before
+from tabletopic_kernel.table.sweep import sweep
+from tests.table.foreign_deletes import delete_files
+from tests.table.lake import Lake, read_file
 from tests.table.samples import FlakyCatalog, refused
 
 PARTITIONS = 3
@@ -142,7 +154,7 @@ class Upserts:
         end = {p: max([start[p], *(e.offset + 1 for e in events if e.partition == p)]) for p in newest_ms}
         after = self.lake.ledger.advanced(StagedOffsets(start, end, newest_ms), str(uuid.uuid4()))
         topic = self.lake.topic
-        upsert = Upsert(self.columns, tuple(files), tuple(deletes))
+        upsert = Upsert(self.settings, tuple(files), tuple(deletes))
         change = upserted(remembering(topic.table, after, deletes), upsert)
         change = with_fewer_files(topic.table, change, upsert)
         if meanwhile is not None:
@@ -267,3 +279,99 @@ def _next_batch(dice: Random, logs: list[list[Event]], read: list[int]) -> list[
         events += log[read[partition] : end]
         read[partition] = end
     return events
+
+
+def _write(key: int, value: int | None, lsn: int, partition: int = 0, ms: int = 0) -> Event:
+    return Event(key, value, lsn, partition, lsn, ms)
+
+
+def test_a_deleted_key_stays_deleted(table: Upserts) -> None:
+    """What is older comes from a partition that is read later, after a change of owner and a sweep."""
+    table.commit([_write(1, None, 9)])
+    table.claim()
+    assert sweep(table.lake.table, after_epoch=0, before_epoch=2, catalog=table.catalog) == 0
+    table.commit([_write(1, 5, 7, partition=1), _write(2, 5, 8, partition=1)])
+    table.check()
+    assert table.rows() == [(2, 5)]
+
+
+def test_a_rollback_has_the_deletes_of_its_time(table: Upserts) -> None:
+    """They are in the ledger of its snapshot, so what came later is as if it had never been."""
+    table.commit([_write(1, 1, 1), _write(2, None, 2)])
+    head = table.lake.table.metadata.current_snapshot_id
+    table.commit([_write(1, None, 5)])
+    table.lake.table.manage_snapshots().set_current_snapshot(snapshot_id=head).commit()
+    del table.events[-1]
+    table.claim()
+    table.commit([_write(1, 3, 3), _write(2, 3, 1, partition=1)])
+    assert table.rows() == table.expected() == [(1, 3)]
+
+
+def test_delete_files_and_deleted_keys_are_merged(table: Upserts) -> None:
+    """At nine they become one; what is deleted stays so, and readers open few files."""
+    table.commit([_write(key, 0, key) for key in range(1, 60)])
+    for lsn in range(100, 125):
+        table.commit([_write(lsn % 50, lsn, lsn), _write(lsn + 1000, None, lsn)])
+        assert len(delete_files(table.lake.table)) <= MOST_FILES
+        assert len(table.lake.ledger.deleted_keys) <= MOST_FILES
+    table.check()
+    table.commit([_write(1100, 1, 99, partition=1)])
+    table.check()
+
+
+def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
+    """Once all partitions were read to a newer time, unless a refused record may be replayed."""
+    hours = 3 * CLOCK_TOLERANCE_MS
+    for lsn in range(1, MOST_FILES + 1):
+        table.commit([_write(lsn, None, lsn, ms=hours)])
+    later = [_write(90 + p, None, 90 + p, partition=p, ms=3 * hours) for p in range(PARTITIONS)]
+    refused = replace(table.lake.ledger, refused={"no_key": 1})
+    topic = table.lake.topic
+    _, deletes = table.staged(later)
+    ledger = replace(table.lake.ledger, newest_ms=dict.fromkeys(range(PARTITIONS), 3 * hours))
+    upsert = Upsert(table.settings, (), tuple(deletes))
+    kept = {}
+    for name, before in (("all", replace(refused, newest_ms=ledger.newest_ms)), ("newest", ledger)):
+        change = upserted(remembering(topic.table, before, deletes), upsert)
+        (path,) = locations(topic.table, with_fewer_files(topic.table, change, upsert).ledger)
+        kept[name] = len(read_file(path))
+    assert kept == {"all": MOST_FILES + PARTITIONS, "newest": PARTITIONS}
+
+
+def test_deleted_keys_that_others_removed_are_said(table: Upserts) -> None:
+    """The topic stops with the way to go on; there the file is left out."""
+    table.commit([_write(1, None, 9)])
+    (path,) = locations(table.lake.table, table.lake.ledger)
+    Path(path.removeprefix("file://")).unlink()
+    with pytest.raises(ActionNeededError, match=r"deleted 1 files with deleted keys.*--on-gap go_on"):
+        table.commit([_write(2, 1, 10)])
+    table.settings = table.settings.model_copy(update={"on_gap": "go_on"})
+    table.commit([_write(2, 1, 11)])
+    assert table.rows() == [(2, 1)]
+
+
+def test_replaced_newest_rows_are_no_rollback(table: Upserts) -> None:
+    """Of the snapshot that the tag kept, once others have rewritten all files and expired the others."""
+    table.commit([_write(1, 1, 1), _write(2, 2, 2)])
+    table.commit([_write(1, 3, 3), _write(1, 4, 4)])
+    kept = table.lake.table.current_snapshot()
+    rows = table.lake.table.scan().to_arrow()
+    table.lake.table.overwrite(rows.cast(file_schema(table.lake.table.schema())))
+    table.lake.topic.reload()
+    assert kept is not None
+    assert has_newest_rows(table.lake.table, kept)
+    table.lake.table.delete("id = 1")
+    assert not has_newest_rows(table.catalog.load_table(table.lake.table.name()), kept)
+
+
+def test_renamed_and_wider_keys_are_the_same(table: Upserts) -> None:
+    """Columns are found by field id in files of each time."""
+    table.commit([_write(1, 1, 1), _write(2, 2, 2)])
+    with table.lake.table.update_schema() as update:
+        update.rename_column("id", "number")
+    table.lake.topic.reload()
+    live = LiveRows.of(table.lake.table)
+    columns = upsert_columns(table.settings, table.lake.table.schema(), names_before(table.lake.topic))
+    (entry,) = live.head.data
+    (rows,) = read_rows(table.lake.table.io, entry.data_file.file_path, columns, 0)
+    assert rows.column(0).to_pylist() == [1, 2]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.model.columns.upsert_columns import Former, check_upsert, upsert_columns
@@ -27,6 +29,7 @@ def check_upsert_topic(
     settings: TopicSettings,
     broker: Broker,
     registry: Registry,
+    catalog: Catalog,
     schema: Schema | None,
     former: Former,
 ) -> list[str]:
@@ -38,6 +41,11 @@ def check_upsert_topic(
         raise UsageError(
             "mode upsert: with a WHERE, a row would stay whose newest change it leaves out; remove it, "
             "and filter in queries"
+        )
+    if maintains_itself(catalog.properties) and settings.on_gap == "stop":
+        raise UsageError(
+            "mode upsert: this catalog removes files that no snapshot names, so those with deleted keys. "
+            "Set --on-gap go_on if no older change of a deleted key can come, or choose another catalog"
         )
     if not settings.key:
         _check_keys(topic, settings, broker, registry)

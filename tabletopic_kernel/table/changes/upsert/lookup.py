@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,8 +47,13 @@ class Lookup:
             f"moment DESC, {self._partition} DESC NULLS LAST, {self._offset} DESC NULLS LAST, {FILE} IS NULL"
         )
 
-    def superseded(self, staged: Batches, remembered: Batches, live: Batches) -> dict[int, Positions]:
-        """By file, the positions of rows that are not the newest of their key; ascending."""
+    def superseded(
+        self, staged: Batches, remembered: Batches, live: Callable[[pa.Table | None], Batches]
+    ) -> dict[int, Positions]:
+        """By file, the positions of rows that are not the newest of their key; ascending.
+
+        ``live`` gets the keys that were written or deleted; None: all rows are needed.
+        """
         self._load("events", staged)
         self._load("remembered", remembered)
         self._duck.execute(
@@ -62,7 +67,8 @@ class Lookup:
             f"INSERT INTO events SELECT l.* FROM remembered l SEMI JOIN touched t ON {same} "
             f"WHERE NOT l.{ALL_KEYS.name} UNION ALL SELECT * FROM remembered WHERE {ALL_KEYS.name}"
         )
-        with self._reader("live", live):
+        keys = None if truncates else self._duck.execute("FROM touched").to_arrow_table()
+        with self._reader("live", live(keys)):
             of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
             self._duck.execute(f"INSERT INTO events SELECT l.* FROM live l {of_keys}")
         return _by_file(self._duck.execute(self._losers()).to_arrow_table())

@@ -12,24 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
-from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
 from tabletopic_kernel.model.errors import ActionNeededError, UnreadableFilesError
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger
 from tabletopic_kernel.model.moved_rows import Positions
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.arrange import partition_values
 from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
 from tabletopic_kernel.pipeline.write import KeysWriter, epoch_folder, epochs_root
 from tabletopic_kernel.table.changes.change import TableChange, checked_columns
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
+from tabletopic_kernel.table.layout import names_before
+from tabletopic_kernel.table.topic_table import TopicTable
 
 MOST_FILES: Final = 8  # delete files of a partition, and files with deleted keys; more are merged
 _GONE: Final = (
@@ -41,15 +49,15 @@ _GONE: Final = (
 
 @dataclass(frozen=True)
 class Upsert:
-    """What a commit writes: staged ``files`` and ``deletes`` (of keys), by the table's ``columns``.
+    """What a commit writes by the topic's settings: staged ``files``, and ``deletes`` of keys."""
 
-    ``lenient``: remembered deletes that are gone are left out.
-    """
-
-    columns: UpsertColumns
+    settings: TopicSettings
     files: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
-    lenient: bool = False
+
+    def columns(self, table: Table) -> UpsertColumns:
+        """The key and the order of the table as it is now; UsageError if others have dropped one."""
+        return upsert_columns(self.settings, table.schema(), names_before(TopicTable(table)))
 
 
 def upserted(ledger: Ledger, upsert: Upsert) -> TableChange:
@@ -62,16 +70,17 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
     checked_columns(table, change)
     if not upsert.files and not upsert.deletes:
         return change
+    columns = upsert.columns(table)
     with reachable("the storage", lent=lends_keys(table)):
         live = LiveRows.of(table)
         files = [*upsert.files, *(entry.data_file for entry in live.head.data)]
         new = {file.file_path for file in upsert.deletes}
         before = [path for path in locations(table, change.ledger) if path not in new]
-        with open_lookup(upsert.columns) as lookup:
+        with open_lookup(columns) as lookup:
             found = lookup.superseded(
-                _staged(table, upsert),
-                _remembered(table, upsert, change.ledger, before),
-                _live(table, upsert, live),
+                _staged(table, upsert, columns),
+                _remembered(table, upsert, columns, change.ledger, before),
+                partial(_live, table, len(upsert.files), columns, live),
             )
     positions = {files[index].file_path: rows for index, rows in found.items()}
     merged, removed = _merged(live, files, positions)
@@ -80,12 +89,12 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
     return replace(change, delete_rows=merged, remove=removed, stay=stay, folder=folder)
 
 
-def _staged(table: Table, upsert: Upsert) -> Iterator[pa.RecordBatch]:
+def _staged(table: Table, upsert: Upsert, columns: UpsertColumns) -> Iterator[pa.RecordBatch]:
     try:
         for index, file in enumerate(upsert.files):
-            yield from read_rows(table.io, file.file_path, upsert.columns, index)
+            yield from read_rows(table.io, file.file_path, columns, index)
         for file in upsert.deletes:
-            yield from read_rows(table.io, file.file_path, upsert.columns, None)
+            yield from read_rows(table.io, file.file_path, columns, None)
     except FileNotFoundError as error:
         raise UnreadableFilesError(
             f"a staged file of {'.'.join(table.name())} is not in the storage ({error}); it was not "
@@ -93,22 +102,55 @@ def _staged(table: Table, upsert: Upsert) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _live(table: Table, upsert: Upsert, live: LiveRows) -> Iterator[pa.RecordBatch]:
-    for index, entry in enumerate(live.head.data, len(upsert.files)):
+def _live(
+    table: Table, first: int, columns: UpsertColumns, live: LiveRows, keys: pa.Table | None
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of all files that may have one of the keys; None: of all files."""
+    may_have = _Partitions(table, columns, keys)
+    for index, entry in enumerate(live.head.data, first):
         path = entry.data_file.file_path
-        yield from read_rows(table.io, path, upsert.columns, index, live.deleted.get(path))
+        if keys is None or may_have.keys_of(entry.data_file):
+            yield from read_rows(table.io, path, columns, index, live.deleted.get(path))
+
+
+class _Partitions:
+    """Which partitions may have rows of some keys: all, unless a field's values come from the key."""
+
+    def __init__(self, table: Table, columns: UpsertColumns, keys: pa.Table | None) -> None:
+        self._specs, self._keys = table.specs(), keys
+        self._key = {leaf.field_id: leaf for leaf in columns.key}
+        self._values: dict[tuple[int, str], set[Any]] = {}
+
+    def keys_of(self, file: DataFile) -> bool:
+        """Whether the partition of a file may have one."""
+        return all(
+            file.partition[at] in self._values_of(field)
+            for at, field in enumerate(self._specs[file.spec_id].fields)
+            if field.source_id in self._key and not isinstance(field.transform, VoidTransform)
+        )
+
+    def _values_of(self, field: PartitionField) -> set[Any]:
+        name = field.source_id, str(field.transform)
+        if name not in self._values:
+            leaf = self._key[field.source_id]
+            assert self._keys is not None
+            kind = schema_to_pyarrow(leaf.kind)
+            column = self._keys.column(f"column_{leaf.field_id}").cast(_castable(kind))
+            typed = _typed(column, kind).combine_chunks()
+            self._values[name] = partition_values(typed, field, leaf.kind)
+        return self._values[name]
 
 
 def _remembered(
-    table: Table, upsert: Upsert, ledger: Ledger, paths: Sequence[str]
+    table: Table, upsert: Upsert, columns: UpsertColumns, ledger: Ledger, paths: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     gone: list[str] = []
     for path in paths:
         try:
-            yield from read_rows(table.io, path, upsert.columns, None)
+            yield from read_rows(table.io, path, columns, None)
         except FileNotFoundError:
             gone.append(path)
-    if gone and not upsert.lenient:
+    if gone and upsert.settings.on_gap == "stop":
         name = ".".join(table.name())
         raise ActionNeededError(_GONE.format(count=len(gone), table=name, first=gone[0], topic=ledger.topic))
 
@@ -148,15 +190,16 @@ def with_fewer_files(table: Table, change: TableChange, upsert: Upsert) -> Table
     ledger = change.ledger
     if len(ledger.deleted_keys) <= MOST_FILES:
         return change
+    columns = upsert.columns(table)
     oldest = min((ledger.newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
     since_us = None if ledger.refused else (oldest - CLOCK_TOLERANCE_MS) * 1000
-    with reachable("the storage", lent=lends_keys(table)), open_lookup(upsert.columns) as lookup:
-        rows = _remembered(table, upsert, ledger, locations(table, ledger))
+    with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
+        rows = _remembered(table, upsert, columns, ledger, locations(table, ledger))
         kept = lookup.newest_deletes(rows, since_us)
-    target = deletes_schema(upsert.columns)
-    columns = [kept.column(field.name).cast(_castable(field.type)) for field in target]
+    target = deletes_schema(columns)
+    arrays = [kept.column(field.name).cast(_castable(field.type)) for field in target]
     whole = pa.table(
-        [_typed(column, field.type) for column, field in zip(columns, target, strict=True)], target
+        [_typed(column, field.type) for column, field in zip(arrays, target, strict=True)], target
     )
     writer = KeysWriter(table.io, f"{epochs_root(table.metadata)}/{epoch_folder(ledger.epoch)}")
     files = writer.write(whole) if len(whole) else []

@@ -1,0 +1,82 @@
+"""What rows and records say in a table that is kept by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import LongType, NestedField, StringType, StructType
+
+from tabletopic_kernel.model.columns.table_columns import metadata_columns
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
+from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, changes_of, former_rows, moved_keys
+
+ID = NestedField(1, "id", LongType(), required=False)
+
+
+def _table(*fields: NestedField, **settings: Any) -> tuple[pa.Schema, UpsertColumns]:
+    given = TopicSettings(mode="upsert", **settings)
+    schema = assign_fresh_schema_ids(Schema(*fields, *metadata_columns(given)))
+    return file_schema(schema), upsert_columns(given, schema)
+
+
+def _rows(target: pa.Schema, **columns: list[Any]) -> pa.RecordBatch:
+    count = len(next(iter(columns.values())))
+    arrays = {name: pa.array(values, target.field(name).type) for name, values in columns.items()}
+    return conform(arrays, count, target)
+
+
+def test_change_events_write_delete_and_empty() -> None:
+    """A delete needs its key alone, a truncate none; without a key, nothing can be said."""
+    cdc = NestedField(1, "_cdc", CDC_STRUCT, required=False)
+    target, columns = _table(ID, cdc, key=("id",), transform="flatten_debezium")
+    ops = [{"op": op, "lsn": lsn, "tx_order": 1} for lsn, op in enumerate("IUDTI")]
+    changes = changes_of(_rows(target, id=[1, 2, 3, None, None], _cdc=ops), columns)
+    assert changes.writes.tolist() == [True, True, False, False, False]
+    assert changes.keyless.tolist() == [False, False, False, False, True]
+    key, lsn = (f"column_{leaf.field_id}" for leaf in (columns.key[0], columns.order[0]))
+    names = (key, lsn, ALL_KEYS.name)
+    deletes = [tuple(row[name] for name in names) for row in changes.deletes.to_pylist()]
+    assert (deletes, changes.truncates) == ([(3, 2, False), (None, 3, True)], 1)
+
+
+def test_flat_events_say_deleted_in_text() -> None:
+    """As ExtractNewRecordState writes them."""
+    target, columns = _table(ID, NestedField(2, "__deleted", StringType(), required=False), key=("id",))
+    changes = changes_of(_rows(target, id=[1, 2, 3], __deleted=["false", "true", None]), columns)
+    assert changes.writes.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["id", "other"])
+def test_a_record_without_a_value_deletes_its_kafka_key(name: str) -> None:
+    """A key of columns is found in the Kafka key's fields of these names, or not at all."""
+    kafka_key = NestedField(9, "_kafka_key", StructType(NestedField(10, name, LongType())), required=False)
+    schema = assign_fresh_schema_ids(
+        Schema(ID, kafka_key, *metadata_columns(TopicSettings(metadata_columns=("metadata",))))
+    )
+    target = file_schema(schema)
+    rows = _rows(target, _kafka_key=[{name: 5}])
+    by_record = upsert_columns(TopicSettings(mode="upsert", key_format="by_schema_id"), schema)
+    assert len(changes_of(rows, by_record, without_value=True).deletes) == 1
+    by_column = upsert_columns(TopicSettings(mode="upsert", key=("id",)), schema)
+    changes = changes_of(rows, by_column, without_value=True)
+    assert (len(changes.deletes), changes.keyless.tolist()) == ((1, [False]) if name == "id" else (0, [True]))
+
+
+def test_an_update_of_the_key_deletes_the_old_one() -> None:
+    """Only where it is known and another one."""
+    target, columns = _table(ID, key=("id",))
+    image = pa.struct([("id", pa.int64())])
+    before = pa.array([{"id": 1}, {"id": 2}, {"id": None}, None, {"id": 9}], image)
+    ops = pa.array(["u", "u", "u", "u", "d"])
+    chosen, events = former_rows(pa.RecordBatch.from_arrays([before, ops], ["before", "op"]))
+    assert (chosen.tolist(), set(events["op"].to_pylist())) == ([0, 1, 2], {"d"})
+    old = _rows(target, id=[1, 2, None])
+    new = (np.array([10, 11, 12, 13]), _rows(target, id=[1, 20, 3, 4]))
+    assert moved_keys(old, np.array([10, 11, 12]), [new], columns.key)["id"].to_pylist() == [2]
