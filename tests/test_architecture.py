@@ -18,10 +18,11 @@ from docs import generate
 from tabletopic_kernel.faces.cli import call
 from tabletopic_kernel.faces.cli.commands import info
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
+from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger, Outliers
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.config.sources import PROGRAM_VARIABLES
-from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.status import NO_HOST, TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
 
 ROOT = Path(__file__).parents[1]
