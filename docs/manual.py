@@ -254,6 +254,8 @@ _REMEDIES = {
     "encrypted": "A rule of the schema encrypts the value: no key is used here, so the record stays",
     "incompatible_schema": "[An incompatible schema](incompatible-schemas.md). Then replay",
     "protobuf_other_message": "Another message of the Protobuf file: set `value_message` for another table",
+    "no_key": "The table is kept by key, and a part of the record's is null: fix the producer, or set "
+    "another `key` for another `table`",
     "key_not_text": 'The key is not UTF-8: enable the topic with `key_format = "raw"` and another `table`',
     "not_an_envelope": "No change event of Debezium: the wrong topic, or the connector removed the envelope",
     "projection_failed": "`message` has the error of the SQL: alter the `projection`. Then replay",

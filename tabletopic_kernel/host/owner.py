@@ -25,6 +25,7 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.changes.ledger_history import summary
+from tabletopic_kernel.table.changes.upsert.upserted import Upsert, remembering, upserted, with_fewer_files
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
@@ -44,6 +45,7 @@ class PendingCommit:
     sent: bool = False
     unsure: bool = False
     dead_letters_sent: bool = False
+    upsert: Upsert | None = None  # of a table that is kept by key
 
     @property
     def after(self) -> Ledger:
@@ -124,10 +126,19 @@ class Owner:
                 batches, change = [first], compacted(after, first.files, first.replaced)
             else:
                 batches = list(takewhile(lambda batch: not isinstance(batch, CompactedBatch), batches))
-                files = (file for batch in batches for file in batch.files)
-                change = appended(_advanced(after, batches, now_ms), files)
+                self.pending = self._planned(_advanced(after, batches, now_ms), tuple(batches))
+                return self.pending
             self.pending = PendingCommit(tuple(batches), change)
         return self.pending
+
+    def _planned(self, after: Ledger, batches: tuple[StagedBatch, ...]) -> PendingCommit:
+        files = tuple(file for batch in batches for file in batch.files)
+        if (columns := self.keeper.upsert_columns()) is None:
+            return PendingCommit(batches, appended(after, files))
+        deletes = tuple(file for batch in batches for file in batch.deletes)
+        upsert = Upsert(columns, files, deletes, lenient=self.keeper.settings.on_gap == "go_on")
+        after = remembering(self.keeper.needed_table().table, after, deletes)
+        return PendingCommit(batches, upserted(after, upsert), upsert=upsert)
 
     def send(self) -> None:
         """Send the pending commit: dead letters first, then rows with the same commit id (I7).
@@ -143,6 +154,9 @@ class Owner:
                 self.dead_letters.commit(pending.dead_letters, self.ledger, pending.after)
                 self.pending = pending = replace(pending, dead_letters_sent=True)
                 reach(Step.LETTERS)
+            if pending.upsert is not None and not pending.sent:
+                change = with_fewer_files(table.table, pending.change, pending.upsert)
+                self.pending = pending = replace(pending, change=change)
             table.commit(self.ledger, pending.change)
         except UnreadableFilesError as error:
             if not pending.change.keeps_rows:
@@ -225,7 +239,7 @@ class Owner:
         sent = planned if pending and pending.sent else set()
         letters_sent = planned if pending and (pending.sent or pending.dead_letters_sent) else set()
         self.files.discard(
-            [file for batch in batches if id(batch) not in sent for file in batch.files],
+            [file for batch in batches if id(batch) not in sent for file in batch.own_files],
             [file for batch in batches if id(batch) not in letters_sent for file in batch.dead_letters],
         )
 

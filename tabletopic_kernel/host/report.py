@@ -37,6 +37,7 @@ class TopicProgress:
     def __init__(self, topic: str, settings: TopicSettings) -> None:
         self._lock = threading.Lock()
         self.notice: str | None = None  # an error that does not stop the topic
+        self.stretched: str | None = None  # why commits come later than the settings say
         self._catalog = settings.catalog
         self._record = events.Progress(
             topic=topic,
@@ -64,7 +65,7 @@ class TopicProgress:
                 update={
                     # After an error, a retry counts as waiting until it has succeeded.
                     "state": State.WAITING if state in AT_WORK and error else state,
-                    "error": error or self.notice,
+                    "error": error or self.notice or self.stretched,
                     "turn_wait_ms": None if waits_s is None else round(1000 * waits_s),
                     "staging_records": staging_records,
                     "staged_rows": sum(batch.rows for batch in staged),

@@ -22,6 +22,8 @@ _CALM_MS = 30_000
 _EARLY_SHARE = 10  # a commit may be early by this part of its interval
 # After this many consecutive conflicts, commits back off.
 _AT_ONCE = 10
+# An upsert commit takes longer the larger the table is. With at most a tenth of a core, other topics go on.
+_REST_FACTOR = 10
 # While stopping, an unconfirmed commit is tried at most this often: a stop must end.
 _LAST_TRIES = 3
 # A new owner with nothing to commit sweeps after this time.
@@ -84,6 +86,7 @@ class Schedule:
         self.retries = Retries(clock)
         self._last_commit_ms = self._staged_ms = clock()
         self._sweep_at_ms: int | None = None
+        self.rest_ms = 0  # the least time between two commits of a table that is kept by key
         self.asked: Offsets | None = None
 
     def due(self, state: State, staged_bytes: int, settings: TopicSettings) -> Event | None:
@@ -95,12 +98,16 @@ class Schedule:
             return Event.RETRY_DUE
         if state is not State.STAGED:
             return None
-        due = self.asked is not None or commit_is_due(
-            now_ms=now,
-            last_commit_ms=self._last_commit_ms,
-            interval_ms=settings.commit_interval_ms,
-            staged_bytes=staged_bytes,
-            commit_bytes=settings.commit_bytes,
+        rests = now - self._last_commit_ms < self.rest_ms
+        due = self.asked is not None or (
+            not rests
+            and commit_is_due(
+                now_ms=now,
+                last_commit_ms=self._last_commit_ms,
+                interval_ms=settings.commit_interval_ms,
+                staged_bytes=staged_bytes,
+                commit_bytes=settings.commit_bytes,
+            )
         )
         return Event.COMMIT_DUE if due else None
 
@@ -109,7 +116,9 @@ class Schedule:
         if state in (State.WAITING, State.SETTLING):
             at_ms = self.retries.at_ms
         elif state is State.STAGED:
-            at_ms = max(self.retries.at_ms, self._last_commit_ms + settings.commit_interval_ms)
+            at_ms = max(
+                self.retries.at_ms, self._last_commit_ms + max(settings.commit_interval_ms, self.rest_ms)
+            )
         else:
             return _IDLE_WAIT_S
         return min(_IDLE_WAIT_S, max(0.0, (at_ms - self._clock()) / 1000))
@@ -140,19 +149,32 @@ class Schedule:
         """Note that a batch is staged."""
         self._staged_ms = self._clock()
 
-    def committed(self, began_ms: int, next_offsets: Offsets, settings: TopicSettings) -> None:
-        """Note that the commit begun at ``began_ms`` succeeded, with this ledger.
+    def committed(
+        self, began_ms: int, next_offsets: Offsets, settings: TopicSettings, cpu_ms: int = 0
+    ) -> None:
+        """Note that the commit begun at ``began_ms`` succeeded, with this ledger, after so much CPU time.
 
         The next one may be early, by a tenth of the interval: batches have the same interval, and after some
         commits each comes right after its batch, which no longer waits for it.
         """
         early_ms = settings.commit_interval_ms // _EARLY_SHARE
         self._last_commit_ms = min(began_ms, max(self._staged_ms, began_ms - early_ms))
+        self.rest_ms = _REST_FACTOR * cpu_ms if settings.mode == "upsert" else 0
         self.retries.succeeded()
         if self._sweep_at_ms is not None:
             self._sweep_at_ms = self._clock()
         if self.asked is not None and all(next_offsets.get(p, 0) >= end for p, end in self.asked.items()):
             self.asked = None
+
+    def stretched(self, settings: TopicSettings) -> str | None:
+        """Why commits come later than the interval says; None if they do not."""
+        if self.rest_ms <= settings.commit_interval_ms:
+            return None
+        rest_s, cpu_s = self.rest_ms / 1000, self.rest_ms / 1000 / _REST_FACTOR
+        return (
+            f"commits every {rest_s:.1f} s instead of {settings.commit_interval_ms / 1000:.1f} s: finding "
+            f"the rows that the last one replaced took {cpu_s:.1f} s of CPU, which may be a tenth of a core"
+        )
 
     @property
     def is_in_doubt(self) -> bool:

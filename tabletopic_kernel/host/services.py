@@ -66,6 +66,7 @@ class Services:
     ends: Ends = field(default_factory=Ends)
     now_ms: Callable[[], int] = now_ms
     elapsed_ms: Callable[[], int] = elapsed_ms
+    cpu_ms: Callable[[], int] = lambda: time.thread_time_ns() // 1_000_000  # of the calling thread
     spawn: Callable[[str, Callable[[], None]], None] = in_a_thread
     jobs: Jobs = field(default_factory=lambda: Jobs(in_a_thread, elapsed_ms))  # of maintenance
 

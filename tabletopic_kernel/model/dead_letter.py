@@ -34,6 +34,7 @@ ENCRYPTED: Final = "encrypted"  # a rule of its schema encrypts the whole value
 INCOMPATIBLE_SCHEMA: Final = "incompatible_schema"  # its columns do not fit the table's without loss
 OTHER_MESSAGE: Final = "protobuf_other_message"  # another message of the Protobuf file than the table's
 KEY_NOT_TEXT: Final = "key_not_text"
+NO_KEY: Final = "no_key"  # of a table that is kept by key
 NOT_AN_ENVELOPE: Final = "not_an_envelope"  # not one of the expected change events of Debezium
 PROJECTION_FAILED: Final = "projection_failed"
 INTERNAL_ERROR: Final = "internal_error"  # a fault of this program that only such a record reveals

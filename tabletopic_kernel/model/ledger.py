@@ -61,8 +61,8 @@ class Ledger:
     skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
     table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
     deleted (I8). ``last_records`` tells a log that was cut and has grown again from the one that was read;
-    ``truncated`` has by partition what such a log lost and whose rows stay: first offset, next offset, and
-    ``commits`` at that time (I8).
+    ``truncated`` has by partition what such a log lost and whose rows stay, or what a former topic had: first
+    offset, next offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them.
     """
 
     topic: str
@@ -81,6 +81,7 @@ class Ledger:
     last_records: LastRecords = field(default_factory=dict)
     truncated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     outliers: Mapping[int, Outliers] = field(default_factory=dict)
+    deleted_keys: tuple[str, ...] = ()
 
     @property
     def watermark_ms(self) -> int | None:
@@ -100,18 +101,16 @@ class Ledger:
             "commits": str(self.commits),
             "swept-epoch": str(self.swept_epoch),
         }
-        if self.watermark_ms is not None:
-            summary["watermark-ms"] = str(self.watermark_ms)
+        summary |= {} if self.watermark_ms is None else {"watermark-ms": str(self.watermark_ms)}
         for name, counts in (("refused", self.refused), ("passed-over", self.passed_over)):
             if counts:
                 summary[name] = json.dumps(dict(sorted(counts.items())), separators=(",", ":"))
         if self.replay_id is not None:
             summary["replay-id"] = self.replay_id
-        if self.lost:
-            summary["lost"] = _encode(self.lost)
-        for name, by_partition in (("last-records", self.last_records), ("truncated", self.truncated)):
-            if by_partition:
-                summary[name] = _encode(by_partition)
+        by_name = (("lost", self.lost), ("last-records", self.last_records), ("truncated", self.truncated))
+        summary |= {name: _encode(by_partition) for name, by_partition in by_name if by_partition}
+        if self.deleted_keys:
+            summary["deleted-keys"] = json.dumps(self.deleted_keys)
         if self.outliers:
             summary["outliers"] = json.dumps({str(p): self.outliers[p] for p in sorted(self.outliers)})
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
@@ -141,6 +140,7 @@ class Ledger:
                 int(p): Outliers(*each)
                 for p, each in json.loads(summary.get(f"{PREFIX}outliers", "{}")).items()
             },
+            deleted_keys=tuple(json.loads(summary.get(f"{PREFIX}deleted-keys", "[]"))),
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:
@@ -209,7 +209,7 @@ class Ledger:
             topic_id=topic_id,
             next_offsets=next_offsets,
             last_records={},  # as the others, by offsets of the former log
-            truncated={},
+            truncated={p: ((0, end, self.commits),) for p, end in self.next_offsets.items() if end},
             outliers={},
         )
 

@@ -8,9 +8,6 @@ or another one next to it if their schema does not fit it. A record with an unre
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Positions, not_text
+from tabletopic_kernel.formats.arrays import Positions, not_text, valid
 from tabletopic_kernel.formats.decoder import (
     BadSchemaError,
     Decoder,
@@ -28,25 +25,29 @@ from tabletopic_kernel.formats.decoder import (
     cached_decoder,
     inferring_decoder,
 )
-from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
+from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE
 from tabletopic_kernel.model.ledger import added
-from tabletopic_kernel.pipeline.conform import fitted, headers_of, kafka_columns, rename
+from tabletopic_kernel.pipeline.conform import as_batch, fitted, headers_of, kafka_columns, rename
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, TablePlan
 from tabletopic_kernel.pipeline.sinks import Rejections, StagedRows
-from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split
+from tabletopic_kernel.pipeline.split_by_schema import (
+    NO_REJECTIONS,
+    Group,
+    rejections_of_keys,
+    schema_fault,
+    split_keys,
+)
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
+from tabletopic_kernel.pipeline.transform.deletes import former_rows
+from tabletopic_kernel.pipeline.transform.native import NativeDecoder
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.transform import Step, make_step
 from tabletopic_kernel.pipeline.write import DataFileWriter
 
 if TYPE_CHECKING:
     from tabletopic_kernel.pipeline.transform.projection.projection import SqlProjection
-
-
-# Topics whose plans are kept: more than a host runs. One of 300 columns takes 0.7 MB, without its decoders.
-_MOST_PLANS = 256
 
 
 class LoadedPlan:
@@ -59,6 +60,11 @@ class LoadedPlan:
         self.dead_letter_writer = _writer(plan.dead_letters, plan.epoch)
         whole = plan.values.schemas.get(WHOLE_TOPIC)
         self.infers = whole is not None and whole.kind == "INFERRED"
+        self._is_native = plan.settings.debezium_types == "native"
+        self.reads_connect = self._is_native and plan.settings.value_format == "json"
+        columns = plan.settings.metadata_columns if plan.settings.key_format != "none" else ()
+        self.keeps_keys = plan.passes_over_tombstones and "key" in columns  # needed of deletes alone
+        self._floors = plan.settings.value_nanos == "floor"
         self._steps: dict[SchemaKey, Step] = {}
 
     @property
@@ -84,16 +90,26 @@ class LoadedPlan:
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder for values of a schema; raises BadSchemaError."""
-        return (
-            self._inferring if self.infers else cached_decoder(schema_id, self.plan.values.schema(schema_id))
-        )
+        if self.infers and schema_id == WHOLE_TOPIC:
+            return self._inferring
+        return cached_decoder(schema_id, self.plan.values.schema(schema_id))
+
+    def key_decoder(self, schema_id: SchemaKey) -> Decoder:
+        """The decoder for keys of a schema; raises BadSchemaError."""
+        assert self.plan.keys is not None
+        decoder = cached_decoder(schema_id, self.plan.keys.schema(schema_id))
+        return NativeDecoder(decoder, floor=self._floors) if self._is_native else decoder
 
     def step(self, schema_id: SchemaKey) -> Step:
         """The transform for rows of this schema's ``decoder``."""
         if schema_id not in self._steps:
             decoded = self.decoder(schema_id).iceberg_schema
             self._steps[schema_id] = make_step(
-                self.plan.settings.transform, decoded, keeps_truncates=self.plan.covers_tombstones
+                self.plan.settings.transform,
+                decoded,
+                keeps_truncates=self.plan.covers_tombstones,
+                native=self._is_native,
+                floor=self._floors,
             )
         return self._steps[schema_id]
 
@@ -102,30 +118,16 @@ def _writer(table: TablePlan | None, epoch: int) -> DataFileWriter | None:
     return DataFileWriter(table.metadata, table.io_properties, epoch) if table else None
 
 
-# One thread's plans by topic, with their digests, in the order of their last use.
-_LOADED = threading.local()
-
-
-def load_plan(topic: str, pickled: bytes) -> LoadedPlan:
-    """The topic's plan for a task; the same object per thread while the plan is the same."""
-    plans: dict[str, tuple[bytes, LoadedPlan]] = _LOADED.__dict__.setdefault("plans", {})
-    digest = hashlib.sha256(pickled).digest()
-    kept = plans.pop(topic, None)
-    loaded = kept[1] if kept and kept[0] == digest else LoadedPlan(pickle.loads(pickled), is_worker=True)
-    plans[topic] = digest, loaded
-    if len(plans) > _MOST_PLANS:
-        del plans[next(iter(plans))]
-    return loaded
-
-
 @dataclass
 class DecodedGroup:
     """What became of some records: each is in ``rows``, refused, or passed over.
 
     Incomplete if inferred records first need ``needed_columns``, or if a candidate was ``proved``.
+    ``before``: for an upsert table by columns of the value, updated rows as they were, as deletes.
     """
 
     rows: list[StagedRows] = field(default_factory=list)
+    before: list[StagedRows] = field(default_factory=list)
     rejections: list[Rejections] = field(default_factory=list)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     needed_columns: Schema | None = None
@@ -148,7 +150,7 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
     if len(keys.rejections) and (bad := np.isin(group.positions, keys.rejections.positions)).any():
         result.rejections.append(keys.rejections.among(group.positions, group.schema_id))
         group = group.only(~bad)
-    schema_id, positions, columns = group.schema_id, group.positions, dict[str, pa.Array]()
+    schema_id, positions = group.schema_id, group.positions
     if schema_id is not None:
         rows, positions = _decode(group, schema_id, loaded.decoder, result.rejections)
         if rows is None:
@@ -160,9 +162,33 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
             return result
         if result.needed_columns is not None:
             return result
+        _to_rows(loaded, batch, rows, positions, schema_id, keys, result)
+        if plan.upsert is not None and not plan.upsert.by_record:
+            chosen, events = former_rows(rows)
+            former = DecodedGroup()
+            _to_rows(loaded, batch, events, positions[chosen], schema_id, keys, former)
+            result.before += former.rows
+    else:
+        _to_rows(loaded, batch, None, positions, None, keys, result)
+    return result
+
+
+def _to_rows(
+    loaded: LoadedPlan,
+    batch: pa.RecordBatch,
+    rows: pa.RecordBatch | None,
+    positions: Positions,
+    schema_id: SchemaKey | None,
+    keys: KeyColumns,
+    result: DecodedGroup,
+) -> None:
+    """Add to ``result`` what becomes of decoded rows, or of records without a value."""
+    plan, columns = loaded.plan, dict[str, pa.Array]()
+    if rows is not None and schema_id is not None:
         offsets = batch.column("offset")
         offsets = offsets if len(positions) == len(batch) else offsets.take(pa.array(positions))
-        transformed = loaded.step(schema_id)(rows, offsets)
+        has_key = valid(batch.column("key"))[positions] if loaded.keeps_keys else None
+        transformed = loaded.step(schema_id)(rows, offsets, has_key)
         columns, positions = result.take(transformed, positions, schema_id)
         if renames := plan.values.schemas[schema_id].renames:
             columns = rename(columns, dict(renames))
@@ -170,11 +196,11 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
         projected = loaded.projection.rows(columns, len(positions))
         columns, positions = result.take(projected, positions, schema_id)
     if not len(positions):
-        return result
+        return
     if loaded.target is None:
         if schema_id is not None:  # a record without a value implies no column
-            result.rows.append(StagedRows(positions, schema_id, _as_batch(columns, len(positions))))
-        return result
+            result.rows.append(StagedRows(positions, schema_id, as_batch(columns, len(positions))))
+        return
     source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
     columns.update(kafka_columns(source, plan.settings.metadata_columns, plan.settings.key_format))
     columns.update(keys.at(positions, len(batch)))
@@ -182,14 +208,6 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
     result.rows += [StagedRows(positions[part.start : part.stop], schema_id, rows) for part, rows in parts]
     if refused:
         result.rejections.append(Rejections.of(refused, positions, schema_id))
-    return result
-
-
-def _as_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
-    fields = [pa.field(name, array.type) for name, array in columns.items()]
-    if not fields:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 def _decode(
@@ -213,19 +231,20 @@ def _decode(
 
 
 _NOT_TEXT: Final = "the key is not UTF-8; enable the topic with the key format raw and another --table"
-_NO_REJECTIONS: Final = Rejections(np.empty(0, np.int64), None, "", "")
 
 
 @dataclass(frozen=True)
 class KeyColumns:
     """Columns of a batch's keys by name, as long as the batch, and the records whose key is refused.
 
-    They are incomplete if there are ``needed`` schemas, or if candidates were ``proved``.
+    They are incomplete if there are ``needed`` schemas, of which keys have the ``carried`` texts in them, or
+    if candidates were ``proved``.
     """
 
     columns: Mapping[str, pa.Array] = field(default_factory=dict)
-    rejections: Rejections = _NO_REJECTIONS
+    rejections: Rejections = NO_REJECTIONS
     needed: frozenset[SchemaKey] = frozenset()
+    carried: frozenset[tuple[SchemaKey, str]] = frozenset()
     proved: frozenset[SchemaKey] = frozenset()
 
     def at(self, positions: Positions, count: int) -> Mapping[str, pa.Array]:
@@ -239,23 +258,20 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     """The decoded keys of a batch of ``SOURCE_SCHEMA``, according to ``key_format``."""
     keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
     if loaded.plan.settings.key_format == "string":
-        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT)
-        return KeyColumns(rejections=bad)
+        return KeyColumns(rejections=Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT))
     if plan is None or target is None or keys.null_count == len(keys):
         return KeyColumns()
-    groups, rejections = split(keys, headers_of(batch), KEY_HEADER)
+    groups, rejections, texts = split_keys(keys, headers_of(batch), reads_connect=loaded.reads_connect)
     named = [(group.schema_id, group) for group in groups if group.schema_id is not None]
     if needed := frozenset(schema_id for schema_id, _ in named if not plan.knows(schema_id)):
-        return KeyColumns(needed=needed)
+        return KeyColumns(needed=needed, carried=frozenset(one for one in texts.items() if one[0] in needed))
     proved = set[SchemaKey]()
     parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
     for schema_id, group in named:
         if fault := schema_fault(group, plan):
             rejections.append(fault)
             continue
-        rows, positions = _decode(
-            group, schema_id, lambda key: cached_decoder(key, plan.schema(key)), rejections
-        )
+        rows, positions = _decode(group, schema_id, loaded.key_decoder, rejections)
         if rows is None or not len(rows):
             continue
         if schema_id in plan.candidates:
@@ -271,20 +287,7 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
         if refused:
             rejections.append(Rejections.of(refused, positions, schema_id))
     columns = {name: _in_order(arrays, len(batch)) for name, arrays in parts.items() if arrays}
-    return KeyColumns(columns, _of_keys(rejections), proved=frozenset(proved))
-
-
-def _of_keys(rejections: list[Rejections]) -> Rejections:
-    """All rejections as one, in the order of the batch, in words that name the key."""
-    bad = sorted(
-        (position, f"key_{refused.reason(index)}", f"of the key: {refused.message(index)}")
-        for refused in rejections
-        for index, position in enumerate(refused.positions.tolist())
-    )
-    if not bad:
-        return _NO_REJECTIONS
-    positions, reasons, messages = zip(*bad, strict=True)
-    return Rejections(np.array(positions, np.int64), None, reasons, messages)
+    return KeyColumns(columns, rejections_of_keys(rejections), proved=frozenset(proved))
 
 
 def _in_order(parts: list[tuple[Positions, pa.Array]], count: int) -> pa.Array:

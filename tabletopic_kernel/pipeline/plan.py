@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.formats.rejection import MIN_ALIKE
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import Outliers, StagedOffsets, added, all_outliers, newest
 from tabletopic_kernel.model.moved_rows import MovedRows
@@ -82,6 +83,7 @@ class StagePlan:
     keys: SchemaPlan | None = None
     patient: bool = False
     tasks: int = 1  # that stage the batch
+    upsert: UpsertColumns | None = None  # of a table that is kept by key
 
     def with_settings(self, **changes: object) -> StagePlan:
         """This plan with other settings."""
@@ -108,7 +110,8 @@ class Needs:
     """What is required before a batch can be staged.
 
     ``schema_ids``: of values (None: tombstones). ``columns``: those that inferred records need. ``key_ids``:
-    of keys. ``proved`` and ``proved_keys``: candidates with which a record was decoded.
+    of keys. ``proved`` and ``proved_keys``: candidates with which a record was decoded. ``carried``: ids and
+    texts of schemas that records have in them.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()
@@ -117,6 +120,7 @@ class Needs:
     key_ids: frozenset[SchemaKey] = frozenset()
     proved: frozenset[SchemaKey] = frozenset()
     proved_keys: frozenset[SchemaKey] = frozenset()
+    carried: frozenset[tuple[SchemaKey, str]] = frozenset()
 
     @property
     def of_table(self) -> bool:
@@ -134,6 +138,7 @@ class Needs:
             self.key_ids | other.key_ids,
             self.proved | other.proved,
             self.proved_keys | other.proved_keys,
+            self.carried | other.carried,
         )
 
 
@@ -164,6 +169,7 @@ class StageResult:
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
     dead_letters: list[DataFile] = field(default_factory=list)
+    deletes: list[DataFile] = field(default_factory=list)  # of keys, for an upsert table
     decoded: int = 0
     needs: Needs = Needs()
     refused: dict[str, int] = field(default_factory=dict)
@@ -184,6 +190,7 @@ class StageResult:
         self.files += other.files
         self.rows += other.rows
         self.dead_letters += other.dead_letters
+        self.deletes += other.deletes
         self.decoded += other.decoded
         self.needs |= other.needs
         self.refused = added(self.refused, other.refused)
@@ -219,6 +226,11 @@ class StageResult:
         return self.needs.dead_letters or self.ends(settings)
 
     @property
+    def own_files(self) -> list[DataFile]:
+        """All files but dead letters."""
+        return [*self.files, *self.deletes]
+
+    @property
     def refused_count(self) -> int:
         """The number of records that cannot become rows."""
         return sum(self.refused.values())
@@ -247,7 +259,8 @@ class Replaced:
 class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets of their records.
 
-    ``dead_letters`` are files of the dead-letter table; ``refused`` counts records that became no row, by
+    ``dead_letters`` are files of the dead-letter table, ``deletes`` of an upsert table's deleted keys;
+    ``refused`` counts records that became no row, by
     reason, and ``passed_over`` those that describe none.
     """
 
@@ -259,11 +272,17 @@ class StagedBatch:
     refused: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[RefusedRecord, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    deletes: tuple[DataFile, ...] = ()
+
+    @property
+    def own_files(self) -> tuple[DataFile, ...]:
+        """All files but dead letters."""
+        return (*self.files, *self.deletes)
 
     @property
     def bytes(self) -> int:
         """Size of the files."""
-        return sum(file.file_size_in_bytes for file in (*self.files, *self.dead_letters))
+        return sum(file.file_size_in_bytes for file in (*self.own_files, *self.dead_letters))
 
 
 @dataclass(frozen=True)
@@ -278,20 +297,3 @@ class CompactedBatch(StagedBatch):
     """Files with the rows of those that they ``replaced``. Moves no offsets, and is a commit of its own."""
 
     replaced: Replaced = field(kw_only=True)
-
-
-class Listener(Protocol):
-    """The receiver of a worker's reports; called from the worker's threads."""
-
-    def staged(self, batch: StagedBatch) -> None:
-        """Take a batch; blocks while too much is uncommitted."""
-
-    def plan_for(self, needs: Needs, *, recheck: bool = False) -> StagePlan:
-        """Provide what a batch needs, or raise; ``recheck``: look up unknown schemas that are due again."""
-        ...
-
-    def discard(self, files: Sequence[DataFile], dead_letters: Sequence[DataFile]) -> None:
-        """Delete files that will never be committed (I10)."""
-
-    def ended(self, error: TableTopicError | None) -> None:
-        """Note that the query is over; None after ``stop``."""

@@ -18,7 +18,7 @@ from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.pipeline.arrange import ROWS_PER_FILE
 from tabletopic_kernel.pipeline.conform import conform
 from tabletopic_kernel.pipeline.plan import StageResult
-from tabletopic_kernel.pipeline.write import DataFileWriter
+from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 
 # Registries' ids are signed integers. A larger one comes from a damaged record; its message has it.
 _MAX_ID: Final = 2**31 - 1
@@ -93,6 +93,9 @@ class Sink(Protocol):
     def rejected(self, batch: pa.RecordBatch, rejected: Rejections) -> None:
         """Take records that cannot become rows."""
 
+    def deletes(self, deletes: pa.Table) -> None:
+        """Take keys to delete, of ``deletes_schema``."""
+
 
 class Files:
     """Data files of the table and of its dead-letter table; a table without a writer gets none."""
@@ -109,6 +112,7 @@ class Files:
         self._topic = topic
         self._rows = _FileBuffer(writer, may_scatter=not of_several) if writer else None
         self._letters = _FileBuffer(dead_letter_writer) if dead_letter_writer else None
+        self._deletes = _FileBuffer(KeysWriter(writer.io, writer.folder)) if writer else None
         self._rejected: list[Rejections] = []  # of one batch
         self._batch: pa.RecordBatch | None = None
 
@@ -126,10 +130,17 @@ class Files:
             self._batch = batch
         self._rejected.append(rejected)
 
+    def deletes(self, deletes: pa.Table) -> None:
+        """See ``Sink``."""
+        if self._deletes is not None:
+            for batch in deletes.to_batches():
+                self._deletes.add(batch)
+
     def _make_letters(self) -> None:
         """Make the letters of a batch at once: with garbage ids, there are as many rejections as records."""
         rejected, self._rejected = self._rejected, []
         if rejected and self._letters is not None:
+            assert isinstance(self._letters.writer, DataFileWriter)
             target = self._letters.writer.target
             self._letters.add(dead_letters_of(self._topic, self._batch, rejected, datetime.now(UTC), target))
 
@@ -137,12 +148,14 @@ class Files:
         """Add the files to the result; what is buffered is written unless the result is void."""
         if not is_void:
             self._make_letters()
-            for buffer in filter(None, (self._rows, self._letters)):
+            for buffer in filter(None, (self._rows, self._letters, self._deletes)):
                 buffer.flush()
         if self._rows is not None:
             result.files, result.rows = self._rows.files, self._rows.count
         if self._letters is not None:
             result.dead_letters = self._letters.files
+        if self._deletes is not None:
+            result.deletes = self._deletes.files
 
 
 class Count:
@@ -161,6 +174,9 @@ class Count:
         for index, place in enumerate(places_of(batch, rejected.positions)):
             self.refused[place] = rejected.reason(index)
 
+    def deletes(self, deletes: pa.Table) -> None:
+        """See ``Sink``."""
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -177,9 +193,12 @@ class Memory:
         """See ``Sink``."""
         self.refused.append(rejected)
 
+    def deletes(self, deletes: pa.Table) -> None:
+        """See ``Sink``."""
+
 
 class _FileBuffer:
-    def __init__(self, writer: DataFileWriter, *, may_scatter: bool = True) -> None:
+    def __init__(self, writer: DataFileWriter | KeysWriter, *, may_scatter: bool = True) -> None:
         self.writer = writer
         self._may_scatter = may_scatter
         self.count = 0  # of all rows, held or written

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +26,23 @@ from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
+    DecodedGroup,
     KeyColumns,
     LoadedPlan,
     decode_group,
     decode_keys,
-    load_plan,
 )
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
-from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, places_of
-from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, unsplit
-from tabletopic_kernel.pipeline.transform.columns import TOMBSTONE
+from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
+from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
+from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
+from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, moved_keys
+from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 R = TypeVar("R")
 RESULT_SCHEMA = "result binary"
+DELETE: Final = "delete"  # the word under which an upsert table counts deletes of change events
+_NO_KEY: Final = "the record has no key, or a part of it is null; the table is kept by key"
 
 
 class StageTask:
@@ -46,6 +50,7 @@ class StageTask:
 
     def __init__(self, plan: StagePlan) -> None:
         self._topic, self._plan = plan.topic, pickle.dumps(plan)
+        self.size = len(self._plan)  # of what is sent to each task
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
@@ -94,6 +99,7 @@ class _Part:
     groups: list[Group]
     unframed: list[Rejections]
     keys: KeyColumns
+    texts: Mapping[SchemaKey, str]
 
 
 class _Staging:
@@ -120,13 +126,22 @@ class _Staging:
         return isolated(work, count, patient=self._plan.patient)
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
-        values = batch.column("value")
-        groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
-        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch))
+        values, texts = batch.column("value"), dict[SchemaKey, str]()
+        if self._loaded.reads_connect:
+            (groups, texts), unframed = split_connect(values), list[Rejections]()
+        else:
+            groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
+        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch), texts)
 
     def _take_part(self, part: _Part) -> None:
         needed = frozenset(group.schema_id for group in part.groups if not self._knows(group.schema_id))
-        self.result.needs |= Needs(needed, key_ids=part.keys.needed, proved_keys=part.keys.proved)
+        carried = frozenset(item for item in part.texts.items() if item[0] in needed)
+        self.result.needs |= Needs(
+            needed,
+            key_ids=part.keys.needed,
+            proved_keys=part.keys.proved,
+            carried=carried | part.keys.carried,
+        )
         if not self.result.ends(self._plan.settings):
             for rejections in part.unframed:
                 self._refuse(part.batch, rejections)
@@ -136,14 +151,14 @@ class _Staging:
 
     def _knows(self, schema_id: SchemaKey | None) -> bool:
         if schema_id is None:
-            if self._plan.passes_over_tombstones:
+            if self._plan.passes_over_tombstones or self._plan.upsert is not None:
                 return True
             return self._loaded.infers if self._loaded.writer is None else self._plan.covers_tombstones
         return self._plan.values.knows(schema_id)
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         result, schema_id = self.result, group.schema_id
-        if schema_id is None and self._plan.passes_over_tombstones:
+        if schema_id is None and self._plan.passes_over_tombstones and not self._plan.upsert:
             result.passed_over = added(result.passed_over, {TOMBSTONE: len(group)})
             return
         if fault := schema_fault(group, self._plan.values):
@@ -167,9 +182,42 @@ class _Staging:
             if part.proved and schema_id is not None:
                 result.needs |= Needs(proved=frozenset((schema_id,)))
             for rows in part.rows:
-                if not result.is_void(self._plan.settings):
-                    self._sink.rows(batch, rows)
+                self._take_rows(batch, rows)
+            self._take_moved(part)
         self._failed(batch, schema_id, group.positions, decoded)
+
+    def _take_rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
+        if (columns := self._plan.upsert) is not None:
+            without_value = rows.schema_id is None
+            changes = changes_of(rows.rows, columns, without_value=without_value)
+            counts = {TOMBSTONE if without_value else DELETE: len(changes.deletes) - changes.truncates}
+            counts |= {ROWLESS_OPS["t"]: changes.truncates}
+            if changes.keyless.any():
+                if without_value and (CDC in rows.rows.schema.names or DELETED in rows.rows.schema.names):
+                    counts[TOMBSTONE] += int(changes.keyless.sum())  # it follows the event of a delete
+                else:
+                    keyless = rows.positions[changes.keyless]
+                    self._refuse(batch, Rejections(keyless, rows.schema_id, dead_letter.NO_KEY, _NO_KEY))
+            counts = {reason: count for reason, count in counts.items() if count}
+            self.result.passed_over = added(self.result.passed_over, counts)
+            self._take_deletes(changes.deletes)
+            kept = rows.rows.filter(pa.array(changes.writes))
+            rows = StagedRows(rows.positions[changes.writes], rows.schema_id, kept)
+        if len(rows) and not self.result.is_void(self._plan.settings):
+            self._sink.rows(batch, rows)
+
+    def _take_moved(self, part: DecodedGroup) -> None:
+        """Delete the keys that updates have changed."""
+        if (columns := self._plan.upsert) is None:
+            return
+        after = [(rows.positions, rows.rows) for rows in part.rows]
+        for before in part.before:
+            moved = moved_keys(before.rows, before.positions, after, columns.key)
+            self._take_deletes(changes_of(moved, columns).deletes)
+
+    def _take_deletes(self, deletes: pa.Table) -> None:
+        if len(deletes) and not self.result.is_void(self._plan.settings):
+            self._sink.deletes(deletes)
 
     def _failed(
         self,

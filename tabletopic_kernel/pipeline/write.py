@@ -58,6 +58,7 @@ def data_root(metadata: TableMetadata) -> str:
 _STAGED = ".parquet"  # the end of files' names
 # For files with rows of other files: the age of such a file says nothing about its rows.
 REWRITTEN = "-rewritten.parquet"
+DELETED_KEYS = "-keys.parquet"  # the end of the names of files with deleted keys
 
 
 # Numbers that grow by a little: as differences they take less time and a fraction of the bytes (ADR 0038).
@@ -78,7 +79,7 @@ class DataFileWriter:
     ) -> None:
         """``schema_id``: the table's schema that files have (None: the current one)."""
         metadata = TableMetadataUtil.parse_raw(metadata_json)
-        folder = f"{epochs_root(metadata)}/{epoch_folder(epoch)}"
+        self.folder = folder = f"{epochs_root(metadata)}/{epoch_folder(epoch)}"
         properties = {**metadata.properties, TableProperties.WRITE_DATA_PATH: folder}
         if codec := properties.get(TableProperties.PARQUET_COMPRESSION):
             properties[TableProperties.PARQUET_COMPRESSION] = codec.lower()  # Java takes either case
@@ -202,6 +203,40 @@ class DataFileWriter:
                 for part in chain((first,), rest):
                     writer.write(part, row_group_size=self._row_group_rows)
             return writer.writer.metadata, stream.tell()
+
+
+class KeysWriter:
+    """Writes deleted keys of an upsert table: files in the epoch's folder that no manifest names."""
+
+    target_bytes = 32 * 1024**2
+
+    def __init__(self, io: FileIO, folder: str) -> None:
+        self._io, self._folder = io, folder
+
+    def write(self, table: pa.Table, most: float = math.inf) -> list[DataFile]:
+        """Write ``table`` as one file; raises RetryableError if the storage refuses."""
+        output = self._io.new_output(f"{self._folder}/{uuid.uuid4()}{DELETED_KEYS}")
+        try:
+            with output.create() as stream:
+                pq.write_table(table, stream, compression="zstd")
+            size = len(output)
+        except (OSError, pa.ArrowException) as error:
+            if (trouble := sort_error(error, STORAGE, doing="could not write deleted keys: ")) is None:
+                raise
+            raise RetryableError(trouble) from error
+        return [keys_file(output.location, len(table), size)]
+
+
+def keys_file(location: str, rows: int, size: int) -> DataFile:
+    """The description of a file with deleted keys."""
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=rows,
+        file_size_in_bytes=size,
+    )
 
 
 Shape = tuple[object, ...]

@@ -37,11 +37,12 @@ from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline import decode, stage
+from tabletopic_kernel.pipeline import stage
 from tabletopic_kernel.pipeline.conform import file_schema
-from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask, note_last
+from tabletopic_kernel.pipeline.worker import loaded_plans
+from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 from tabletopic_kernel.pipeline.worker.refused import explain_no_table
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
@@ -419,7 +420,7 @@ def test_a_worker_keeps_one_plan_of_each_topic(plan: StagePlan, monkeypatch: pyt
         newer = pickle.dumps(replace(bare, topic="t0", epoch=2))
         assert worker.submit(load_plan, "t0", newer).result().plan.epoch == 2
         assert worker.submit(load_plan, "t0", plans["t0"]).result() is not first[0]
-        monkeypatch.setattr(decode, "_MOST_PLANS", 120)
+        monkeypatch.setattr(loaded_plans, "_MOST_PLANS", 120)
         kept = worker.submit(load_plan, "t1", plans["t1"]).result()
         worker.submit(load_plan, "new", newer).result()
         assert worker.submit(load_plan, "t1", plans["t1"]).result() is kept is first[1]

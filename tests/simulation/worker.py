@@ -16,10 +16,10 @@ from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.model.errors import RetryableError, TableTopicError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.decode import load_plan
 from tabletopic_kernel.pipeline.plan import Needs, StagedBatch, StagePlan
 from tabletopic_kernel.pipeline.source import SourceSpec
 from tabletopic_kernel.pipeline.stage import stage_files
+from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

@@ -72,29 +72,42 @@ def _wrong(location: str) -> ActionNeededError:
     return ActionNeededError(f"{location} is not a position delete file that can be read")
 
 
-def write_positions(io: FileIO, location: str, data: DataFile, positions: Positions) -> DataFile:
-    """Write a file that deletes the rows at ``positions`` (ascending, unique) of ``data``; raises OSError."""
-    path = data.file_path
-    columns = [pa.repeat(pa.scalar(path), len(positions)), pa.array(positions, pa.int64())]
+def write_positions(
+    io: FileIO, location: str, data: DataFile, positions: Mapping[str, Positions]
+) -> DataFile:
+    """Write a file that deletes rows at ``positions`` (ascending, unique) of data files by their locations.
+
+    All are in the partition of ``data``. Raises OSError.
+    """
+    paths = sorted(positions)
+    arrays = [pa.repeat(pa.scalar(path), len(positions[path])) for path in paths]
+    columns = [
+        pa.concat_arrays(arrays),
+        pa.array(np.concatenate([positions[path] for path in paths]), pa.int64()),
+    ]
     output = io.new_output(location)
     with output.create() as sink:
         pq.write_table(pa.Table.from_arrays(columns, schema=_SCHEMA), sink, compression="zstd")
     # Equal bounds tell readers that the file is for one data file only, so the bounds are not truncated.
-    bounds = {PATH_ID: path.encode()}
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=location,
         file_format=FileFormat.PARQUET,
         partition=data.partition,
-        record_count=len(positions),
+        record_count=len(columns[0]),
         file_size_in_bytes=len(output),
         column_sizes={},
         value_counts={},
         null_value_counts={},
         nan_value_counts={},
-        lower_bounds=bounds,
-        upper_bounds=dict(bounds),
+        lower_bounds={PATH_ID: paths[0].encode()},
+        upper_bounds={PATH_ID: paths[-1].encode()},
         spec_id=data.spec_id,
     )
     file.spec_id = data.spec_id  # from_args leaves it out
     return file
+
+
+def partition_of(file: DataFile) -> tuple[object, ...]:
+    """What tells a file's partition from the others: position deletes apply within one."""
+    return (file.spec_id, *(file.partition[index] for index in range(len(file.partition))))

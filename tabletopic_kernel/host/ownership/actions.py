@@ -169,7 +169,7 @@ class Actions:
         owner = self.owner
         assert owner is not None
         while owner.plan_commit(self.staged.now(), self._services.now_ms()) is not None:
-            began = self._services.elapsed_ms()
+            began, cpu_ms = self._services.elapsed_ms(), self._services.cpu_ms()
             try:
                 owner.send()
             except OutdatedError as error:
@@ -178,7 +178,7 @@ class Actions:
                 continue
             except TableTopicError as error:
                 return self._classify_commit(error)
-            self._take_over(owner, began, state)
+            self._take_over(owner, began, state, self._services.cpu_ms() - cpu_ms)
             try:
                 for written in filter(None, (owner.dead_letters.table, owner.table)):
                     check_head(written, metadata_only=True)
@@ -198,7 +198,7 @@ class Actions:
         self._report.commit_failed(error)
         return event
 
-    def _take_over(self, owner: Owner, began_ms: int, state: State) -> None:
+    def _take_over(self, owner: Owner, began_ms: int, state: State, cpu_ms: int = 0) -> None:
         """Adopt a commit that is in the table: its ledger is ours, its batches are no longer staged."""
         assert self.ownership is not None
         done = owner.done()
@@ -208,7 +208,8 @@ class Actions:
                 owner.settle_letters()
             except TableTopicError as error:
                 _LOG.warning("%s: replayed dead letters could not be removed yet: %s", self._topic, error)
-        self._schedule.committed(began_ms, owner.ledger.next_offsets, self._settings)
+        self._schedule.committed(began_ms, owner.ledger.next_offsets, self._settings, cpu_ms)
+        self._report.progress.stretched = self._schedule.stretched(self._settings)
         self.staged.remove(len(done.batches))
         self.ownership.committed(done.batches)
         if state is State.COMMITTING:  # while stopping, the error is still the reason for it

@@ -101,7 +101,7 @@ class Ownership:
             check_same_topic(ledger.topic, ledger.topic_id, topic_id)
             self._check_not_cut(batch)
         except TableTopicError:
-            self.discard(batch.files, batch.dead_letters)
+            self.discard(batch.own_files, batch.dead_letters)
             raise
         self._report.staged(batch)
         self._inbox.put((Event.STAGE, batch))

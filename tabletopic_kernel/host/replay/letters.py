@@ -84,6 +84,10 @@ class _Replayed(Count):
         """See ``Sink``."""
         self._files.rows(batch, rows)
 
+    def deletes(self, deletes: pa.Table) -> None:
+        """See ``Sink``."""
+        self._files.deletes(deletes)
+
 
 def stage_dead_letters(letters: pa.Table, plan: StagePlan) -> Tried:
     """Stage dead letters into files, in this process."""

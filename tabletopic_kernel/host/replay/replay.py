@@ -111,7 +111,7 @@ class Replay:
             owner.dead_letters.unsettle()
             # The letters may be in other files now, and those that stay are counted again.
             self._left, self._figures["stayed"] = None, {}
-            owner.files.discard(result.files, ())
+            owner.files.discard(result.own_files, ())
             raise
         reach(Step.MARKED)
         return ReplayedBatch(
@@ -120,6 +120,7 @@ class Replay:
             result.rows,
             time.monotonic() - began,
             passed_over=result.passed_over,
+            deletes=tuple(result.deletes),
             replay_id=replay_id,
         )
 
@@ -143,10 +144,10 @@ def try_dead_letters(dead_letters: pa.Table, owner: Owner) -> Tried:
     while True:
         tried = stage_dead_letters(dead_letters, plan)
         if tried.result.error is not None:
-            owner.files.discard(tried.result.files, ())
+            owner.files.discard(tried.result.own_files, ())
             raise tried.result.error
         needs = tried.result.needs
         if not needs:
             return tried
-        owner.files.discard(tried.result.files, ())
+        owner.files.discard(tried.result.own_files, ())
         plan = owner.satisfy(needs, recheck=False)

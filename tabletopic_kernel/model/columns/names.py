@@ -167,6 +167,7 @@ def _sanitized(
 
 
 Known = Callable[[str], int | None]  # dotted path of a writer's field → field id
+Renumbered = tuple[str, str]  # numbers of a name in Protobuf: in the table, and in the writer's schema
 
 
 class Homes:
@@ -222,6 +223,7 @@ class Matching:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: Known | None = None
+    renumbered: Mapping[str, Renumbered] = field(default_factory=dict)
 
     def homes(self, origin: str, table: StructType, writer: StructType, *, may_rename: bool) -> Homes:
         """Columns for the fields of a struct; ``origin`` is their dotted path, with a dot at the end."""

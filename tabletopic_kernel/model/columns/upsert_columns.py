@@ -48,6 +48,11 @@ class UpsertColumns:
     place: tuple[Leaf, ...]
 
     @property
+    def by_record(self) -> bool:
+        """Whether the key is that of the Kafka record, also of one without a value."""
+        return all(leaf.path[0] == KEY for leaf in self.key)
+
+    @property
     def leaves(self) -> tuple[Leaf, ...]:
         """All of them, each once."""
         return tuple({leaf.field_id: leaf for leaf in (*self.key, *self.order, *self.place)}.values())

@@ -41,7 +41,7 @@ class TableChange(SnapshotChange):
 
 def appended(ledger: Ledger, files: Iterable[DataFile]) -> TableChange:
     """New rows, or with no files the ledger alone."""
-    return TableChange(ledger, tuple(files), still_true=_has_columns)
+    return TableChange(ledger, tuple(files), still_true=checked_columns)
 
 
 def rewritten(ledger: Ledger, read: Sequence[FileScanTask], files: Iterable[DataFile]) -> TableChange:
@@ -49,7 +49,7 @@ def rewritten(ledger: Ledger, read: Sequence[FileScanTask], files: Iterable[Data
 
     def still_true(table: Table, change: TableChange) -> TableChange:
         _check_as_read(table, read)
-        return _has_columns(table, change)
+        return checked_columns(table, change)
 
     return TableChange(ledger, tuple(files), remove=tuple(task.file for task in read), still_true=still_true)
 
@@ -66,7 +66,7 @@ def file_rows(table: Table, task: FileScanTask, where: BooleanExpression = ALWAY
     return pa.Table.from_batches(batches, schema=target)
 
 
-def _has_columns(table: Table, change: TableChange) -> TableChange:
+def checked_columns(table: Table, change: TableChange) -> TableChange:
     """Check that the table still has each column of the new files.
 
     Nobody can read the values of a dropped column, even if another column gets its name.

@@ -89,6 +89,12 @@ class LedgerTable:
         return kept
 
     @property
+    def kept_keys(self) -> tuple[str, ...]:
+        """Files with deleted keys that the ledger in a property names."""
+        kept = Ledger.from_summary(self._kept)
+        return kept.deleted_keys if kept else ()
+
+    @property
     def ledger(self) -> Ledger | None:
         """See ``ledger_snapshot``."""
         newest = self.ledger_snapshot()

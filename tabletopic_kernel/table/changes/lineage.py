@@ -42,7 +42,9 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
         head_files = {(number, file.file_path): file for number, file in _files(table, head)}
         kept_files = sorted(_files(table, kept), key=lambda entry: -entry[0])
         kept_keys = {(number, file.file_path) for number, file in kept_files}
-        new_files = [file for key, file in head_files.items() if key not in kept_keys]
+        new_files = [FileScanTask(file) for key, file in head_files.items() if key not in kept_keys]
+        # With what the kept snapshot deletes: rows that an upsert has replaced are in no head.
+        tasks = {task.file.file_path: task for task in table.scan(snapshot_id=kept.snapshot_id).plan_files()}
         for number, group in groupby(kept_files, key=lambda entry: entry[0]):
             missing = [file for _, file in group if (number, file.file_path) not in head_files]
             if not missing:
@@ -50,7 +52,8 @@ def has_newest_rows(table: Table, kept: Snapshot) -> bool:
             column = _numbers(table)
             if column is None:
                 return False
-            wanted = {place for places in _places(table, missing, column) for place in places}
+            lost = [tasks[file.file_path] for file in missing if file.file_path in tasks]
+            wanted = {place for places in _places(table, lost, column) for place in places}
             is_new = bool(wanted) and any(_is_new(table, file) for file in missing)
             for places in _places(table, new_files, column) if wanted else ():
                 wanted -= places
@@ -92,10 +95,10 @@ def _names(batch: pa.RecordBatch) -> list[str]:
     return names
 
 
-def _places(table: Table, files: Iterable[DataFile], column: Schema) -> Iterator[_Places]:
+def _places(table: Table, tasks: Iterable[FileScanTask], column: Schema) -> Iterator[_Places]:
     """Partition and offset of the files' rows, one set per batch; nothing for other writers' rows."""
     scan = ArrowScan(table.metadata, table.io, column, AlwaysTrue())
-    for batch in scan.to_record_batches([FileScanTask(file) for file in files]):
+    for batch in scan.to_record_batches(tasks):
         columns = batch.columns if len(batch.columns) > 1 else batch.column(0).flatten()
         named = dict(zip(_names(batch), columns, strict=True))
         partitions, offsets = named["partition"], named["offset"]

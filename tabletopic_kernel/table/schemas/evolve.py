@@ -14,12 +14,12 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.columns.table_columns import table_schema
-from tabletopic_kernel.model.columns.upsert_columns import upsert_columns
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.table.layout import lay_out
+from tabletopic_kernel.table.layout import lay_out, names_before
 from tabletopic_kernel.table.schemas.columns import Columns, ValueColumns, newest_key_type
 from tabletopic_kernel.table.schemas.covered import (
     CoveredSchema,
@@ -28,6 +28,7 @@ from tabletopic_kernel.table.schemas.covered import (
     covered_schemas_property,
     former_names_property,
 )
+from tabletopic_kernel.table.schemas.numbers import names_property
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_TEXTS = 4  # of one id, besides the newest
@@ -84,13 +85,14 @@ class EvolvingTable:
             upsert_columns(settings, schema, former)
         spec = partition_spec(settings.partition_by, schema, former)
         order = sort_order(settings.sort_by, schema, former)
-        table = TopicTable.create(self.catalog, self.identifier, schema, spec, self.topic, settings, order)
-        if batch is not None:
-            table.evolve(None, covered_schemas_property(()) | batch_property(batch), epoch=1)
+        noted = batch_property(batch)
+        place = self.catalog, self.identifier
+        table = TopicTable.create(*place, schema, spec, self.topic, settings, order, noted)
         if registered is not None:
             first = columns.evolution(table, settings)
             covered = covered_schemas_property([_covered_by(registered, 0, first)])
-            table.evolve(None, covered | former_names_property(first.former), epoch=1)
+            noted = former_names_property(first.former) | names_property(first.numbers)
+            table.evolve(None, covered | noted, epoch=1)
         self._report_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
         return table
 
@@ -98,6 +100,12 @@ class EvolvingTable:
         """Apply the settings' partitions, order… to an existing table; raises as ``lay_out``."""
         if self.table is not None and (changes := lay_out(self.table, self.settings)):
             self._report_changes(changes, None, self.table.table.metadata.current_schema_id)
+
+    def upsert_columns(self) -> UpsertColumns | None:
+        """The key and the order of a table that is kept by key; raises UsageError if it lacks one."""
+        if self.table is None or self.settings.mode == "append":
+            return None
+        return upsert_columns(self.settings, self.table.table.schema(), names_before(self.table))
 
     def evolution(self, columns: Columns, schema_id: SchemaKey | None) -> Evolution:
         """What covering the columns, of a registered schema or of none, would do to the existing table."""
@@ -130,6 +138,7 @@ class EvolvingTable:
                 covered[registered.id] = replace(schema, texts=(registered.fingerprint,))
             noted = covered_schemas_property(covered.values(), columns.noted_in)
             noted |= former_names_property(change.former) | batch_property(change.batch)
+            noted |= names_property(change.numbers)
             try:
                 table.evolve(change.schema if change.changes else None, noted, self.ledger.epoch)
             except HeadMovedError:

@@ -82,6 +82,11 @@ def rebase(topic: str, settings: TopicSettings, bench: Workbench, *, records: in
     Raises UsageError (there is no ledger, or it is this very topic's), ActionNeededError (it is no copy, or
     that cannot be proved).
     """
+    if settings.mode == "upsert":
+        raise UsageError(
+            f"{topic} is kept by key, and the offsets of a copy cannot be compared with those of its rows: "
+            "fill another table from the copy with `tabletopic enable`"
+        )
     identifier, catalog = table_identifier(topic, settings), bench.open_catalog(settings.catalog)
     table, letters = TopicTable.load(catalog, identifier, topic), LetterTable(catalog, identifier, topic)
     before = table.ledger_of_rows() if table else None

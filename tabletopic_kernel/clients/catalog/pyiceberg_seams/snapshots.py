@@ -29,7 +29,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles, _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 
-from tabletopic_kernel.clients.storage.position_deletes import write_positions
+from tabletopic_kernel.clients.storage.position_deletes import partition_of, write_positions
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Positions
 
@@ -42,7 +42,8 @@ SnapshotProducer = _SnapshotProducer[Any]
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """What one snapshot changes: files to add, rows of these to delete (by location), files to remove.
+    """What one snapshot changes: files to add, files to remove, and rows to delete, by their file's location:
+    of files to add, or of ``stay``, which the head has. Their delete files are written into ``folder``.
 
     ``keeps_rows``: rows of ``add`` are those of ``remove``: Iceberg's "replace", which followers skip.
     """
@@ -52,6 +53,8 @@ class SnapshotChange:
     delete_rows: Mapping[str, Positions] = field(default_factory=dict)
     remove: tuple[DataFile, ...] = ()
     keeps_rows: bool = False
+    stay: tuple[DataFile, ...] = ()
+    folder: str | None = None  # default: that of the file
 
 
 def snapshot_of(transaction: Transaction, change: SnapshotChange) -> SnapshotProducer:
@@ -124,12 +127,16 @@ class ChangeSnapshot(_OverwriteFiles):
                 self.delete_data_file(file)
             else:
                 self._removed_deletes += (file,)
-        for file in change.add:
-            if (positions := change.delete_rows.get(file.file_path)) is None:
-                continue
-            location = f"{file.file_path.rpartition('/')[0]}/{uuid.uuid4()}{DELETES}"
+        by_partition: dict[tuple[object, ...], list[DataFile]] = {}
+        for file in (*change.add, *change.stay):
+            if file.file_path in change.delete_rows:
+                by_partition.setdefault(partition_of(file), []).append(file)
+        for files in by_partition.values():
+            folder = change.folder or files[0].file_path.rpartition("/")[0]
+            location = f"{folder}/{uuid.uuid4()}{DELETES}"
             self._written_manifests.append(location)
-            self._added_deletes += (write_positions(self._io, location, file, positions),)
+            positions = {file.file_path: change.delete_rows[file.file_path] for file in files}
+            self._added_deletes += (write_positions(self._io, location, files[0], positions),)
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         removed = {file.file_path for file in self._removed_deletes}
@@ -146,9 +153,9 @@ class ChangeSnapshot(_OverwriteFiles):
                     add = writer.delete if entry.data_file.file_path in removed else writer.existing
                     add(entry)
             processed.append(writer.to_manifest_file())
-        if self._added_deletes:
-            with self._deletes_writer(self._transaction.table_metadata.spec()) as writer:
-                for file in self._added_deletes:
+        for spec_id in sorted({file.spec_id for file in self._added_deletes}):
+            with self._deletes_writer(self.spec(spec_id)) as writer:
+                for file in (file for file in self._added_deletes if file.spec_id == spec_id):
                     entry = ManifestEntry.from_args(
                         status=ManifestEntryStatus.ADDED,
                         snapshot_id=self._snapshot_id,

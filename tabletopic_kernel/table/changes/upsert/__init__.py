@@ -1,0 +1,1 @@
+"""Commits of tables that are kept by key: which rows they replace, and which deleted keys are remembered."""

@@ -1,0 +1,145 @@
+"""Reads the key, the order and the place of rows from data files and files of deleted keys, in pieces.
+
+Columns are found by field id, and have the table's types of now: earlier files have other names and narrower
+types. Position deletes are applied as readers do: within a partition, and to files that are not newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.table import Table
+
+from tabletopic_kernel.clients.storage.locations import file_name
+from tabletopic_kernel.clients.storage.position_deletes import partition_of, read_positions
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
+from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.moved_rows import Mask
+from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema, value_of
+from tabletopic_kernel.table.compaction.deleted_rows import Head, same_partition
+
+FILE: Final = "file"  # the index of a row's file among those read; null for a delete
+POSITION: Final = "position"
+_AT_ONCE: Final = 256 * 1024  # rows
+_ID: Final = b"PARQUET:field_id"
+_PLACE = [pa.field(FILE, pa.int32()), pa.field(POSITION, pa.int64())]
+
+
+def rows_schema(columns: UpsertColumns) -> pa.Schema:
+    """The columns that are read of a row: those of a delete, its file and its position there."""
+    plain = [pa.field(field.name, _storage(field.type)) for field in deletes_schema(columns)]
+    return pa.schema([*plain, *_PLACE])
+
+
+def read_rows(
+    io: FileIO, location: str, columns: UpsertColumns, file: int | None, deleted: Mask | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a file, of ``rows_schema``, without those ``deleted``; ``file``: its index, None for deletes.
+
+    Raises OSError if the storage does not have it.
+    """
+    schema = rows_schema(columns)
+    with io.new_input(location).open() as stream:
+        parquet = pq.ParquetFile(stream, pre_buffer=True)
+        known = dict(_paths(parquet.schema_arrow))
+        known = known or {leaf.field_id: leaf.path for leaf in columns.leaves}  # others added the file
+        ids = [*(leaf.field_id for leaf in columns.leaves), ALL_KEYS.field_id]
+        paths = [known.get(field_id) for field_id in ids]
+        wanted = [".".join(path) for path in paths if path]
+        start = 0
+        for batch in parquet.iter_batches(_AT_ONCE, columns=wanted, use_threads=False):
+            positions = np.arange(start, start + len(batch))
+            arrays = [
+                _plain(value_of(batch, path), field.type) if path else _missing(field, len(batch))
+                for path, field in zip(paths, schema, strict=False)
+            ]
+            of_file = pa.nulls(len(batch), pa.int32())
+            if file is not None:
+                of_file = pa.repeat(pa.scalar(file, pa.int32()), len(batch))
+            rows = pa.RecordBatch.from_arrays([*arrays, of_file, pa.array(positions)], schema=schema)
+            if deleted is not None:
+                rows = rows.filter(pa.array(~deleted[start : start + len(batch)]))
+            start += len(batch)
+            yield rows
+
+
+def _paths(fields: Iterable[pa.Field], outer: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for field in fields:
+        path = (*outer, field.name)
+        if (field_id := (field.metadata or {}).get(_ID)) is not None:
+            yield int(field_id), path
+        if pa.types.is_struct(field.type):
+            yield from _paths(field.type, path)
+
+
+def _missing(field: pa.Field, count: int) -> pa.Array:
+    """What a file without the column has: null, and no row says anything of all keys."""
+    is_flag = field.name == ALL_KEYS.name
+    return pa.repeat(pa.scalar(False), count) if is_flag else pa.nulls(count, field.type)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    """The type that is compared: without names of types, and times in UTC without their zone."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    return storage if storage.type == kind else storage.cast(kind)
+
+
+PartitionKey = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class LiveRows:
+    """The rows of a head: which of each data file are deleted, and the delete files by partition."""
+
+    head: Head
+    deleted: Mapping[str, Mask]
+    delete_files: Mapping[PartitionKey, tuple[DataFile, ...]]
+
+    @classmethod
+    def of(cls, table: Table) -> LiveRows:
+        """Read the manifests and delete files of a table's head.
+
+        Raises ActionNeededError if rows are deleted in a way that not all readers understand, and OSError.
+        """
+        head, name = Head(table), ".".join(table.name())
+        if head.has_equality_deletes:
+            raise ActionNeededError(
+                f"another program has deleted rows of {name} by value, and only the engine that wrote such "
+                "deletes applies them: have it rewrite them, then resume the topic"
+            )
+        data = {entry.data_file.file_path: entry for entry in head.data}
+        names = {file_name(path) for path in data}
+        deleted: dict[str, Mask] = {}
+        by_partition: dict[PartitionKey, tuple[DataFile, ...]] = {}
+        for delete in head.deletes:
+            key = partition_of(delete.data_file)
+            by_partition[key] = (*by_partition.get(key, ()), delete.data_file)
+            for path, positions in read_positions(table.io, delete.data_file.file_path):
+                entry = data.get(path)
+                if entry is None and file_name(path) in names:
+                    raise ActionNeededError(
+                        f"another program has deleted rows of {name} by another spelling of their file, "
+                        f"{path}, which not all readers apply: have it rewrite them, then resume the topic"
+                    )
+                if entry is not None and _applies(delete, entry):
+                    mask = deleted.setdefault(path, np.zeros(entry.data_file.record_count, np.bool_))
+                    mask[positions[positions < len(mask)]] = True
+        return cls(head, deleted, by_partition)
+
+
+def _applies(delete: ManifestEntry, data: ManifestEntry) -> bool:
+    is_older = (delete.sequence_number or 0) < (data.sequence_number or 0)
+    return not is_older and same_partition(delete.data_file, data.data_file)

@@ -1,0 +1,172 @@
+"""Finds the rows that an upsert replaces, in the table and among those staged, in a DuckDB of its own.
+
+Everything that is known of a key is compared: staged rows and deletes, live rows, and remembered deletes. The
+newest wins, whatever the split into files, batches and commits; all other rows are deleted by position.
+
+*Newer* is decided by the order's columns. Where one of two has no value there, or the table has no such
+columns, the place decides: the offset within a partition, and the timestamp across partitions. Timestamps
+count as the newest so far in their partition, so both agree. A truncate beats what is older.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tabletopic_kernel.model.columns.upsert_columns import Leaf, UpsertColumns
+from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.moved_rows import Positions
+from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS
+from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION, rows_schema
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MEMORY: Final = "1GB"  # beyond, DuckDB spills to the temporary folder
+Batches = Iterable[pa.RecordBatch]
+
+
+class Lookup:
+    """One look-up. Rows and deletes are of ``rows_schema``."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, columns: UpsertColumns) -> None:
+        self._duck, self._schema = connection, rows_schema(columns)
+        self._keys, self._order = _names(columns.key), _names(columns.order)
+        self._partition, self._offset, self._timestamp = _names(columns.place)
+        self._key = ", ".join(self._keys)
+        first = self._order[0] if self._order else None
+        self._has_order = f"{first} IS NOT NULL" if first else "false"
+        self._by_order = "".join(f"{name} DESC NULLS LAST, " for name in self._order)
+        self._by_place = (
+            f"moment DESC, {self._partition} DESC NULLS LAST, {self._offset} DESC NULLS LAST, {FILE} IS NULL"
+        )
+
+    def superseded(self, staged: Batches, remembered: Batches, live: Batches) -> dict[int, Positions]:
+        """By file, the positions of rows that are not the newest of their key; ascending."""
+        self._load("events", staged)
+        self._load("remembered", remembered)
+        self._duck.execute(
+            f"CREATE TEMP TABLE touched AS SELECT DISTINCT {self._key} FROM events WHERE NOT {ALL_KEYS.name}"
+        )
+        truncates = self._count(f"FROM events WHERE {ALL_KEYS.name}")
+        same = " AND ".join(f"l.{name} IS NOT DISTINCT FROM t.{name}" for name in self._keys)
+        if len(self._keys) == 1:
+            same = f"l.{self._key} = t.{self._key}"
+        self._duck.execute(
+            f"INSERT INTO events SELECT l.* FROM remembered l SEMI JOIN touched t ON {same} "
+            f"WHERE NOT l.{ALL_KEYS.name} UNION ALL SELECT * FROM remembered WHERE {ALL_KEYS.name}"
+        )
+        with self._reader("live", live):
+            of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
+            self._duck.execute(f"INSERT INTO events SELECT l.* FROM live l {of_keys}")
+        return _by_file(self._duck.execute(self._losers()).to_arrow_table())
+
+    def newest_deletes(self, deletes: Batches, since_us: int | None) -> pa.Table:
+        """The newest deletes of each key, without those whose record is older than ``since_us``."""
+        self._load("events", deletes)
+        recent = "true" if since_us is None else f"coalesce(epoch_us({self._timestamp}) >= {since_us}, true)"
+        kept = ", ".join(name for name in self._schema.names if name not in (FILE, POSITION))
+        return self._duck.execute(
+            f"SELECT {kept} FROM ({self._timed()}) WHERE {recent} QUALIFY row_number() OVER (PARTITION BY "
+            f"{self._key}, {ALL_KEYS.name}, {self._has_order} ORDER BY {self._by_order}{self._by_place}) = 1"
+        ).to_arrow_table()
+
+    def _timed(self) -> str:
+        """Events with their ``moment``: the newest timestamp so far of their partition."""
+        return (
+            f"SELECT *, coalesce(max(epoch_us({self._timestamp})) OVER (PARTITION BY {self._partition} "
+            f"ORDER BY {self._offset}), 0) AS moment FROM events"
+        )
+
+    def _losers(self) -> str:
+        place = ", ".join(("moment", self._partition, self._offset))
+        older = f"({_of('e', place)}) < ({_of('c', place)})"
+        if self._order:
+            by_order = f"({_of('e', ', '.join(self._order))}) < ({_of('c', ', '.join(self._order))})"
+            ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
+            older = f"CASE WHEN {ordered} THEN {by_order} ELSE {older} END"
+        return f"""
+            WITH timed AS MATERIALIZED ({self._timed()}),
+            cuts AS (SELECT * FROM timed WHERE {ALL_KEYS.name}),
+            ranked AS (
+                SELECT *, row_number() OVER (
+                    PARTITION BY {self._key}, {self._has_order} ORDER BY {self._by_order}{self._by_place}
+                ) = 1 AS is_first FROM timed WHERE NOT {ALL_KEYS.name}
+            ),
+            judged AS (
+                SELECT *, is_first AND row_number() OVER (
+                    PARTITION BY {self._key}, is_first ORDER BY {self._by_place}
+                ) = 1 AS is_newest FROM ranked
+            )
+            SELECT {FILE}, {POSITION} FROM judged e WHERE {FILE} IS NOT NULL AND (
+                NOT is_newest OR EXISTS (SELECT 1 FROM cuts c WHERE {older})
+            ) ORDER BY ALL"""
+
+    def _load(self, name: str, batches: Batches) -> None:
+        with self._reader(f"{name}_read", batches):
+            self._duck.execute(f"CREATE TEMP TABLE {name} AS FROM {name}_read")
+
+    @contextmanager
+    def _reader(self, name: str, batches: Batches) -> Iterator[None]:
+        """A view of batches, which can be read once; their errors are raised as they are."""
+        trouble: list[BaseException] = []
+
+        def remembered() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from batches
+            except BaseException as error:
+                trouble.append(error)
+                raise
+
+        self._duck.register(name, pa.RecordBatchReader.from_batches(self._schema, remembered()))
+        try:
+            yield
+        except Exception:
+            if trouble:
+                raise trouble[0] from None
+            raise
+        finally:
+            self._duck.unregister(name)
+
+    def _count(self, what: str) -> int:
+        (count,) = self._duck.execute(f"SELECT count(*) {what}").fetchone() or (0,)
+        return int(count)
+
+
+@contextmanager
+def open_lookup(columns: UpsertColumns) -> Iterator[Lookup]:
+    """A look-up with memory and a folder of its own; DuckDB's errors are RetryableError."""
+    import duckdb  # noqa: PLC0415 - 20 MB that only tables kept by key need
+
+    folder = tempfile.mkdtemp(prefix="tabletopic-upsert-")  # mode 0700: it may get keys
+    options: dict[str, Any] = {"memory_limit": _MEMORY, "threads": 1, "temp_directory": folder}
+    options |= dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions"), "false")
+    try:
+        # One thread: the commits of a host's other topics, and its workers, need the cores.
+        with duckdb.connect(config=options | {"preserve_insertion_order": False}) as connection:
+            yield Lookup(connection, columns)
+    except duckdb.Error as error:
+        raise RetryableError(f"the rows that a commit replaces could not be found: {error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _names(leaves: Sequence[Leaf]) -> list[str]:
+    return [f"column_{leaf.field_id}" for leaf in leaves]
+
+
+def _of(alias: str, names: str) -> str:
+    return ", ".join(f"{alias}.{name}" for name in names.split(", "))
+
+
+def _by_file(losers: pa.Table) -> dict[int, Positions]:
+    files, positions = (losers[name].to_numpy() for name in (FILE, POSITION))
+    starts = np.flatnonzero(np.diff(files, prepend=-1))
+    parts = np.split(positions, starts[1:]) if len(starts) else ()
+    return dict(zip(files[starts].tolist(), parts, strict=True))

@@ -1,0 +1,173 @@
+"""The change of an upsert: new rows, and which rows these and deletes replace, in the same snapshot.
+
+Why no key has two rows, and none a row that is older than what was read of it: right before the commit, the
+head that its request asserts is searched for each key that is written or deleted (I3). If the head moves, it
+is searched again. What the table cannot show, a key that was deleted, is in the files that the ledger names
+(``remembered``), in the same snapshot as everything else (I2), so a new owner has it, and a rollback too.
+
+With eight delete files in a partition, the next ones are merged with them in the same snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.storage.position_deletes import partition_of
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
+from tabletopic_kernel.model.errors import ActionNeededError, UnreadableFilesError
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger
+from tabletopic_kernel.model.moved_rows import Positions
+from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
+from tabletopic_kernel.pipeline.write import KeysWriter, epoch_folder, epochs_root
+from tabletopic_kernel.table.changes.change import TableChange, checked_columns
+from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
+from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
+
+MOST_FILES: Final = 8  # delete files of a partition, and files with deleted keys; more are merged
+_GONE: Final = (
+    "another program, such as an orphan removal, has deleted {count} files with deleted keys of {table} (the "
+    "first is {first}). An older change of such a key, if one is still to come, would bring its row back. "
+    "`tabletopic alter {topic} --on-gap go_on`, then resume, continues without them"
+)
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """What a commit writes: staged ``files`` and ``deletes`` (of keys), by the table's ``columns``.
+
+    ``lenient``: remembered deletes that are gone are left out.
+    """
+
+    columns: UpsertColumns
+    files: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    lenient: bool = False
+
+
+def upserted(ledger: Ledger, upsert: Upsert) -> TableChange:
+    """Rows that replace those of their keys, and keys that are deleted, which the ledger remembers."""
+    return TableChange(ledger, upsert.files, still_true=lambda table, change: _on_head(upsert, table, change))
+
+
+def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
+    """The change with the positions of all rows that it replaces."""
+    checked_columns(table, change)
+    if not upsert.files and not upsert.deletes:
+        return change
+    with reachable("the storage", lent=lends_keys(table)):
+        live = LiveRows.of(table)
+        files = [*upsert.files, *(entry.data_file for entry in live.head.data)]
+        new = {file.file_path for file in upsert.deletes}
+        before = [path for path in locations(table, change.ledger) if path not in new]
+        with open_lookup(upsert.columns) as lookup:
+            found = lookup.superseded(
+                _staged(table, upsert),
+                _remembered(table, upsert, change.ledger, before),
+                _live(table, upsert, live),
+            )
+    positions = {files[index].file_path: rows for index, rows in found.items()}
+    merged, removed = _merged(live, files, positions)
+    stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
+    folder = f"{epochs_root(table.metadata)}/{epoch_folder(change.ledger.epoch)}"
+    return replace(change, delete_rows=merged, remove=removed, stay=stay, folder=folder)
+
+
+def _staged(table: Table, upsert: Upsert) -> Iterator[pa.RecordBatch]:
+    try:
+        for index, file in enumerate(upsert.files):
+            yield from read_rows(table.io, file.file_path, upsert.columns, index)
+        for file in upsert.deletes:
+            yield from read_rows(table.io, file.file_path, upsert.columns, None)
+    except FileNotFoundError as error:
+        raise UnreadableFilesError(
+            f"a staged file of {'.'.join(table.name())} is not in the storage ({error}); it was not "
+            "committed, and its records are read again"
+        ) from error
+
+
+def _live(table: Table, upsert: Upsert, live: LiveRows) -> Iterator[pa.RecordBatch]:
+    for index, entry in enumerate(live.head.data, len(upsert.files)):
+        path = entry.data_file.file_path
+        yield from read_rows(table.io, path, upsert.columns, index, live.deleted.get(path))
+
+
+def _remembered(
+    table: Table, upsert: Upsert, ledger: Ledger, paths: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    gone: list[str] = []
+    for path in paths:
+        try:
+            yield from read_rows(table.io, path, upsert.columns, None)
+        except FileNotFoundError:
+            gone.append(path)
+    if gone and not upsert.lenient:
+        name = ".".join(table.name())
+        raise ActionNeededError(_GONE.format(count=len(gone), table=name, first=gone[0], topic=ledger.topic))
+
+
+def _merged(
+    live: LiveRows, files: Iterable[DataFile], positions: Mapping[str, Positions]
+) -> tuple[dict[str, Positions], tuple[DataFile, ...]]:
+    """The positions, with all earlier ones of partitions that have many delete files, and these files."""
+    of_files = {file.file_path: partition_of(file) for file in files}
+    touched = {of_files[path] for path in positions}
+    full = {key for key in touched if len(live.delete_files.get(key, ())) >= MOST_FILES}
+    merged = dict(positions)
+    for path, mask in live.deleted.items():
+        if of_files[path] in full:
+            merged[path] = np.union1d(np.flatnonzero(mask), positions.get(path, np.empty(0, np.int64)))
+    return merged, tuple(file for key in full for file in live.delete_files[key])
+
+
+def locations(table: Table, ledger: Ledger) -> list[str]:
+    """Where the files with the deleted keys are that a ledger names."""
+    return [f"{epochs_root(table.metadata)}/{name}" for name in ledger.deleted_keys]
+
+
+def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Ledger:
+    """The ledger that names files with deleted keys, too."""
+    root = f"{epochs_root(table.metadata)}/"
+    names = (file.file_path.removeprefix(root) for file in deletes)
+    return replace(ledger, deleted_keys=(*ledger.deleted_keys, *names))
+
+
+def with_fewer_files(table: Table, change: TableChange, upsert: Upsert) -> TableChange:
+    """The change whose ledger names one file instead of many, without what is forgotten.
+
+    A deleted key is forgotten once nothing older can arrive: all partitions were read to a newer timestamp,
+    and no record was refused, which a replay could bring.
+    """
+    ledger = change.ledger
+    if len(ledger.deleted_keys) <= MOST_FILES:
+        return change
+    oldest = min((ledger.newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
+    since_us = None if ledger.refused else (oldest - CLOCK_TOLERANCE_MS) * 1000
+    with reachable("the storage", lent=lends_keys(table)), open_lookup(upsert.columns) as lookup:
+        rows = _remembered(table, upsert, ledger, locations(table, ledger))
+        kept = lookup.newest_deletes(rows, since_us)
+    target = deletes_schema(upsert.columns)
+    columns = [kept.column(field.name).cast(_castable(field.type)) for field in target]
+    whole = pa.table(
+        [_typed(column, field.type) for column, field in zip(columns, target, strict=True)], target
+    )
+    writer = KeysWriter(table.io, f"{epochs_root(table.metadata)}/{epoch_folder(ledger.epoch)}")
+    files = writer.write(whole) if len(whole) else []
+    return replace(change, ledger=remembering(table, replace(ledger, deleted_keys=()), files))
+
+
+def _castable(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if not isinstance(kind, pa.BaseExtensionType):
+        return column
+    return pa.chunked_array([pa.ExtensionArray.from_storage(kind, chunk) for chunk in column.chunks], kind)

@@ -1,0 +1,269 @@
+"""A table that is kept by key has the newest row of each, whatever comes in which order, split or twice."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
+from tabletopic_kernel.model.columns.table_columns import metadata_columns
+from tabletopic_kernel.model.columns.upsert_columns import upsert_columns
+from tabletopic_kernel.model.errors import HeadMovedError
+from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
+from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
+from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.changes.upsert.upserted import Upsert, remembering, upserted, with_fewer_files
+from tests.table.lake import Lake
+from tests.table.samples import FlakyCatalog, refused
+
+PARTITIONS = 3
+
+
+class Event(NamedTuple):
+    """A record: ``key`` None truncates, ``value`` None deletes."""
+
+    key: int | None
+    value: int | None
+    lsn: int | None
+    partition: int
+    offset: int
+    ms: int
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it is, as far as places can be compared."""
+        return self.ms, self.partition, self.offset
+
+
+def newest(events: Sequence[Event]) -> dict[int, int]:
+    """What a table of these has, by key."""
+    cuts = [event for event in events if event.key is None]
+    rows: dict[int, int] = {}
+    for key in {event.key for event in events if event.key is not None}:
+        of_key = [event for event in events if event.key == key]
+        ordered = max((e for e in of_key if e.lsn is not None), key=lambda e: (e.lsn, e.place), default=None)
+        others = max((e for e in of_key if e.lsn is None), key=lambda e: e.place, default=None)
+        last = max(filter(None, (ordered, others)), key=lambda e: e.place)
+        if last.value is not None and not any(_is_older(last, cut) for cut in cuts):
+            rows[key] = last.value
+    return rows
+
+
+def _is_older(event: Event, cut: Event) -> bool:
+    if event.lsn is not None and cut.lsn is not None:
+        return event.lsn < cut.lsn
+    return event.place < cut.place
+
+
+@dataclass
+class Upserts:
+    """A table topic's table that is kept by key, and all that was committed to it."""
+
+    catalog: Catalog
+    by: tuple[str, ...] = ()
+    order_by: str | None = "lsn"
+    events: list[Event] = field(default_factory=list)
+    foreign: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.settings = TopicSettings(mode="upsert", key=("id",), order_by=self.order_by)
+        names = {"id": LongType(), "value": IntegerType(), "lsn": LongType(), "text": StringType()}
+        value = [
+            NestedField(at, name, kind, required=False) for at, (name, kind) in enumerate(names.items(), 1)
+        ]
+        number = iter(range(5, 99))
+        metadata = [column for column in metadata_columns(self.settings) if column.name == "_kafka_metadata"]
+        schema = _numbered([*value, *metadata], number)
+        self.lake = Lake(self.catalog, schema, self.by, mode="upsert", key=("id",), order_by=self.order_by)
+
+    @property
+    def columns(self) -> Any:
+        """Of the table as it is now."""
+        return upsert_columns(self.settings, self.lake.topic.table.schema())
+
+    def staged(self, events: Sequence[Event]) -> tuple[list[DataFile], list[DataFile]]:
+        """As a task stages them."""
+        self.lake.topic.reload()
+        plan = self.lake.topic.plan()
+        writer = DataFileWriter(plan.metadata, plan.io_properties, self.lake.ledger.epoch)
+        rows = [event for event in events if event.value is not None]
+        files = writer.write(self._table(rows, writer.target)) if rows else []
+        gone = [event for event in events if event.value is None]
+        deletes = KeysWriter(writer.io, writer.folder).write(self._deletes(gone)) if gone else []
+        return files, deletes
+
+    def _table(self, events: Sequence[Event], target: pa.Schema) -> pa.Table:
+        columns = {
+            "id": pa.array([event.key for event in events], pa.int64()),
+            "value": pa.array([event.value for event in events], pa.int32()),
+            "lsn": pa.array([event.lsn for event in events], pa.int64()),
+            "_kafka_metadata": pa.array(
+                [
+                    {"partition": event.partition, "offset": event.offset, "timestamp": event.ms * 1000}
+                    for event in events
+                ],
+                target.field("_kafka_metadata").type,
+            ),
+        }
+        return pa.Table.from_batches([conform(columns, len(events), target)])
+
+    def _deletes(self, events: Sequence[Event]) -> pa.Table:
+        schema, columns = deletes_schema(self.columns), self.columns
+        values: dict[str, Any] = {ALL_KEYS.name: [event.key is None for event in events]}
+        values[f"column_{columns.key[0].field_id}"] = [event.key for event in events]
+        for leaf in columns.order:
+            values[f"column_{leaf.field_id}"] = [event.lsn for event in events]
+        for leaf, name in zip(columns.place, ("partition", "offset", "ms"), strict=True):
+            factor = 1000 if name == "ms" else 1
+            values[f"column_{leaf.field_id}"] = [getattr(event, name) * factor for event in events]
+        return pa.table(values, schema=schema)
+
+    def commit(self, *batches: Sequence[Event], meanwhile: Callable[[], None] | None = None) -> None:
+        """One commit of several batches; ``meanwhile``: between its plan and its request."""
+        parts = [self.staged(batch) for batch in batches]
+        files, deletes = ([file for part in parts for file in part[at]] for at in (0, 1))
+        events = [event for batch in batches for event in batch]
+        newest_ms = {p: max((e.ms for e in events if e.partition == p), default=0) for p in range(PARTITIONS)}
+        start = {p: self.lake.ledger.next_offsets.get(p, 0) for p in newest_ms}
+        end = {p: max([start[p], *(e.offset + 1 for e in events if e.partition == p)]) for p in newest_ms}
+        after = self.lake.ledger.advanced(StagedOffsets(start, end, newest_ms), str(uuid.uuid4()))
+        topic = self.lake.topic
+        upsert = Upsert(self.columns, tuple(files), tuple(deletes))
+        change = upserted(remembering(topic.table, after, deletes), upsert)
+        change = with_fewer_files(topic.table, change, upsert)
+        if meanwhile is not None:
+            meanwhile()
+        topic.commit(self.lake.ledger, change)
+        self.lake.ledger = change.ledger
+        self.events += events
+        if any(event.key is None for event in events):
+            self.foreign.clear()  # what comes from nowhere is older than a truncate
+
+    def claim(self) -> None:
+        """Another owner takes over, who knows the table alone."""
+        self.lake.topic.reload()
+        before = self.lake.topic.ledger
+        assert before is not None
+        self.lake.ledger = before.for_next_owner(before.epoch)
+        self.lake.topic.claim(self.lake.ledger, before)
+
+    def append_foreign(self, key: int, value: int) -> None:
+        """Another program's row, which comes from no record."""
+        self.foreign[key] = value
+        target = file_schema(self.lake.table.schema())
+        columns = {"id": pa.array([key]), "value": pa.array([value], pa.int32())}
+        self.lake.table.append(pa.Table.from_batches([conform(columns, 1, target)]))
+
+    def expected(self) -> list[tuple[int, int]]:
+        """What each reader should get."""
+        known = {event.key for event in self.events}
+        others = {key: value for key, value in self.foreign.items() if key not in known}
+        return sorted({**others, **newest(self.events)}.items())
+
+    def rows(self) -> list[tuple[int, int]]:
+        """As PyIceberg reads them."""
+        rows = self.lake.table.scan(selected_fields=("id", "value")).to_arrow()
+        return sorted(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+    def rows_of_duckdb(self) -> list[tuple[int, int]]:
+        """As DuckDB reads them."""
+        rows = DuckLake(self.catalog).sql("SELECT id, value FROM lake.default.clicks").to_pydict()
+        return sorted(zip(rows["id"], rows["value"], strict=True))
+
+    def check(self) -> None:
+        """PyIceberg reads what the model has, and the summary counts it."""
+        self.lake.topic.reload()
+        assert self.rows() == self.expected()
+        assert self.lake.topic.rows == len(self.expected())
+
+
+def _numbered(fields: Sequence[NestedField], _: Iterator[int]) -> Schema:
+    from pyiceberg.schema import assign_fresh_schema_ids
+
+    return assign_fresh_schema_ids(Schema(*fields))
+
+
+def new_catalog(folder: str) -> Catalog:
+    """A catalog of its own, whose next commit may be refused."""
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
+    return open_catalog({"name": "lake", **properties})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Upserts:
+    """A table by ``lsn``."""
+    return Upserts(new_catalog(str(tmp_path)))
+
+
+KINDS = ["write", "write", "write", "write", "delete", "again", "truncate"]
+STEPS = ["commit", "commit", "commit", "two", "foreign", "compact", "moved", "crash"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_history(seed: int, tmp_path: Path) -> None:
+    """Writes, deletes, repeats and truncates in any split, among appends, compactions and conflicts."""
+    dice = Random(seed)
+    by = [(), ("bucket(2, id)",), ("value",)][seed % 3]
+    catalog = FlakyCatalog(new_catalog(str(tmp_path)))
+    table = Upserts(catalog, by, "lsn" if seed % 2 else None)  # type: ignore[arg-type]
+    logs = _logs(dice, has_order=bool(seed % 2))
+    read = [0] * PARTITIONS
+    while any(read[p] < len(log) for p, log in enumerate(logs)):
+        step = dice.choice(STEPS)
+        if step == "foreign":
+            table.append_foreign(dice.randrange(100, 10**6), 7)
+            continue
+        if step == "compact":
+            table.lake.compact()
+            continue
+        batches = [_next_batch(dice, logs, read) for _ in range(2 if step == "two" else 1)]
+        if step == "crash":
+            table.staged(batches[0])  # nobody commits them; the next owner reads them again
+            table.claim()
+        if step == "moved":
+            catalog.faults = [refused]
+            with pytest.raises(HeadMovedError):
+                table.commit(*batches)
+        table.commit(*batches)
+        table.check()
+    assert table.rows_of_duckdb() == table.expected()
+
+
+def _logs(dice: Random, *, has_order: bool) -> list[list[Event]]:
+    """Records in partitions at random; what is sent again has its old order."""
+    logs: list[list[Event]] = [[] for _ in range(PARTITIONS)]
+    for lsn in range(dice.randint(40, 120)):
+        partition = dice.randrange(PARTITIONS)
+        log, kind = logs[partition], dice.choice(KINDS)
+        ms = (log[-1].ms if log else 0) + dice.randint(0, 3)
+        if kind == "again" and log and has_order:
+            log.append(dice.choice(log)._replace(partition=partition, offset=len(log), ms=ms))
+            continue
+        key = None if kind == "truncate" and dice.random() < 0.3 else dice.randrange(9)
+        value = None if key is None or kind == "delete" else dice.randrange(4)
+        log.append(Event(key, value, lsn if has_order else None, partition, len(log), ms))
+    return logs
+
+
+def _next_batch(dice: Random, logs: list[list[Event]], read: list[int]) -> list[Event]:
+    """Some more of the partitions: perhaps of one alone."""
+    events: list[Event] = []
+    for partition, log in enumerate(logs):
+        end = min(len(log), read[partition] + dice.choice([0, 0, 3, 9]))
+        events += log[read[partition] : end]
+        read[partition] = end
+    return events
