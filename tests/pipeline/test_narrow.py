@@ -267,11 +267,11 @@ def test_where_all_fail_alike_nothing_is_taken(topic_of: Any, monkeypatch: pytes
     topic, tries = topic_of("avro"), []
     real = transform.flatten
 
-    def rows(batch: pa.RecordBatch, offsets: pa.Array) -> Any:
+    def rows(batch: pa.RecordBatch, offsets: pa.Array, has_key: Any = None) -> Any:
         tries.append(len(batch))
         if _is_poisoned([batch]):
             raise KeyError("x")
-        return real(batch, offsets)
+        return real(batch, offsets, has_key)
 
     monkeypatch.setattr(transform, "flatten", rows)
     result = _staged(topic, [POISON] * 5_000)
