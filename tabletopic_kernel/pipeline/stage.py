@@ -36,7 +36,7 @@ from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, S
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
 from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
-from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, moved_keys
+from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, follow_events, moved_keys
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 R = TypeVar("R")
@@ -158,9 +158,13 @@ class _Staging:
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         result, schema_id = self.result, group.schema_id
-        if schema_id is None and self._plan.passes_over_tombstones and not self._plan.upsert:
-            result.passed_over = added(result.passed_over, {TOMBSTONE: len(group)})
-            return
+        if schema_id is None and self._plan.passes_over_tombstones:
+            passed = follow_events(batch, group.positions) if self._plan.upsert else np.full(len(group), True)
+            if passed.any():
+                result.passed_over = added(result.passed_over, {TOMBSTONE: int(passed.sum())})
+                group = group.only(~passed)
+            if not len(group):
+                return
         if fault := schema_fault(group, self._plan.values):
             self._refuse(batch, fault)
             return

@@ -15,7 +15,13 @@ from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
-from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, changes_of, former_rows, moved_keys
+from tabletopic_kernel.pipeline.transform.deletes import (
+    ALL_KEYS,
+    changes_of,
+    follow_events,
+    former_rows,
+    moved_keys,
+)
 
 ID = NestedField(1, "id", LongType(), required=False)
 
@@ -80,3 +86,16 @@ def test_an_update_of_the_key_deletes_the_old_one() -> None:
     old = _rows(target, id=[1, 2, None])
     new = (np.array([10, 11, 12, 13]), _rows(target, id=[1, 20, 3, 4]))
     assert moved_keys(old, np.array([10, 11, 12]), [new], columns.key)["id"].to_pylist() == [2]
+
+
+def test_a_record_without_a_value_adds_nothing_to_the_event_before_it() -> None:
+    """With the same key and in the same partition; any other one is a delete of its own."""
+    records = pa.record_batch(
+        {
+            "partition": [0, 0, 0, 0, 0, 1],
+            "key": pa.array([b"a", b"a", b"b", b"c", b"c", b"c"], pa.large_binary()),
+            "value": pa.array([b"d", None, None, None, None, None], pa.large_binary()),
+        }
+    )
+    assert follow_events(records, np.array([1, 2, 3, 4, 5])).tolist() == [True, False, False, False, False]
+    assert follow_events(records.slice(1), np.array([0, 1])).tolist() == [False, False]

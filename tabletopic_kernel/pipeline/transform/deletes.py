@@ -104,6 +104,21 @@ def moved_keys(
     return before.filter(pa.array(moved))
 
 
+def follow_events(records: pa.RecordBatch, positions: np.ndarray) -> np.ndarray:
+    """Which records without a value directly follow one with a value and their key, in their partition.
+
+    Debezium sends such a one after the event of a delete, and that event says where the delete belongs: if it
+    is sent again behind newer changes, it is older than these, and a record without a value would not be.
+    """
+    before = np.maximum(positions - 1, 0)
+    key, value, partition = (records.column(name) for name in ("key", "value", "partition"))
+    follows = _mask(pc.equal(key.take(pa.array(positions)), key.take(pa.array(before))))
+    partitions = np.asarray(partition)
+    follows &= partitions[positions] == partitions[before]
+    follows &= _mask(value.is_valid())[before] & (positions > 0)
+    return follows
+
+
 def value_of(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
     """The values of a column, or of a field in a struct."""
     column = rows.column(path[0])
