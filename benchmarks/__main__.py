@@ -29,7 +29,7 @@ from benchmarks.measure import (
     running_host,
     seconds_of_batches,
 )
-from benchmarks.topics import Topics, many_topics, screen_of
+from benchmarks.topics import PARTITIONS, Topics, many_topics, screen_of
 from tabletopic_kernel.local.progress import CountBar, TerminalReport
 from tabletopic_kernel.local.stack import LocalStack, StackInfo
 from tabletopic_kernel.model.errors import TableTopicError
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             stack = local.up(die_with_parent=True)
             if options.topics:
-                return _topics(stack, options.topics, options.seconds, as_json=options.json)
+                return _topics(stack, options)
             result = _measure(
                 stack, options.format, options.records, options.warm_up, options.seconds, options.partitions
             )
@@ -116,7 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         "--partitions",
         type=_numbers,
         default="4,10,100",
-        help="partitions of the topics whose batches are timed; empty: no topics (default: %(default)s)",
+        help="partitions of the topics whose batches are timed, or with --topics of further runs of one "
+        "topic; empty: none (default: %(default)s)",
     )
     parser.add_argument(
         "--commits",
@@ -200,13 +201,16 @@ def _day(seconds: int, noon: int, *, as_json: bool) -> int:
     return 0
 
 
-def _topics(stack: StackInfo, counts: list[int], seconds: int, *, as_json: bool) -> int:
+def _topics(stack: StackInfo, options: argparse.Namespace) -> int:
+    seconds = options.seconds
+    runs = [(count, PARTITIONS) for count in options.topics]
+    runs += [(1, partitions) for partitions in options.partitions]
     workbench = Workbench(Settings(state_dir=str(stack.state_dir)))
     results: list[Topics] = []
-    for count in counts:
+    for count, partitions in runs:
         with CountBar(2 * seconds, f"{count} topics", "seconds") as bar:
-            results.append(many_topics(stack, workbench, count, seconds, bar.to))
-    if as_json:
+            results.append(many_topics(stack, workbench, count, partitions, seconds, bar.to))
+    if options.json:
         sys.stdout.write(json.dumps([asdict(result) for result in results], indent=1) + "\n")
         return 0
     Console().print(screen_of(results))

@@ -26,26 +26,30 @@ _LIMIT_S, _SETTLE_S = 600.0, 20.0
 
 @dataclass(frozen=True)
 class Topics:
-    """Of a host with so many topics: cores in use and MiB (proportional) while nothing is sent; cores at 200
-    records/s over all, and the most seconds from sending a record to the commit that has it."""
+    """Of a host with so many topics: cores in use and MiB (proportional) while nothing is sent; cores that
+    200 records/s over all need until all are committed, ms of CPU for each commit, and the most seconds
+    from sending a record to the commit that has it."""
 
     topics: int
+    partitions: int
     quiet_cores: float
     quiet_mib: int
     busy_cores: float
+    commit_ms: int
     slowest_s: float
 
 
 class _Load:
     """Topics of one run, with the time at which each record was sent."""
 
-    def __init__(self, bench: Workbench, count: int) -> None:
-        self.names = [f"many-{count}-{number}" for number in range(count)]
+    def __init__(self, bench: Workbench, count: int, partitions: int) -> None:
+        self.names = [f"many-{count}-{partitions}-{number}" for number in range(count)]
+        self._partitions, self.commits = partitions, 0
         self._bench, self._producer = bench, make_producer(bench.servers.kafka)
         self._sent: dict[tuple[str, int], list[int]] = defaultdict(list)
         self._number = 0
         admin = AdminClient({**bench.servers.kafka})  # in a variable: its requests end with it
-        made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in self.names])
+        made = admin.create_topics([NewTopic(name, partitions, 1) for name in self.names])
         for future in made.values():
             future.result(60)
 
@@ -53,7 +57,7 @@ class _Load:
         """One record after the other to the next topic, and there to the next partition."""
         for _ in range(count):
             turn, at = divmod(self._number, len(self.names))
-            place = self.names[at], turn % PARTITIONS
+            place = self.names[at], turn % self._partitions
             self._producer.produce(place[0], json.dumps({"n": self._number}), partition=place[1])
             self._sent[place].append(time.time_ns() // 1_000_000)
             self._number += 1
@@ -62,9 +66,10 @@ class _Load:
     def slowest_s(self, since_ms: int) -> float | None:
         """The longest wait of a record sent since then for its commit; None: not all are committed."""
         done: dict[tuple[str, int], int] = defaultdict(int)
-        slowest = 0
+        slowest = self.commits = 0
         for event in self._bench.events():
             if isinstance(event, Committed) and event.topic in self.names:
+                self.commits += event.at_ms >= since_ms
                 for partition, end in event.progress.next_offsets.items():
                     sent = self._sent[event.topic, partition]
                     recent = [ms for ms in sent[done[event.topic, partition] : end] if ms >= since_ms]
@@ -83,11 +88,16 @@ class _Load:
 
 
 def many_topics(
-    stack: StackInfo, bench: Workbench, count: int, seconds: int, on_progress: Callable[[int], None]
+    stack: StackInfo,
+    bench: Workbench,
+    count: int,
+    partitions: int,
+    seconds: int,
+    on_progress: Callable[[int], None],
 ) -> Topics:
     """Run a host with ``count`` topics: ``seconds`` without records, and as many at the rate."""
-    load = _Load(bench, count)
-    load.send(count * PARTITIONS)
+    load = _Load(bench, count, partitions)
+    load.send(count * partitions)
     with running_host(stack) as host:
         meter = CpuMeter(host)
         for name in load.names:
@@ -104,22 +114,27 @@ def many_topics(
             load.send(RATE)
             time.sleep(max(0.0, start + second + 1 - time.monotonic()))
             on_progress(seconds + second)
-        busy = (sum(meter.read()) - began) / seconds
         slowest = load.wait(since_ms)
+        busy = sum(meter.read()) - began
         meter.close()
         for name in load.names:
             bench.disable(name)
-    return Topics(count, round(quiet, 3), mib, round(busy, 2), round(slowest, 1))
+    commit_ms = round(1000 * busy / load.commits)
+    return Topics(
+        count, partitions, round(quiet, 3), mib, round(busy / seconds, 2), commit_ms, round(slowest, 1)
+    )
 
 
 def screen_of(results: list[Topics]) -> Screen:
     """A table of the results."""
-    screen = Screen(title=f"Topics of {PARTITIONS} partitions on one host", title_justify="left")
-    for column in ("topics", "cores, quiet", "MiB, quiet", "cores, busy", "slowest record"):
+    screen = Screen(title=f"Topics on one host, {RATE} records/s over all", title_justify="left")
+    columns = "topics", "partitions", "cores, quiet", "MiB, quiet", "cores, busy", "CPU per commit"
+    for column in (*columns, "slowest record"):
         screen.add_column(column, justify="right")
     for result in results:
         cores = f"{result.quiet_cores}", f"{result.quiet_mib:,}", f"{result.busy_cores}"
-        screen.add_row(f"{result.topics}", *cores, f"{result.slowest_s} s")
+        times = f"{result.commit_ms} ms", f"{result.slowest_s} s"
+        screen.add_row(f"{result.topics}", f"{result.partitions}", *cores, *times)
     return screen
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tabletopic_kernel.render.picture import lines
 
-MEASURED = Path(__file__).with_name("aging.json")
+MEASURED = Path(__file__).with_name("evidence") / "aging.json"
 Rows = tuple[list[str], list[list[str]]]
 
 # For each picture: what it shows, the unit, and the figure of a sample.

@@ -11,21 +11,17 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-import typer.main
 from pydantic.fields import FieldInfo
 
-from docs import aging, monitoring, openapi, sizing, type_examples
+from docs import aging, manual, monitoring, openapi, sizing, type_examples
 from docs.type_examples import Example, shown
 from tabletopic_kernel.clients.catalog import engine_properties
-from tabletopic_kernel.faces.cli import app
-from tabletopic_kernel.faces.jupyter_server.rest import ENDPOINTS
-from tabletopic_kernel.faces.notebook.topic_words import WORDS
 from tabletopic_kernel.faces.operations import BY_NAME, OPERATIONS, Operation
-from tabletopic_kernel.faces.operations.next_steps import MAGICS
-from tabletopic_kernel.faces.operations.operation import signature_of, summary_of
+from tabletopic_kernel.faces.operations.operation import signature_of
 from tabletopic_kernel.model.commit_cycle import PROTOCOL, Action, Event, State
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.settings.sections import (
@@ -156,7 +152,7 @@ def server_settings() -> str:
 
 def topic_settings() -> str:
     """The settings of a table topic, with their limits, options and variables."""
-    shown = (one for one in _commands()["enable"].params if not getattr(one, "hidden", False))
+    shown = (one for one in manual.commands()["enable"].params if not getattr(one, "hidden", False))
     options = {one.name: one.opts[0] for one in shown}
     rows = [
         [*_row(name, field, name.upper()), code(options.get(name, ""))]
@@ -217,15 +213,6 @@ def _literals(hint: Any) -> list[Any]:
 # --- commands ---------------------------------------------------------------------------------------------
 
 
-def commands() -> str:
-    """Every command with the first sentence of its help."""
-    rows = [
-        [code(f"tabletopic {name}"), _first_sentence((one.help or "").replace("\b", ""))]
-        for name, one in _commands().items()
-    ]
-    return table(["command", "what it does"], rows)
-
-
 def commands_json() -> str:
     """What each command prints with ``--json`` that prints what its operation returns."""
     bodies = {one.name: openapi.returned(one.run) for one in OPERATIONS if one.name in _PLAIN}
@@ -237,39 +224,14 @@ def commands_json() -> str:
 _PLAIN = {
     one.name
     for one in OPERATIONS
-    if one.name not in {"enable", "alter", "status", "events", "sample", "replay", "compact", "expire"}
+    if one.name
+    not in {"enable", "alter", "status", "wait", "events", "sample", "replay", "compact", "expire"}
 }
 
 
 def _usage(operation: Operation[..., Any]) -> str:
     arguments = signature_of(operation.run).arguments
     return " ".join([operation.name, *(one.option.metavar for one in arguments if one.option.positional)])
-
-
-def operations() -> str:
-    """Every command, word and route."""
-    endpoints = {one.name: one for one in ENDPOINTS}
-    commands = {
-        name: _first_sentence((one.help or "").replace("\b", "")) for name, one in _commands().items()
-    }
-    magics = {name: f"%topic {name}" for name in WORDS} | dict(MAGICS)
-    summaries = (
-        {name: summary_of(one.documented) for name, one in WORDS.items()}
-        | {name: one.summary for name, one in endpoints.items()}
-        | commands
-    )
-    rows = []
-    for name in dict.fromkeys([*commands, *magics, *endpoints]):
-        route = endpoints[name].route if name in endpoints else None
-        rest = f"{route.verb.upper()} {route.path}" if route else ""
-        command = f"tabletopic {name}" if name in commands else ""
-        rows.append([summaries[name], code(command), code(magics.get(name, "")), code(rest)])
-    return table(["what it does", "command line", "notebook", "REST, below `tabletopic/api/`"], rows)
-
-
-def _commands() -> dict[str, Any]:
-    found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return found
 
 
 # --- servers ----------------------------------------------------------------------------------------------
@@ -347,6 +309,12 @@ export const STATES: Readonly<Record<string, {{ readonly text: string; readonly 
 
 # --- documents --------------------------------------------------------------------------------------------
 
+
+def _shown(make: Callable[[], str | manual.Rows]) -> str:
+    made = make()
+    return made if isinstance(made, str) else table(*made)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "state-machine": state_machine,
     "states": states,
@@ -355,9 +323,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "general-settings": general_settings,
     "server-settings": server_settings,
     "topic-settings": topic_settings,
-    "commands": commands,
     "commands-json": commands_json,
-    "operations": operations,
     "ways-kafka": lambda: ways(KAFKA.ways),
     "ways-registry": lambda: ways(REGISTRY.ways),
     "ways-catalog": lambda: ways(CATALOG.ways),
@@ -376,6 +342,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "types-protobuf": lambda: types_of(type_examples.PROTOBUF, "not set"),
     "types-json-schema": lambda: types_of(type_examples.JSON_SCHEMA, "absent"),
     "types-json": lambda: types_of(type_examples.JSON),
+    **{name: partial(_shown, part) for name, part in manual.PARTS.items()},
     "types-whole": lambda: types_of(one for pair in type_examples.WHOLE.values() for one in pair),
 }
 

@@ -1,7 +1,7 @@
 """How many cores, executors, files and requests a rate needs: ``python -m docs.sizing --mib-per-second 100``.
 
 Computed, not measured: each figure is a product of what one record and one commit cost here
-(docs/reference/cost.md). Prices are 0 until the reader gives his own, or takes a list: ``--prices aws-s3``.
+(docs/explanation/cost.md). Prices are 0 until the reader gives his own, or takes a list: ``--prices aws-s3``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Case:
     mib_per_second: float = 10.0
     record_bytes: float = 140.0  # the clickstream's, in Avro
     cpu_us: float = 2.1  # per record, from Kafka to a committed row: `make bench` on a quiet machine
-    compaction_us: float = 1.8  # per row of small files, once; docs/performance.md
+    compaction_us: float = 1.8  # per row of small files, once; docs/evidence/performance.md
     busy: float = 0.6  # share of the cores in use; the rest is for peaks and catching up
     interval_s: float = 10.0  # commit_interval
     commit_bytes: float = 256 * _MIB  # commit_bytes: a commit is due early

@@ -1,4 +1,4 @@
-"""One example for each way of a type into a table, for ``docs/types.md``.
+"""One example for each way of a type into a table, for ``docs/reference/types.md``.
 
 ``tests/formats/test_types_page.py`` decodes, conforms and writes them, and reads them back with PyIceberg and
 DuckDB. All examples of a format are fields of one schema and one record.

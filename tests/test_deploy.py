@@ -83,7 +83,7 @@ def test_manifests_are_what_they_say() -> None:
     context = manifests()["Deployment"]["spec"]["template"]["spec"]["securityContext"]
     assert f"USER {context['runAsUser']}\n" in text
     assert f"--uid {context['runAsUser']} " in (DEPLOY / "Dockerfile").read_text("utf-8")
-    text = (ROOT / "docs" / "production.md").read_text("utf-8")
+    text = (ROOT / "docs/how-to/operate/systemd.md").read_text("utf-8")
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
     assert codes == [0, call.FAILED, call.WRONG_USE, call.INTERRUPTED]
     text = (DEPLOY / "Dockerfile").read_text("utf-8")
@@ -155,7 +155,7 @@ def test_the_dashboard_shows_every_metric() -> None:
     assert len(places) == len(METRICS)
 
 
-@pytest.mark.parametrize("page", ["production.md", "metrics.md"])
+@pytest.mark.parametrize("page", ["how-to/operate/monitor.md", "reference/metrics.md"])
 def test_pages_name_metrics_and_alerts_that_exist(page: str) -> None:
     """Whoever reads them finds them in the scrape."""
     text = (ROOT / "docs" / page).read_text("utf-8")

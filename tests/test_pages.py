@@ -12,6 +12,7 @@ import inspect
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -48,6 +49,14 @@ def examples(language: str) -> list[Any]:
         for page in PAGES
         for at, block in enumerate(blocks(page, language))
     ]
+
+
+def test_the_index_has_every_page() -> None:
+    """From the manual's first page each is one click away, and no folder has more than twelve."""
+    pages = {page for page in DOCUMENTS if page.startswith("docs/")} - {"docs/README.md"}
+    index = (ROOT / "docs/README.md").read_text("utf-8")
+    assert pages == {f"docs/{link}" for link in re.findall(r"\]\(([\w/-]+\.md)", index)}
+    assert max(Counter(Path(page).parent for page in pages).values()) <= 12
 
 
 # --- commands ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The formulas behind "How much it needs" in docs/production.md."""
+"""The formulas behind "How much it needs" in docs/explanation/sizing.md."""
 
 from __future__ import annotations
 

@@ -17,9 +17,10 @@ from tabletopic_kernel._datasets.clickstream.tallies import Tallies
 from tabletopic_kernel.clients.registry.client import registry_client
 from tabletopic_kernel.clients.storage.storage import list_files
 from tabletopic_kernel.demo import proof, report, script
+from tabletopic_kernel.demo.change_data.scenes import USUAL_CHANGES, ChangeDataDemo
 from tabletopic_kernel.demo.report import Outcome
 from tabletopic_kernel.demo.screen import Screen
-from tabletopic_kernel.demo.script import TOPIC, Script
+from tabletopic_kernel.demo.script import TOPIC, USUAL_EVENTS, Script
 from tabletopic_kernel.demo.servers import DemoServers, Interrupted, Monitor, interruptible
 from tabletopic_kernel.demo.stream import StreamScene
 from tabletopic_kernel.local.machine import now_ms
@@ -34,18 +35,27 @@ from tabletopic_kernel.workbench.workbench import Workbench
 
 
 def run(
-    events: int = 100_000, state_dir: Path | None = None, keep: bool = False, as_json: bool = False
+    events: int | None = None,
+    state_dir: Path | None = None,
+    keep: bool = False,
+    as_json: bool = False,
+    cdc: bool = False,
 ) -> int:
     """Run the demo with its own servers, and stop everything it started, whatever is raised.
 
-    Without ``state_dir`` in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on stdout.
+    Without ``state_dir`` in a temporary folder, which ``keep`` keeps; ``as_json`` prints a summary on stdout;
+    ``cdc``: that of a database, with so many changes as ``events``.
     Returns the exit code: 1 if a comparison failed, 128 + signal number if interrupted.
     """
     screen = Screen(sys.stderr if as_json else sys.stdout)
     try:
         with interruptible(), DemoServers(state_dir, keep=keep) as servers:
             try:
-                outcome = Demo(Script(events), servers, screen).play()
+                outcome = (
+                    ChangeDataDemo(events or USUAL_CHANGES, servers, screen).play()
+                    if cdc
+                    else Demo(Script(events or USUAL_EVENTS), servers, screen).play()
+                )
             except Exception:
                 screen.step("✗", f"the demo stops here; the logs are in {servers.folder / 'logs'}")
                 raise

@@ -58,9 +58,13 @@ class Screen:
         """Print one line of the stream's story, with the seconds since it began."""
         self._line(f"  [dim]{time.monotonic() - self._began:5.1f} s[/]  {_marked(mark)} ", text)
 
+    def is_due(self) -> bool:
+        """Whether ``progress`` would print."""
+        return time.monotonic() - self._last_line >= _LINE_EVERY_S
+
     def progress(self, text: str) -> None:
         """Like ``moment``, but at most every four seconds."""
-        if time.monotonic() - self._last_line >= _LINE_EVERY_S:
+        if self.is_due():
             self._last_line = time.monotonic()
             self.moment("·", text)
 

@@ -15,7 +15,7 @@ RESTART_AFTER_S = 1.0
 # Minimum and maximum sending time: long enough for a dozen commits and for a host to come back.
 _SEND_S = 36.0
 _SEND_AT_LEAST_S = 10.0
-_USUAL_EVENTS = 100_000
+USUAL_EVENTS = 100_000
 _FEWEST_EVENTS = 1_000
 # How long a wait may take before it fails: a busy machine may take ten times longer than usual.
 OWNED_LIMIT_S = 300.0
@@ -50,7 +50,7 @@ class Script:
     @property
     def seconds(self) -> float:
         """The duration of sending."""
-        return max(_SEND_AT_LEAST_S, min(1.0, self.events / _USUAL_EVENTS) * _SEND_S)
+        return max(_SEND_AT_LEAST_S, min(1.0, self.events / USUAL_EVENTS) * _SEND_S)
 
     @property
     def rate(self) -> float:

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -33,7 +35,8 @@ class WriterSchema:
     schema. ``message`` names the message of a Protobuf file; None: the first. ``framed``: values begin with
     the schema's id. ``nanos``: what to do with times finer than microseconds, in Protobuf and with a JSON
     Schema. ``renames`` maps dotted paths of fields to their columns in the table, if these have other names.
-    ``encrypted_by``: the rule that encrypts whole values, if one does.
+    ``encrypted_by``: the rule that encrypts whole values, if one does. ``by_name``: the docs of the columns
+    have the names of Kafka Connect's types, and values are as sent.
     """
 
     text: str = ""
@@ -44,6 +47,7 @@ class WriterSchema:
     nanos: Literal["refuse", "floor"] = "refuse"
     renames: tuple[tuple[str, str], ...] = ()
     encrypted_by: str = ""
+    by_name: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -52,20 +56,31 @@ class WriterSchema:
 
 
 def fingerprint(kind: str, text: str, references: tuple[tuple[str, str], ...]) -> str:
-    """64 bits that tell a schema's text from another; the layout of JSON does not matter.
+    """64 bits that tell a schema's text from another; layout and Protobuf's comments do not matter.
 
     >>> fingerprint("AVRO", '"long"', ()) == fingerprint("AVRO", ' "long" ', ())
     True
+    >>> fingerprint("PROTOBUF", "message A { }  // a", ()) == fingerprint("PROTOBUF", "message A {}", ())
+    True
     """
     texts = [kind, _plain(text), *sorted(f"{name}\n{_plain(referred)}" for name, referred in references)]
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+    # Those of Protobuf are longer than they were when its layout counted.
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[: 18 if kind == "PROTOBUF" else 16]
+
+
+def comparable(text: str, texts: Iterable[str]) -> list[str]:
+    """Those of ``texts`` that were computed as this fingerprint was."""
+    return [other for other in texts if len(other) == len(text)]
+
+
+_TOKEN: Final = re.compile(r"""//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|"[^"\n]*"|'[^'\n]*'|[\w.]+|\S""")
 
 
 def _plain(text: str) -> str:
     try:
         return json.dumps(json.loads(text), sort_keys=True)
     except (ValueError, RecursionError):  # Protobuf's is no JSON
-        return text.strip()
+        return " ".join(token for token in _TOKEN.findall(text) if not token.startswith(("//", "/*")))
 
 
 # How a record names its schema: by the registry's id, or by a GUID as text.
@@ -75,6 +90,9 @@ MAGIC: Final = 0
 GUID_MAGIC: Final = 1
 PREFIX_BYTES: Final = 5
 GUID_BYTES: Final = 17
+# Schemas that Kafka Connect puts into records of JSON: their kind, and how their keys begin.
+CONNECT_KIND: Final = "CONNECT"
+CONNECT_KEY: Final = "connect-"
 GLUE_MAGIC: Final = 3
 GLUE_BYTES: Final = 18
 GLUE_PLAIN, GLUE_ZLIB = 0, 5

@@ -7,6 +7,7 @@ a mark that names its state folder, to find a process whose starter died before 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from tabletopic_kernel.model.errors import StackError
 # The kernel reports the boot time, to which a start time is added, in whole seconds and recomputes it each
 # time: it may differ by one or two while the clock is being adjusted. No pid is reused so soon.
 _START_TOLERANCE_S = 3.0
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 # Settings of other installations that Kafka, Quarkus or log4j would take from the environment.
 _FOREIGN_SETTINGS = ("APICURIO_", "KAFKA_", "LOG4J_", "QUARKUS_", "REGISTRY_", "CLASSPATH")
 
@@ -84,6 +86,14 @@ def spawn(command: Sequence[str], folder: Path, output: Path, *, append: bool = 
         )
     _children[child.pid] = child
     return ProcessId.of(psutil.Process(child.pid))
+
+
+def end_with_us(number: int = signal.SIGKILL) -> None:
+    """In a new child, before its program begins: it gets the signal when our thread ends, however that ends.
+
+    For ``preexec_fn``, where ``spawn`` is none: it runs after a change of user, which would undo this.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def is_alive(process: ProcessId, its_mark: str) -> bool:

@@ -2,7 +2,7 @@
 
 ``PROTOCOL`` is complete: a missing pair is a bug of ours. Time arrives as an event, and there is no I/O here:
 ``host/coordinator.py`` runs the actions and returns their outcomes as events. The diagram in
-docs/reference/protocol.md is generated from it.
+docs/explanation/protocol.md is generated from it.
 
 Why this is safe:
 

@@ -61,8 +61,8 @@ class Ledger:
     skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
     table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
     deleted (I8). ``last_records`` tells a log that was cut and has grown again from the one that was read;
-    ``truncated`` has by partition what such a log lost and whose rows stay: first offset, next offset, and
-    ``commits`` at that time (I8). ``deleted_keys``: files that keep an upsert table's deleted keys deleted.
+    ``truncated`` has by partition what such a log lost and whose rows stay, or what a former topic had: first
+    offset, next offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them.
     """
 
     topic: str
@@ -209,7 +209,7 @@ class Ledger:
             topic_id=topic_id,
             next_offsets=next_offsets,
             last_records={},  # as the others, by offsets of the former log
-            truncated={},
+            truncated={p: ((0, end, self.commits),) for p, end in self.next_offsets.items() if end},
             outliers={},
         )
 

@@ -40,6 +40,14 @@ def conform(columns: Mapping[str, pa.Array], rows: int, target: pa.Schema) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
+def as_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Columns of ``count`` rows, perhaps none, as a batch."""
+    fields = [pa.field(name, array.type) for name, array in columns.items()]
+    if not fields:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
+
+
 def fitted(
     columns: Mapping[str, pa.Array], count: int, target: pa.Schema
 ) -> tuple[list[tuple[range, pa.RecordBatch]], list[Refused]]:

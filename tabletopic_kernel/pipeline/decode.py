@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Positions, not_text
+from tabletopic_kernel.formats.arrays import Positions, not_text, valid
 from tabletopic_kernel.formats.decoder import (
     BadSchemaError,
     Decoder,
@@ -25,16 +25,23 @@ from tabletopic_kernel.formats.decoder import (
     cached_decoder,
     inferring_decoder,
 )
-from tabletopic_kernel.formats.wire import KEY_HEADER, SchemaKey
+from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE
 from tabletopic_kernel.model.ledger import added
-from tabletopic_kernel.pipeline.conform import fitted, headers_of, kafka_columns, rename
+from tabletopic_kernel.pipeline.conform import as_batch, fitted, headers_of, kafka_columns, rename
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, StagePlan, TablePlan
 from tabletopic_kernel.pipeline.sinks import Rejections, StagedRows
-from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split
+from tabletopic_kernel.pipeline.split_by_schema import (
+    NO_REJECTIONS,
+    Group,
+    rejections_of_keys,
+    schema_fault,
+    split_keys,
+)
 from tabletopic_kernel.pipeline.transform.columns import Rows, reserved_in_rows
 from tabletopic_kernel.pipeline.transform.deletes import former_rows
+from tabletopic_kernel.pipeline.transform.native import NativeDecoder
 from tabletopic_kernel.pipeline.transform.projection.child import ChildProjection
 from tabletopic_kernel.pipeline.transform.transform import Step, make_step
 from tabletopic_kernel.pipeline.write import DataFileWriter
@@ -53,6 +60,11 @@ class LoadedPlan:
         self.dead_letter_writer = _writer(plan.dead_letters, plan.epoch)
         whole = plan.values.schemas.get(WHOLE_TOPIC)
         self.infers = whole is not None and whole.kind == "INFERRED"
+        self._is_native = plan.settings.debezium_types == "native"
+        self.reads_connect = self._is_native and plan.settings.value_format == "json"
+        columns = plan.settings.metadata_columns if plan.settings.key_format != "none" else ()
+        self.keeps_keys = plan.passes_over_tombstones and "key" in columns  # needed of deletes alone
+        self._floors = plan.settings.value_nanos == "floor"
         self._steps: dict[SchemaKey, Step] = {}
 
     @property
@@ -78,16 +90,26 @@ class LoadedPlan:
 
     def decoder(self, schema_id: SchemaKey) -> Decoder:
         """The decoder for values of a schema; raises BadSchemaError."""
-        return (
-            self._inferring if self.infers else cached_decoder(schema_id, self.plan.values.schema(schema_id))
-        )
+        if self.infers and schema_id == WHOLE_TOPIC:
+            return self._inferring
+        return cached_decoder(schema_id, self.plan.values.schema(schema_id))
+
+    def key_decoder(self, schema_id: SchemaKey) -> Decoder:
+        """The decoder for keys of a schema; raises BadSchemaError."""
+        assert self.plan.keys is not None
+        decoder = cached_decoder(schema_id, self.plan.keys.schema(schema_id))
+        return NativeDecoder(decoder, floor=self._floors) if self._is_native else decoder
 
     def step(self, schema_id: SchemaKey) -> Step:
         """The transform for rows of this schema's ``decoder``."""
         if schema_id not in self._steps:
             decoded = self.decoder(schema_id).iceberg_schema
             self._steps[schema_id] = make_step(
-                self.plan.settings.transform, decoded, keeps_truncates=self.plan.covers_tombstones
+                self.plan.settings.transform,
+                decoded,
+                keeps_truncates=self.plan.covers_tombstones,
+                native=self._is_native,
+                floor=self._floors,
             )
         return self._steps[schema_id]
 
@@ -146,8 +168,8 @@ def decode_group(loaded: LoadedPlan, batch: pa.RecordBatch, group: Group, keys: 
             former = DecodedGroup()
             _to_rows(loaded, batch, events, positions[chosen], schema_id, keys, former)
             result.before += former.rows
-        return result
-    _to_rows(loaded, batch, None, positions, None, keys, result)
+    else:
+        _to_rows(loaded, batch, None, positions, None, keys, result)
     return result
 
 
@@ -161,12 +183,12 @@ def _to_rows(
     result: DecodedGroup,
 ) -> None:
     """Add to ``result`` what becomes of decoded rows, or of records without a value."""
-    # Longer than other functions: the steps from decoded rows to rows of the table, in their order.
     plan, columns = loaded.plan, dict[str, pa.Array]()
     if rows is not None and schema_id is not None:
         offsets = batch.column("offset")
         offsets = offsets if len(positions) == len(batch) else offsets.take(pa.array(positions))
-        transformed = loaded.step(schema_id)(rows, offsets)
+        has_key = valid(batch.column("key"))[positions] if loaded.keeps_keys else None
+        transformed = loaded.step(schema_id)(rows, offsets, has_key)
         columns, positions = result.take(transformed, positions, schema_id)
         if renames := plan.values.schemas[schema_id].renames:
             columns = rename(columns, dict(renames))
@@ -177,7 +199,7 @@ def _to_rows(
         return
     if loaded.target is None:
         if schema_id is not None:  # a record without a value implies no column
-            result.rows.append(StagedRows(positions, schema_id, _as_batch(columns, len(positions))))
+            result.rows.append(StagedRows(positions, schema_id, as_batch(columns, len(positions))))
         return
     source = batch if len(positions) == len(batch) else batch.take(pa.array(positions))
     columns.update(kafka_columns(source, plan.settings.metadata_columns, plan.settings.key_format))
@@ -186,13 +208,6 @@ def _to_rows(
     result.rows += [StagedRows(positions[part.start : part.stop], schema_id, rows) for part, rows in parts]
     if refused:
         result.rejections.append(Rejections.of(refused, positions, schema_id))
-
-
-def _as_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
-    fields = [pa.field(name, array.type) for name, array in columns.items()]
-    if not fields:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 def _decode(
@@ -216,19 +231,20 @@ def _decode(
 
 
 _NOT_TEXT: Final = "the key is not UTF-8; enable the topic with the key format raw and another --table"
-_NO_REJECTIONS: Final = Rejections(np.empty(0, np.int64), None, "", "")
 
 
 @dataclass(frozen=True)
 class KeyColumns:
     """Columns of a batch's keys by name, as long as the batch, and the records whose key is refused.
 
-    They are incomplete if there are ``needed`` schemas, or if candidates were ``proved``.
+    They are incomplete if there are ``needed`` schemas, of which keys have the ``carried`` texts in them, or
+    if candidates were ``proved``.
     """
 
     columns: Mapping[str, pa.Array] = field(default_factory=dict)
-    rejections: Rejections = _NO_REJECTIONS
+    rejections: Rejections = NO_REJECTIONS
     needed: frozenset[SchemaKey] = frozenset()
+    carried: frozenset[tuple[SchemaKey, str]] = frozenset()
     proved: frozenset[SchemaKey] = frozenset()
 
     def at(self, positions: Positions, count: int) -> Mapping[str, pa.Array]:
@@ -242,23 +258,20 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
     """The decoded keys of a batch of ``SOURCE_SCHEMA``, according to ``key_format``."""
     keys, plan, target = batch.column("key"), loaded.plan.keys, loaded.target
     if loaded.plan.settings.key_format == "string":
-        bad = Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT)
-        return KeyColumns(rejections=bad)
+        return KeyColumns(rejections=Rejections(not_text(keys), None, dead_letter.KEY_NOT_TEXT, _NOT_TEXT))
     if plan is None or target is None or keys.null_count == len(keys):
         return KeyColumns()
-    groups, rejections = split(keys, headers_of(batch), KEY_HEADER)
+    groups, rejections, texts = split_keys(keys, headers_of(batch), reads_connect=loaded.reads_connect)
     named = [(group.schema_id, group) for group in groups if group.schema_id is not None]
     if needed := frozenset(schema_id for schema_id, _ in named if not plan.knows(schema_id)):
-        return KeyColumns(needed=needed)
+        return KeyColumns(needed=needed, carried=frozenset(one for one in texts.items() if one[0] in needed))
     proved = set[SchemaKey]()
     parts: dict[str, list[tuple[Positions, pa.Array]]] = {}
     for schema_id, group in named:
         if fault := schema_fault(group, plan):
             rejections.append(fault)
             continue
-        rows, positions = _decode(
-            group, schema_id, lambda key: cached_decoder(key, plan.schema(key)), rejections
-        )
+        rows, positions = _decode(group, schema_id, loaded.key_decoder, rejections)
         if rows is None or not len(rows):
             continue
         if schema_id in plan.candidates:
@@ -274,20 +287,7 @@ def decode_keys(loaded: LoadedPlan, batch: pa.RecordBatch) -> KeyColumns:
         if refused:
             rejections.append(Rejections.of(refused, positions, schema_id))
     columns = {name: _in_order(arrays, len(batch)) for name, arrays in parts.items() if arrays}
-    return KeyColumns(columns, _of_keys(rejections), proved=frozenset(proved))
-
-
-def _of_keys(rejections: list[Rejections]) -> Rejections:
-    """All rejections as one, in the order of the batch, in words that name the key."""
-    bad = sorted(
-        (position, f"key_{refused.reason(index)}", f"of the key: {refused.message(index)}")
-        for refused in rejections
-        for index, position in enumerate(refused.positions.tolist())
-    )
-    if not bad:
-        return _NO_REJECTIONS
-    positions, reasons, messages = zip(*bad, strict=True)
-    return Rejections(np.array(positions, np.int64), None, reasons, messages)
+    return KeyColumns(columns, rejections_of_keys(rejections), proved=frozenset(proved))
 
 
 def _in_order(parts: list[tuple[Positions, pa.Array]], count: int) -> pa.Array:

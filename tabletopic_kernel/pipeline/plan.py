@@ -110,7 +110,8 @@ class Needs:
     """What is required before a batch can be staged.
 
     ``schema_ids``: of values (None: tombstones). ``columns``: those that inferred records need. ``key_ids``:
-    of keys. ``proved`` and ``proved_keys``: candidates with which a record was decoded.
+    of keys. ``proved`` and ``proved_keys``: candidates with which a record was decoded. ``carried``: ids and
+    texts of schemas that records have in them.
     """
 
     schema_ids: frozenset[SchemaKey | None] = frozenset()
@@ -119,6 +120,7 @@ class Needs:
     key_ids: frozenset[SchemaKey] = frozenset()
     proved: frozenset[SchemaKey] = frozenset()
     proved_keys: frozenset[SchemaKey] = frozenset()
+    carried: frozenset[tuple[SchemaKey, str]] = frozenset()
 
     @property
     def of_table(self) -> bool:
@@ -136,6 +138,7 @@ class Needs:
             self.key_ids | other.key_ids,
             self.proved | other.proved,
             self.proved_keys | other.proved_keys,
+            self.carried | other.carried,
         )
 
 

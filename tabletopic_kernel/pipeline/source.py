@@ -6,6 +6,7 @@ Spark's streaming query says when a batch begins and how far it goes; a batch is
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ class KafkaRanges:
     topic: str
     properties: Mapping[str, str] = field(repr=False)  # librdkafka's, with the login
     headers: bool
+    seconds: float = math.inf
 
     def next(self, position: Offsets, limits: Limits) -> StagedOffsets | None:
         """See ``Source``."""
@@ -78,7 +80,9 @@ class KafkaRanges:
 
     def read(self, batch: StagedOffsets) -> Iterator[pa.RecordBatch]:
         """See ``Source``; raises as ``read_ranges``."""
-        return read_ranges(self.properties, self.topic, batch.start, batch.end, headers=self.headers)
+        return read_ranges(
+            self.properties, self.topic, batch.start, batch.end, headers=self.headers, seconds=self.seconds
+        )
 
 
 # A batch begins early once this many records wait, to stage a busy topic while the commit interval runs; a

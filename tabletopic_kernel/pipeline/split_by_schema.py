@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tabletopic_kernel.formats import wire
+from tabletopic_kernel.formats import connect, wire
 from tabletopic_kernel.formats.arrays import Mask, Positions
 from tabletopic_kernel.formats.glue_frames import split_glue
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan
 from tabletopic_kernel.pipeline.sinks import Rejections
+
+NO_REJECTIONS: Final = Rejections(np.empty(0, np.int64), None, "", "")
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,57 @@ def unsplit(values: pa.Array) -> tuple[list[Group], list[Rejections]]:
     if len(with_value):
         groups.append(Group(WHOLE_TOPIC, with_value, values.take(pa.array(with_value))))
     return groups, []
+
+
+def split_connect(values: pa.Array) -> tuple[list[Group], dict[wire.SchemaKey, str]]:
+    """Group JSON by the schema of Kafka Connect in each record; and the text of each schema.
+
+    Records without one are a group as of ``unsplit``. Other groups have the payloads.
+    """
+    groups, _ = unsplit(values)
+    texts: dict[wire.SchemaKey, str] = {}
+    if not groups or groups[-1].schema_id is None:
+        return groups, texts
+    whole = groups.pop()
+    for key, text, indexes, payloads in connect.split_connect(whole.values):
+        positions = whole.positions[indexes]
+        if key is None:
+            groups.append(Group(WHOLE_TOPIC, positions, payloads))
+        else:
+            groups.append(Group(key, positions, payloads))
+            texts[key] = text
+    return groups, texts
+
+
+def split_keys(
+    keys: pa.Array, headers: pa.Array | None, *, reads_connect: bool
+) -> tuple[list[Group], list[Rejections], dict[wire.SchemaKey, str]]:
+    """As ``split`` for keys; and, if wanted, as ``split_connect`` for those with a schema in them."""
+    if not reads_connect:
+        return *split(keys, headers, wire.KEY_HEADER), {}
+    rejections = list[Rejections]()
+    parts, texts = split_connect(keys)
+    groups = [part for part in parts if part.schema_id != WHOLE_TOPIC]
+    for part in parts:
+        if part.schema_id == WHOLE_TOPIC:
+            named = headers if headers is None else headers.take(pa.array(part.positions))
+            inner, bad = split(part.values, named, wire.KEY_HEADER)
+            groups += [replace(group, positions=part.positions[group.positions]) for group in inner]
+            rejections += [replace(each, positions=part.positions[each.positions]) for each in bad]
+    return groups, rejections, texts
+
+
+def rejections_of_keys(rejections: list[Rejections]) -> Rejections:
+    """All rejections as one, in the order of the batch, in words that name the key."""
+    bad = sorted(
+        (position, f"key_{refused.reason(index)}", f"of the key: {refused.message(index)}")
+        for refused in rejections
+        for index, position in enumerate(refused.positions.tolist())
+    )
+    if not bad:
+        return NO_REJECTIONS
+    positions, reasons, messages = zip(*bad, strict=True)
+    return Rejections(np.array(positions, np.int64), None, reasons, messages)
 
 
 def _split_by_prefix(values: pa.Array, positions: Positions) -> tuple[list[Group], list[Rejections]]:

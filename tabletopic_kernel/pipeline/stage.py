@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -34,7 +34,7 @@ from tabletopic_kernel.pipeline.decode import (
 )
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
-from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, unsplit
+from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
 from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, moved_keys
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
@@ -50,6 +50,7 @@ class StageTask:
 
     def __init__(self, plan: StagePlan) -> None:
         self._topic, self._plan = plan.topic, pickle.dumps(plan)
+        self.size = len(self._plan)  # of what is sent to each task
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage all records of the task."""
@@ -98,6 +99,7 @@ class _Part:
     groups: list[Group]
     unframed: list[Rejections]
     keys: KeyColumns
+    texts: Mapping[SchemaKey, str]
 
 
 class _Staging:
@@ -124,13 +126,22 @@ class _Staging:
         return isolated(work, count, patient=self._plan.patient)
 
     def _split(self, batch: pa.RecordBatch) -> _Part:
-        values = batch.column("value")
-        groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
-        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch))
+        values, texts = batch.column("value"), dict[SchemaKey, str]()
+        if self._loaded.reads_connect:
+            (groups, texts), unframed = split_connect(values), list[Rejections]()
+        else:
+            groups, unframed = split(values, headers_of(batch)) if self._names_schemas else unsplit(values)
+        return _Part(batch, groups, unframed, decode_keys(self._loaded, batch), texts)
 
     def _take_part(self, part: _Part) -> None:
         needed = frozenset(group.schema_id for group in part.groups if not self._knows(group.schema_id))
-        self.result.needs |= Needs(needed, key_ids=part.keys.needed, proved_keys=part.keys.proved)
+        carried = frozenset(item for item in part.texts.items() if item[0] in needed)
+        self.result.needs |= Needs(
+            needed,
+            key_ids=part.keys.needed,
+            proved_keys=part.keys.proved,
+            carried=carried | part.keys.carried,
+        )
         if not self.result.ends(self._plan.settings):
             for rejections in part.unframed:
                 self._refuse(part.batch, rejections)

@@ -55,6 +55,7 @@ class LiveRead:
         passed_over: by reason, as they describe no row.
         newest_ms: the newest timestamp of a record in the table or behind it; None without records.
         unread: offsets that a limit has left out: that of ``cut_by``.
+        missing: why there is nothing to read, if the topic does not exist.
     """
 
     table_to: Mapping[int, int]
@@ -65,6 +66,7 @@ class LiveRead:
     newest_ms: int | None = None
     unread: int = 0
     cut_by: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pyiceberg.table.update import TableUpdate, update_table_metadata
 from tabletopic_kernel.clients.registry.registry import Registry, UnknownSchemaError
 from tabletopic_kernel.formats.decoder import cached_decoder
 from tabletopic_kernel.formats.json.infer import merged_columns
-from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.formats.wire import CONNECT_KIND, SchemaKey, WriterSchema
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.columns.evolution import KEY, VALUE
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
@@ -135,6 +135,9 @@ class _Services:
     now_ms: Callable[[], int] = now_ms
 
 
+_BY_ID = {"value_format": "by_schema_id"}
+
+
 class ValuesDraft:
     """The plan of reading a topic's values, or its keys, as they were written: there is no table.
 
@@ -145,7 +148,8 @@ class ValuesDraft:
         self, topic: str, settings: TopicSettings, registry: Registry, *, of_keys: bool = False
     ) -> None:
         self._topic = topic
-        self._settings = settings
+        self._types = settings.debezium_types
+        self._settings = settings.model_copy(update={"debezium_types": "as_sent"})
         self._registry = registry
         self._of_keys = of_keys
         self._schemas: dict[SchemaKey, WriterSchema] = {}
@@ -158,7 +162,8 @@ class ValuesDraft:
         values = SchemaPlan(dict(self._schemas), dict(self._refused))
         unchanged = {"transform": "flatten", "projection": None, "key_format": "raw", "errors": "skip"}
         if self._of_keys:
-            unchanged["value_format"] = "by_schema_id"
+            in_json = self._types == "native" and self._settings.value_format == "json"
+            unchanged |= {"value_format": "json", "debezium_types": "native"} if in_json else _BY_ID
         plan = StagePlan(
             self._topic, None, None, 0, values, True, self._settings, self._inferred, patient=True
         )
@@ -166,7 +171,9 @@ class ValuesDraft:
 
     def cover(self, needs: Needs) -> None:
         self._inferred = merged_columns(self._inferred, needs.columns)
-        for schema_id in needs.schema_ids:
+        carried = {key: WriterSchema(text, kind=CONNECT_KIND) for key, text in needs.carried}
+        self._schemas |= carried
+        for schema_id in needs.schema_ids - carried.keys():
             assert schema_id is not None  # of a record without a value: there are none
             try:
                 self._look_up(schema_id)
@@ -207,6 +214,17 @@ def newest_columns(
     writer = value_writer(latest, settings)
     origin = f"version {latest.version} of {latest.subject} (id {latest.id})"
     return writer_columns(latest.id, writer, settings), origin
+
+
+def with_types_of(table: TopicTable, settings: TopicSettings) -> TopicSettings:
+    """The settings with the table's types of values; raises UsageError if they ask for others."""
+    adapted = table.adapted(settings)
+    if "debezium_types" in settings.model_fields_set and adapted != settings:
+        raise UsageError(
+            f"the table was created with debezium_types {adapted.debezium_types}: keep that, or choose "
+            "another --table"
+        )
+    return adapted
 
 
 def check_columns(table: Table, writer: Schema, settings: TopicSettings) -> None:

@@ -28,6 +28,7 @@ from tabletopic_kernel.table.changes.ledger_history import LedgerTable, live_row
 from tabletopic_kernel.table.schemas.covered import KEY_SCHEMAS_PROPERTY, CoveredSchema, covered_schemas
 
 TOPIC_PROPERTY = f"{PREFIX}topic"
+TYPES_PROPERTY = f"{PREFIX}debezium-types"  # absent in tables of before there were others than as sent
 
 
 class TopicTable(LedgerTable):
@@ -60,11 +61,25 @@ class TopicTable(LedgerTable):
         topic: str,
         settings: TopicSettings,
         order: SortOrder = UNSORTED_SORT_ORDER,
+        noted: Mapping[str, str] | None = None,
     ) -> TopicTable:
-        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``."""
+        """Create the table of ``topic``, with its namespace; raises as ``load`` and ``check_inside``.
+
+        ``noted``: more properties; what another commit adds is missing if a host ends in between.
+        """
         check_inside(catalog, settings.table_properties)
-        properties = _table_properties(settings) | {TOPIC_PROPERTY: topic} | upsert_property(settings)
+        own = {TOPIC_PROPERTY: topic, TYPES_PROPERTY: settings.debezium_types} | upsert_property(settings)
+        properties = {**_table_properties(settings), **own, **(noted or {})}
         return cls(create_table(catalog, identifier, schema, spec, properties, order))
+
+    def adapted(self, settings: TopicSettings) -> TopicSettings:
+        """The settings, with the types of values that the table was created with."""
+        types = self.table.properties.get(TYPES_PROPERTY, "as_sent")
+        return (
+            settings
+            if settings.debezium_types == types
+            else settings.model_copy(update={"debezium_types": types})
+        )
 
     def commit(self, planned: Ledger | None, change: TableChange) -> None:
         """Make a change, and move the ledger from ``planned`` to the change's, in one snapshot (I2, I3).

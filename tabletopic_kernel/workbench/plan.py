@@ -26,7 +26,7 @@ from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
 from tabletopic_kernel.model.topic_names import not_a_table_topic
-from tabletopic_kernel.table.draft import check_columns, newest_columns
+from tabletopic_kernel.table.draft import check_columns, newest_columns, with_types_of
 from tabletopic_kernel.table.layout import names_before, order_change, partition_change, wanted_order
 from tabletopic_kernel.table.schemas.columns import ValueColumns, newest_key_type, writer_columns
 from tabletopic_kernel.table.schemas.registered import (
@@ -138,6 +138,7 @@ def plan_enable(
             statement(settings.projection)
         table = TopicTable.load(catalog, table_identifier(topic, settings), topic)
         plan.creates = table is None
+        settings = with_types_of(table, settings) if table else settings
         check_inside(catalog, settings.table_properties, table.table.properties if table else {})
         if candidate is None:
             columns, origin = newest_columns(topic, settings, registry)
@@ -229,6 +230,13 @@ def _plan_old(
     plan.changes = [str(change) for change in evolution.changes]
     plan.notes += [f"{origin}: {change}" for change in plan.changes]
     plan.notes += [f"{origin}: {column} {reason}" for column, reason in evolution.partly.items()]
+    by_number = columns.evolution(table, settings.model_copy(update={"rename": "by_number"}))
+    plan.notes += [
+        f"{origin}: {change.after} has the number that {change.column} had: `tabletopic alter {plan.topic} "
+        "--rename by_number` renames the column instead of adding one"
+        for change in by_number.changes
+        if change.kind == "rename" and change not in evolution.changes
+    ]
     plan.partition_by = partition_texts(spec, evolution.schema)
     plan.sort_by = sort_texts(order, evolution.schema)
 

@@ -1,6 +1,6 @@
 """The questions of ``tabletopic init``: the ways to reach a server, and the properties that each needs.
 
-The ways are data in one table; a table in docs/your-servers.md is generated from it. The properties are
+The ways are data in one table; tables in docs/how-to/your-servers.md derive from it. The properties are
 librdkafka's, the registry client's and PyIceberg's, under their own names.
 """
 

@@ -211,7 +211,7 @@ from pathlib import Path
 from tabletopic_kernel.clients.spark import cluster, cluster_probe
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import TableTopicError
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.local.java import jvm
 
 master, folder, conf = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
@@ -323,7 +323,7 @@ STOPPED = """
 import sys
 from pathlib import Path
 from tabletopic_kernel.clients.spark.session import SparkPlace, forget, is_alive, start_spark
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.local.java import jvm
 
 folder = Path(sys.argv[1])

@@ -17,7 +17,7 @@ import pytest
 from tabletopic_kernel.clients.spark import pack as module
 from tabletopic_kernel.clients.spark.pack import Packed, pack
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 
 Installed = Callable[..., None]
 

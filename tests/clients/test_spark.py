@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tabletopic_kernel.clients.spark import session as spark
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.model.errors import SettingsError
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tests.environment import completed
 
 
@@ -130,7 +130,7 @@ import sys
 from pathlib import Path
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 
 folder = Path(sys.argv[1])
 home = str(jvm.spark_java_home(folder, jvm.spark_archive()))

@@ -16,7 +16,7 @@ from tabletopic_kernel.clients.spark import cluster, cluster_probe
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.clients.spark.versions import FOLDERS, VARIABLE, differences, own_versions
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tests.clients.test_spark import Builder, builder  # noqa: F401 - a fixture
 from tests.environment import completed
 

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 
 
 class Called:

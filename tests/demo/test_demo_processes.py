@@ -81,7 +81,7 @@ def _demo(folder: Path, events: int, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _processes_of(folder: Path) -> list[psutil.Process]:
+def processes_of(folder: Path) -> list[psutil.Process]:
     """Processes with the folder in their command or environment."""
     found = []
     for process in psutil.process_iter():
@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A state folder; processes that a failed test leaves there are stopped."""
     state = tmp_path / "state"
     yield state
-    for process in _processes_of(state):
+    for process in processes_of(state):
         with contextlib.suppress(psutil.Error):
             process.kill()
 
@@ -118,7 +118,7 @@ def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Pa
     out, _ = demo.communicate(timeout=400)
     text = log.read_text("utf-8")
     assert demo.returncode == 0, text
-    assert _processes_of(folder) == []
+    assert processes_of(folder) == []
     summary = json.loads(out)
     assert summary["ok"]
     assert summary["ended_by_force"] == []
@@ -136,7 +136,7 @@ def test_the_demo_proves_itself_and_leaves_no_process(folder: Path, tmp_path: Pa
     assert "\x1b" not in text
     with pytest.raises(UsageError, match="already has a topic clicks"):  # a second time in the same folder
         run(6_000, state_dir=folder)
-    assert _processes_of(folder) == []
+    assert processes_of(folder) == []
 
 
 @pytest.mark.integration
@@ -149,10 +149,10 @@ def test_ended_demos_leave_nothing(
     demo = _demo(folder, 100_000, log)
     _wait_for(lambda: "first commit" in log.read_text("utf-8") or demo.poll() is not None)
     assert demo.poll() is None, log.read_text("utf-8")
-    assert len(_processes_of(folder)) > 3
+    assert len(processes_of(folder)) > 3
     demo.send_signal(sent_signal)
     assert demo.wait(240) == code
     if sent_signal is not signal.SIGKILL:
         assert "everything the demo started has been stopped" in log.read_text("utf-8")
-        assert _processes_of(folder) == []
-    _wait_for(lambda: _processes_of(folder) == [], limit_s=240)
+        assert processes_of(folder) == []
+    _wait_for(lambda: processes_of(folder) == [], limit_s=240)

@@ -2,7 +2,7 @@
 
 make drill                                             # five minutes from a new seed
 make drill ARGS="--seed 20 --rounds 30 --short"        # the rounds of ``make test-all``
-make drill ARGS="--minutes 35 --report docs/drill.md"  # updates the page of the docs
+make drill ARGS="--minutes 35 --report docs/evidence/drill.md"  # updates the page of the docs
 
 Ctrl-C ends the rounds and compares; a second one ends everything at once. The exit code is 1 if a record is
 lost, duplicated or changed, or if a file is missing or left behind.

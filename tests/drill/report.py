@@ -1,4 +1,4 @@
-"""The report of a drill: what it found, in Markdown, for the terminal and for docs/drill.md."""
+"""The report of a drill: what it found, in Markdown, for the terminal and for docs/evidence/drill.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example of ``docs/types.md``, from a record to what PyIceberg and DuckDB read from the table."""
+"""Every example of ``docs/reference/types.md``, from a record to what PyIceberg and DuckDB read."""
 
 from __future__ import annotations
 

@@ -32,6 +32,11 @@ def log(count: int, cut: int | None = None, partition: int = 0) -> list[KafkaRec
     ]
 
 
+def third() -> list[KafkaRecord]:
+    """Records from offset 8 on that are like none of the others."""
+    return [KafkaRecord(0, at, None, b"third", 3_000_000 + at) for at in range(8, 20)]
+
+
 def send(rig: Rig, records: Sequence[KafkaRecord]) -> None:
     """Make these the topic's log."""
     rig.broker.log = list(records)
@@ -145,11 +150,35 @@ def test_a_log_is_cut_again(rig: Rig) -> None:
     coordinator = again(rig, on_truncation="mark")
     stage(rig, 6, 16, 2)
     commit(rig, coordinator)
-    third = [KafkaRecord(0, at, None, b"third", 3_000_000 + at) for at in range(8, 20)]
-    send(rig, log(16, 6)[:8] + third)
+    send(rig, log(16, 6)[:8] + third())
     assert again(rig, on_truncation="mark").state is State.RUNNING
     ledger = rig.table.ledger
     assert dict(ledger.truncated) == {0: ((6, 10, 2), (8, 16, 3))}
+
+
+@pytest.mark.parametrize("earlier", ["mark", "rebase"])
+def test_rows_of_an_earlier_log_are_not_deleted(rig: Rig, earlier: str) -> None:
+    """Rows that a mark or a rebase has left have offsets of the log of now: a rewind would take them, too."""
+    filled(rig)
+    if earlier == "mark":
+        send(rig, log(16, 6))
+        coordinator = again(rig, on_truncation="mark")
+    else:
+        ledger = rig.table.ledger
+        rig.table.claim(ledger.for_next_owner(1).moved("cluster", "topic-id", {0: 6, 1: 0}), ledger)
+        send(rig, log(16, 0))
+        coordinator = again(rig)
+    assert (coordinator.state, rig.offset()) == (State.RUNNING, 6)
+    stage(rig, 6, 16, rig.table.ledger.epoch)
+    commit(rig, coordinator)
+    before = values(rig)
+    send(rig, rig.broker.log[:8] + third())
+    coordinator = again(rig, on_truncation="rewind")
+    assert coordinator.state is State.FAILED
+    assert "rows that an earlier log left (partition 0)" in str(coordinator.progress().error)
+    assert values(rig) == before
+    assert again(rig, on_truncation="mark").state is State.RUNNING
+    assert values(rig) == before
 
 
 def test_a_batch_after_a_cut_is_never_staged(rig: Rig) -> None:

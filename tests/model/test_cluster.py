@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabletopic_kernel.model.settings.cluster import connect_url, out_of_reach
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings, connect_url, out_of_reach
 
 FAR = {"bootstrap.servers": "broker-1:9092,broker-2:9092"}
 STORE = {"type": "rest", "uri": "https://catalog", "warehouse": "s3://lake"}

@@ -156,6 +156,8 @@ EVENTS = [
     event("u", ANNE, MARIE),
     event("d", MARIE, None),
 ]
+EVENTS_NATIVE = TopicSettings(transform="flatten_debezium")
+AS_SENT = TopicSettings(transform="flatten_debezium", debezium_types="as_sent")
 CDC = {
     "ts": datetime(2019, 5, 28, 8, 58, 24, 863_000, tzinfo=UTC),
     "source": "public.customers",
@@ -182,23 +184,40 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     )
 
 
-def of_avro(catalog: Catalog, **schemas: dict[str, Any]) -> Path:
+def of_avro(catalog: Catalog, settings: TopicSettings = EVENTS_NATIVE, **schemas: dict[str, Any]) -> Path:
     """A topic of change events in Avro; ``v3`` is the schema with id 3."""
     registry = FakeRegistry({int(name[1:]): json.dumps(schema) for name, schema in schemas.items()})
-    return Path(catalog, TopicSettings(transform="flatten_debezium"), registry)
+    return Path(catalog, settings, registry)
 
 
-def of_json(catalog: Catalog) -> Path:
+def of_json(catalog: Catalog, settings: TopicSettings = EVENTS_NATIVE) -> Path:
     """A topic of change events in JSON without schema ids."""
-    return Path(catalog, TopicSettings(transform="flatten_debezium", value_format="json"))
+    return Path(catalog, settings.model_copy(update={"value_format": "json"}))
 
 
-def with_schema(payload: Any) -> bytes:
-    """As Connect's JsonConverter writes it with ``schemas.enable``."""
-    row = [{"type": "int32", "optional": False, "field": "id"}, {"type": "string", "field": "payload"}]
-    image = {"type": "struct", "fields": row, "optional": True, "name": "pg.public.customers.Value"}
-    fields = [{**image, "field": "before"}, {**image, "field": "after"}, {"type": "string", "field": "op"}]
-    schema = {"type": "struct", "fields": fields, "optional": False, "name": "pg.public.customers.Envelope"}
+def connect_schema(value: Any, columns: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A schema of Connect's for a value; ``columns`` have those of fields, where the value does not tell."""
+    if isinstance(value, dict):
+        fields = [
+            {**((columns or {}).get(name) or connect_schema(part, columns)), "field": name}
+            for name, part in value.items()
+        ]
+        return {"type": "struct", "fields": fields, "optional": True, "name": "pg.public.customers.X"}
+    kind = {bool: "boolean", int: "int64", float: "double", list: "array"}.get(type(value), "string")
+    return {"type": kind, "optional": True} | ({"items": {"type": "string"}} if kind == "array" else {})
+
+
+ROW = {"id": {"type": "int32", "optional": True}}
+
+
+def with_schema(payload: Any, columns: dict[str, Any] = ROW) -> bytes:
+    """As Connect's JsonConverter writes it with ``schemas.enable``; ``columns``: of the row, if no text."""
+    images = [payload[name] for name in ("before", "after") if isinstance(payload.get(name), dict)]
+    image = connect_schema({name: None for one in images for name in one}, columns)
+    source = connect_schema(payload.get("source"), {"xmin": {"type": "int64", "optional": True}})
+    transaction = connect_schema({"id": "", "total_order": 1, "data_collection_order": 1})
+    known = {"before": image, "after": image, "source": source, "transaction": transaction}
+    schema = connect_schema(payload, known | {"ts_ms": {"type": "int64", "optional": True}})
     return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
 
 
@@ -277,7 +296,7 @@ def test_a_number_that_comes_to_mean_something_else_is_another_field(
     old = envelope(COLUMNS[0], time_column(*before, nullable=nullable))
     new = envelope(COLUMNS[0], time_column(*after, nullable=nullable))
     first, second = event("c", None, {"id": 1, "at": 1000}), event("c", None, {"id": 2, "at": 1_000_000})
-    path = of_avro(catalog, v1=old)
+    path = of_avro(catalog, AS_SENT, v1=old)
     assert [row["at"] for row in path.send(*avro_values(1, old, first))] == [1000]
     path.registry.schemas[2] = json.dumps(new)
     path.restart()
@@ -292,7 +311,7 @@ def test_a_number_that_comes_to_mean_something_else_gets_a_column_of_its_own(cat
     """Where on_incompatible says so: by the name of its meaning, the same for every later schema."""
     old, new = (envelope(COLUMNS[0], time_column(*kind)) for kind in (MS, US))
     more = envelope(COLUMNS[0], time_column(*US), MORE)
-    settings = TopicSettings(transform="flatten_debezium", on_incompatible="new_column")
+    settings = AS_SENT.model_copy(update={"on_incompatible": "new_column"})
     path = Path(catalog, settings, FakeRegistry({1: json.dumps(old)}))
     path.registry.schemas |= {2: json.dumps(new), 3: json.dumps(more)}
     for at, schema, value in ((1, old, 5), (2, new, 6), (3, more, 7), (1, old, 8), (2, new, 9)):
@@ -315,7 +334,7 @@ def test_what_says_itself_what_it_is_may_be_called_otherwise(catalog: Catalog) -
     ]
     path = Path(
         catalog,
-        TopicSettings(transform="flatten_debezium"),
+        AS_SENT,
         FakeRegistry({at: json.dumps(one) for at, one in enumerate(versions, 1)}),
     )
     for at, schema in enumerate(versions, 1):
@@ -465,18 +484,34 @@ def test_what_is_no_event_is_a_letter(catalog: Catalog) -> None:
     bad = [
         event("x", None, ANNE),
         event("u", ANNE, None),
-        event("d", None, None),
         event("c", None, ANNE, 10**17),
     ]
     found = path.send(*avro_values(1, envelope(*COLUMNS), EVENTS[1], *bad, EVENTS[2]))
-    assert [row["@"] for row in found] == [0, 5]
-    assert path.dead_letters == dict.fromkeys((1, 2, 3, 4), "not_an_envelope")
-    assert [path.messages[at].split(";")[0] for at in (1, 2, 3, 4)] == [
+    assert [row["@"] for row in found] == [0, 4]
+    assert path.dead_letters == dict.fromkeys((1, 2, 3), "not_an_envelope")
+    assert [path.messages[at].split(";")[0] for at in (1, 2, 3)] == [
         "not a change event of Debezium: its op is 'x'",
         "a change without a row: op is u, and after is null",
-        "a delete without the row's data: op is d, and before is null",
         "the time of the change is not in the years 0001 to 9999",
     ]
+
+
+@pytest.mark.parametrize("around", [[], EVENTS])
+def test_a_delete_needs_its_key_alone(catalog: Catalog, around: list[Any]) -> None:
+    """Without the row's data, it is a row of nulls if the table keeps keys, and else a letter."""
+    values = avro_values(1, envelope(*COLUMNS), *around, event("d", None, None), *around)
+    *before, row = of_avro(catalog, v1=envelope(*COLUMNS)).send(*values)[: len(around) + 1]
+    assert [one["id"] is None for one in before] == [False] * len(around)
+    assert row == {
+        **dict.fromkeys(("id", "first_name", "email")),
+        "_cdc": {**CDC, "op": "D", "offset": len(around)},
+        "@": len(around),
+    }
+    for settings in ({"key_format": "none"}, {"metadata_columns": ("metadata",)}):
+        path = of_avro(catalog, EVENTS_NATIVE.model_copy(update=settings), v1=envelope(*COLUMNS))
+        path.send(*values)
+        assert path.dead_letters == {len(around): "not_an_envelope"}
+        assert "a delete without the row's data: op is d, and before is null" in path.messages[len(around)]
 
 
 def test_a_schema_that_is_no_envelope_refuses_its_records(catalog: Catalog) -> None:
@@ -592,8 +627,8 @@ def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) 
 
 
 def test_a_record_with_more_than_schema_and_payload_is_no_event(catalog: Catalog) -> None:
-    """It is JSON, whatever stands behind the payload; one that breaks off there is none."""
-    path = of_json(catalog)
+    """As sent, it is JSON whatever stands behind the payload; one that breaks off there is none."""
+    path = of_json(catalog, AS_SENT)
     more = with_schema(event("c", None, {"id": 2}))[:-1] + b',"more":{"x":1}}'
     broken = with_schema(event("c", None, {"id": 3}))[:-1] + b',"more":}'
     (row,) = path.send(more, with_schema(event("c", None, {"id": 1})), broken)

@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,13 +23,21 @@ from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, Job, R
 from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, spread
 
 WAIT_S = 240
-JOB_S = 2.0
+JOB_S, JOB_BYTES = 2.0, 800_000
 
 
-def batch(topic: str, *, since_s: float = 0.0, cost_s: float = 0.0, shares: int = 1, **more: Any) -> Batch:
+def batch(
+    topic: str,
+    *,
+    since_s: float = 0.0,
+    cost_s: float = 0.0,
+    shares: int = 1,
+    size: int = 0,
+    **more: Any,
+) -> Batch:
     """A batch of a topic, whose shares differ."""
     parts = [StagedOffsets({number: 0}, {number: 1}) for number in range(shares)]
-    given: Any = None, None, None
+    given: Any = None, None, SimpleNamespace(size=size)
     return Batch(topic, topic, *given, parts, since_s, cost_s, lambda: False, **more)
 
 
@@ -40,6 +49,7 @@ BATCHES = st.lists(
         since_s=st.integers(0, 20).map(float),
         cost_s=st.floats(0, 8),
         shares=st.integers(1, 5),
+        size=st.integers(0, 500_000),
         is_alone=st.booleans(),
     ),
     max_size=12,
@@ -48,7 +58,7 @@ BATCHES = st.lists(
 
 @given(BATCHES, CORES)
 def test_a_job_has_the_batch_that_waits_longest_and_others_that_fit(waiting: list[Batch], cores: int) -> None:
-    """It is bounded in time, and full; who may share no job has one of its own."""
+    """It is bounded in time and size, and full; who may share no job has one of its own."""
     job = packed(waiting, cores)
     assert bool(job) == bool(waiting)
     if not job:
@@ -62,8 +72,11 @@ def test_a_job_has_the_batch_that_waits_longest_and_others_that_fit(waiting: lis
         assert len(job) == 1
         return
     assert not any(batch.is_alone for batch in job)
-    assert len(job) == 1 or cost_s <= JOB_S * cores + 1e-6
-    assert not any(batch.cost_s + cost_s < JOB_S * cores - 1e-6 for batch in left if not batch.is_alone)
+    size = sum(batch.stage.size for batch in job)
+    assert len(job) == 1 or (cost_s <= JOB_S * cores + 1e-6 and size <= JOB_BYTES)
+    for batch in left:
+        is_too_much = batch.cost_s + cost_s >= JOB_S * cores - 1e-6 or batch.stage.size + size > JOB_BYTES
+        assert batch.is_alone or is_too_much
 
 
 @given(BATCHES, CORES)

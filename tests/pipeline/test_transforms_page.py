@@ -1,4 +1,4 @@
-"""The examples of docs/transforms.md are what happens."""
+"""The examples of docs/how-to/transforms.md are what happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tests.pipeline.test_debezium import event, plain
 from tests.pipeline.whole_path import Path
 
-PAGE = (File(__file__).parents[2] / "docs/transforms.md").read_text()
+PAGE = (File(__file__).parents[2] / "docs/how-to/transforms.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 
 

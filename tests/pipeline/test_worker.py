@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -231,7 +232,8 @@ class Rig:
     def line_up(self, topic: str) -> threading.Thread:
         """A batch of another topic, which waits for its result."""
         share = StagedOffsets({0: 0}, {0: 1})
-        given: Any = topic, topic, self.spark, None, None, [share], self.batches.clock(), 0.0, lambda: False
+        stage = SimpleNamespace(size=0)
+        given: Any = topic, topic, self.spark, None, stage, [share], self.batches.clock(), 0.0, lambda: False
         thread = threading.Thread(target=self.batches.staged, args=(Batch(*given), 1))
         thread.start()
         return thread

@@ -4,7 +4,7 @@ make simulate                                    # five minutes from a seed of t
 make simulate ARGS="--minutes 60 --from 100000"  # an hour from that seed on, in two processes
 make simulate ARGS="--seed 4711"                 # one history, move by move; a failing one is made short
 make simulate ARGS="--schedule failing.json"     # a schedule that was kept
-make simulate ARGS="--minutes 60 --keep docs/simulation.md"
+make simulate ARGS="--minutes 60 --keep docs/evidence/simulation.md"
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.simulation.__main__ import Total
     from tests.simulation.coverage import Coverage
 
-_GOAL_COMMITS = 200_000  # of the run that docs/simulation.md tells of
+_GOAL_COMMITS = 200_000  # of the run that docs/evidence/simulation.md tells of
 
 
 def summary(total: Total) -> str:

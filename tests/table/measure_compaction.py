@@ -31,7 +31,10 @@ def main() -> None:
         files, rows, spent = small.data_files, of_small(), _cpu_s(small.compact)
         _tell(f"{files:,} files became {small.data_files}: {1e6 * spent / rows:.2f} µs a row")
         small.append()
-        for life in (small, fresh):  # files count here; what snapshots cost is in docs/performance.md
+        for life in (
+            small,
+            fresh,
+        ):  # files count here; what snapshots cost is in docs/evidence/performance.md
             life.expire(Retention(time_travel_ms=60_000, at_least=1))
         assert of_small() == of_fresh() == SMALL * COMMITS
         turns = [(_cpu_s(of_small), _cpu_s(of_fresh)) for _ in range(TURNS)]

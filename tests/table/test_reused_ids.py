@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +16,8 @@ from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.values import AcceptedText
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, Needs
-from tabletopic_kernel.table.schemas.reused import reused_ids
+from tabletopic_kernel.table.schemas.covered import CoveredSchema
+from tabletopic_kernel.table.schemas.reused import is_in_question, reused_ids
 from tests.pipeline.whole_path import Path, avro_values
 from tests.table.samples import FakeRegistry
 
@@ -142,6 +143,22 @@ def test_records_of_a_restored_registry_wait_too(topic: Orders) -> None:
     topic.restart()
     with pytest.raises(ReusedIdError, match=f"had {_text(PAYMENT)} in between"):
         topic.send(*_payments(5))
+
+
+PROTO = 'syntax = "proto3";\nmessage Order {\n  int64 id = 1; // the number\n}\n'
+
+
+def test_the_layout_of_protobuf_is_no_other_text() -> None:
+    """A registry that was moved or upgraded may write it anew; what counts is told apart."""
+    same = fingerprint("PROTOBUF", 'syntax="proto3"; /* * */ message Order{int64 id=1;}', ())
+    assert fingerprint("PROTOBUF", PROTO, ()) == same
+    for other in ("message Order { int64 id = 12; }", "message Order { int64 i d = 1; }"):
+        assert fingerprint("PROTOBUF", f'syntax = "proto3"; {other}', ()) != same
+    before = CoveredSchema(1, "s", 1, 0, texts=("0123456789abcdef",))  # as it was when layout counted
+    assert before.may_be(same)
+    assert not is_in_question(same, before, None)
+    assert is_in_question(same, replace(before, texts=("0123456789abcdef01",)), None)
+    assert AcceptedText.of(f"1=2:{same}").text == same
 
 
 def test_a_person_answers_with_the_text(topic: Orders) -> None:

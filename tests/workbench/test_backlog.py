@@ -11,6 +11,8 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 
+from tabletopic_kernel.clients.kafka.broker import TopicFacts
+from tabletopic_kernel.workbench.topics import backlog
 from tabletopic_kernel.workbench.topics.backlog import Backlog, estimated
 
 _DAY = PartitionField(1, 1000, DayTransform(), "day")
@@ -49,6 +51,18 @@ def test_a_sample_tells_how_many_files_a_backlog_makes(
     result = _estimate(fields, records, record)
     assert result.partitions == pytest.approx(partitions, rel=0.25, abs=1)
     assert result.files == pytest.approx(files, rel=0.25, abs=2)
+
+
+def test_short_partitions_are_read_once() -> None:
+    """Whole, beside the beginning of the long ones, of which middle and end are read, too."""
+    facts = TopicFacts("t", "", "", {0: 0, 1: 100, 2: 0}, {0: 9_000, 1: 300, 2: 0})
+    begin, middle, end = backlog._places(facts)
+    assert (begin.start, begin.end) == ({0: 0, 1: 100, 2: 0}, {0: 250, 1: 300, 2: 0})
+    assert [(place.start, place.end) for place in (middle, end)] == [
+        ({0: 4_375}, {0: 4_625}), ({0: 8_750}, {0: 9_000}),
+    ]  # fmt: skip
+    (place,) = backlog._places(TopicFacts("t", "", "", {0: 0, 1: 5}, {0: 750, 1: 9}))
+    assert place.records == 754
 
 
 def test_what_was_read_whole_is_counted() -> None:

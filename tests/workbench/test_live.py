@@ -12,8 +12,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from tabletopic_kernel.clients.kafka.broker import TopicFacts
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema
-from tabletopic_kernel.model.errors import ActionNeededError, GapError, RetryableError, UsageError
+from tabletopic_kernel.model.errors import (
+    ActionNeededError,
+    GapError,
+    RetryableError,
+    UnknownTopicError,
+    UsageError,
+)
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
 from tabletopic_kernel.query.answer import LiveRead
 from tabletopic_kernel.query.duckdb import DuckLake
@@ -204,6 +211,30 @@ def test_a_limit_ends_the_reading_and_is_said(
     assert live.cut_by == name
     assert (f"; {unread} more are left out by [live] {name}" in freshness(answer.tables[0])) == bool(unread)
     life.lake.close()
+
+
+def test_a_source_that_ends_as_its_time_is_over(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit counts without a record, too: nothing is taken for read."""
+    now = iter(range(0, 10_000, 40))
+    clock = type("Clock", (), {"monotonic": staticmethod(lambda: next(now))})
+    monkeypatch.setattr("tabletopic_kernel.workbench.topics.live.time", clock)
+    monkeypatch.setattr(life, "read", lambda _: iter(()))
+    live = read(life)
+    assert (live.live_to, live.unread, live.cut_by) == ({0: 3, 1: 0}, 2, "timeout_ms")
+
+
+def test_a_topic_that_was_deleted(life: Life) -> None:
+    """Its table is as committed, and the answer says why; other tables of the statement are live."""
+    (other,) = life.lake.query("SELECT n FROM clicks", live=True).tables
+    assert other.live is not None
+
+    def facts(topic: str) -> TopicFacts:
+        raise UnknownTopicError(f"there is no topic {topic!r}")
+
+    life.facts = facts  # type: ignore[method-assign]
+    assert numbers(life) == [0, 1, 2]
+    (table,) = life.lake.query("SELECT n FROM clicks", live=True).tables
+    assert freshness(table).endswith("0 records; the table alone: there is no topic 'clicks'")
 
 
 def test_what_is_said_of_an_answer(life: Life) -> None:

@@ -24,6 +24,8 @@ from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
+from tabletopic_kernel.table.schemas.columns import writer_columns
+from tabletopic_kernel.table.schemas.numbers import names_property
 from tabletopic_kernel.table.schemas.registered import read_candidate
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench import peek
@@ -318,6 +320,34 @@ def test_a_schema_of_a_file_for_a_new_table(catalog: Catalog, tmp_path: Path) ->
     plan = candidate(catalog, tmp_path, schema, file="next.json")
     assert plan.columns[0].name == "id"
     assert candidate(catalog, tmp_path, "nonsense").refused
+
+
+def test_a_schema_of_a_file_with_other_numbers(catalog: Catalog, tmp_path: Path) -> None:
+    """A name with another number does not fit; a number with another name is offered as a rename."""
+
+    def proto(body: str) -> str:
+        return f'syntax = "proto3"; message Click {{ {body} }}'
+
+    first = WriterSchema(proto("int64 id = 1; string url = 2;"), kind="PROTOBUF")
+    columns = writer_columns(1, first, TopicSettings())
+    schema = table_schema(columns.schema, TopicSettings())
+    spec = partition_spec((), schema)
+    table = TopicTable.create(catalog, ("default", "clicks"), schema, spec, "clicks", TopicSettings())
+    table.evolve(None, names_property(columns.evolution(table, TopicSettings()).numbers), epoch=1)
+    other = proto("int64 id = 3; string url = 2;")
+    plan = candidate(catalog, tmp_path, other, file="next.proto")
+    assert list(plan.incompatible) == ["id"]
+    assert "has the number 1 in the table and 3" in plan.incompatible["id"]
+    plan = candidate(catalog, tmp_path, other, file="next.proto", on_incompatible="new_column")
+    assert plan.changes == ["relax id to optional", "add id_3 long"]
+    other = proto("int64 id = 1; string link = 2;")
+    plan = candidate(catalog, tmp_path, other, file="next.proto")
+    assert plan.changes == ["relax url to optional", "add link string"]
+    offer = "link has the number that url had: `tabletopic alter clicks --rename by_number`"
+    assert any(offer in note for note in plan.notes)
+    plan = candidate(catalog, tmp_path, other, file="next.proto", rename="by_number")
+    assert plan.changes == ["rename url to link"]
+    assert not any("alter clicks" in note for note in plan.notes)
 
 
 def test_a_schema_of_a_file_that_is_none(catalog: Catalog, tmp_path: Path) -> None:

@@ -40,8 +40,7 @@ from tabletopic_kernel.clients.spark.launch import (
 )
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.redact import SECRET_NAME
-from tabletopic_kernel.model.settings.cluster import connect_url, no_connect
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings, connect_url, no_connect
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -97,7 +96,7 @@ _DEFAULTS = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # With it, Iceberg fails where a struct in a map has a field newer than a file ("is not in the store").
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
-    "spark.scheduler.mode": "FAIR",  # a busy topic does not starve a quiet one
+    "spark.scheduler.mode": "FAIR",  # a notebook's queries do not starve the topics
     "spark.task.maxFailures": "1",  # a failed batch restarts from the ledger instead
 }
 # A host's JVM plans batches, and no record passes through it: the second compiler, and a collector with a

@@ -18,7 +18,7 @@ from traitlets.config.configurable import Configurable
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse, values_of
 from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
-from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.faces.operations.operation import Option, check_pause
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
@@ -87,6 +87,7 @@ def _query(
     magics, target = cell.magics, cell.target
     if every is not None and (target is not None or form is not None):
         raise UsageError("--every shows rows below the cell: omit --as and the variable in front of <<")
+    check_pause(every)
     if limit is None and target is None and form is None:
         limit = min(magics.display_rows, MOST_ROWS)
     at, params = _as_of(at, cell.variables), _bound(cell.sql, cell.variables)

@@ -30,6 +30,8 @@ from typing import (
 
 from pydantic import BaseModel
 
+from tabletopic_kernel.model.errors import UsageError
+
 if TYPE_CHECKING:
     from tabletopic_kernel.render.grid import Grid
     from tabletopic_kernel.workbench.workbench import Workbench
@@ -279,6 +281,15 @@ AnyTopic = Annotated[
     str | None, Option("Only this topic", metavar="[TOPIC]", positional=True, names="topics")
 ]
 Timeout = Annotated[float, Option("Give up after this long, e.g. 30s", metavar="DURATION", is_duration=True)]
+_LEAST_PAUSE_S = 0.1
+
+
+def check_pause(every_s: float | None) -> None:
+    """Raise UsageError if a query would be repeated without a pause."""
+    if every_s is not None and every_s < _LEAST_PAUSE_S:
+        raise UsageError("--every: at least 100ms")
+
+
 # How long to wait for an outcome.
 Wait = Annotated[
     float,

@@ -19,8 +19,10 @@ from tabletopic_kernel.formats.wire import WriterSchema
 class AvroDecoder(EngineDecoder[ExactEngine]):
     """All records of one schema. Raises AvroSchemaError if the schema is not valid."""
 
-    def __init__(self, schema: str, references: Mapping[str, str] | None = None) -> None:
-        parsed = parse(schema, references)
+    def __init__(
+        self, schema: str, references: Mapping[str, str] | None = None, *, by_name: bool = False
+    ) -> None:
+        parsed = parse(schema, references, by_name=by_name)
         super().__init__(iceberg_schema_of(parsed), partial(FastEngine, parsed), partial(ExactEngine, parsed))
 
 
@@ -29,4 +31,4 @@ def make(schema: WriterSchema) -> AvroDecoder | WholeValueDecoder:
     references = dict(schema.references)
     if parse(schema.text, references).root == Primitive("bytes"):
         return WrittenBytesDecoder() if schema.framed else WholeValueDecoder(BinaryType())
-    return AvroDecoder(schema.text, references)
+    return AvroDecoder(schema.text, references, by_name=schema.by_name)

@@ -24,6 +24,7 @@ from tabletopic_kernel.formats.avro.definitions import (
     names_of,
 )
 from tabletopic_kernel.formats.avro.logical import Decimal, fixed_logical, primitive_logical
+from tabletopic_kernel.model.columns.connect_types import NAMES
 from tabletopic_kernel.model.columns.types import avro_meaning, doc_with_meaning
 
 # References are expanded at every use, so a short schema can mean an endless tree.
@@ -112,14 +113,19 @@ class AvroSchema:
     recursive: Mapping[str, Record] = field(default_factory=dict)
 
 
-def parse(schema_json: str, references: Mapping[str, str] | None = None) -> AvroSchema:
-    """Parse a schema and its references (full name or subject → schema JSON); raises AvroSchemaError."""
+def parse(
+    schema_json: str, references: Mapping[str, str] | None = None, *, by_name: bool = False
+) -> AvroSchema:
+    """Parse a schema and its references (full name or subject → schema JSON); raises AvroSchemaError.
+
+    ``by_name``: a number that has a name of Connect's is only that, and the field's doc has the name.
+    """
     definitions: Definitions = {}
     for name, text in (references or {}).items():
         collect(_load(text, f"reference {name}"), "", definitions)
     top = _load(schema_json, "schema")
     collect(top, "", definitions)
-    builder = _Builder(definitions)
+    builder = _Builder(definitions, by_name)
     root = builder.build(top, "", at_root=True)
     return AvroSchema(root, builder.recursive)
 
@@ -137,8 +143,9 @@ def _load(text: str, source: str) -> Any:
 class _Builder:
     """One parse: the expanded tree, records on the path from the root, the number of nodes."""
 
-    def __init__(self, definitions: Definitions) -> None:
+    def __init__(self, definitions: Definitions, by_name: bool) -> None:
         self._definitions = definitions
+        self._names = NAMES if by_name else frozenset[str]()
         self._on_path: list[str] = []
         self._nodes = 0
         self._cyclic = cyclic_names(definitions)
@@ -169,7 +176,9 @@ class _Builder:
             case "array" | "map":
                 return self._container(node, namespace)
             case str() if kind in PRIMITIVES:
-                return Primitive(kind, primitive_logical(kind, node))
+                # The whole value has no field, and so no doc for its name.
+                named = not at_root and node.get("connect.name") in self._names
+                return Primitive(kind, None if named else primitive_logical(kind, node))
         return self.build(kind, namespace, at_root)
 
     def _named(self, name: str, namespace: str, at_root: bool) -> AvroType:
@@ -212,11 +221,15 @@ class _Builder:
             raise AvroSchemaError(f"The Avro record {full} has two fields of the same name.")
         self._on_path.append(full)
         fields = tuple(
-            RecordField(name, self.build(child.get("type"), namespace), _doc(child), _aliases(child))
+            RecordField(name, self.build(child.get("type"), namespace), self._doc(child), _aliases(child))
             for name, child in zip(names, children, strict=True)
         )
         self._on_path.pop()
         return Record(full, fields)
+
+    def _doc(self, child: Mapping[str, Any]) -> str | None:
+        doc, meaning = child.get("doc"), avro_meaning(child.get("type"), self._names)
+        return doc_with_meaning(doc if isinstance(doc, str) and doc else None, meaning)
 
     def _container(self, node: dict[str, Any], namespace: str) -> AvroType:
         self._on_path.append("")
@@ -258,11 +271,6 @@ def takes_bytes(node: AvroType) -> bool:
         case Record(_, fields):
             return any(takes_bytes(field.type) for field in fields)
     return True
-
-
-def _doc(child: Mapping[str, Any]) -> str | None:
-    doc = child.get("doc")
-    return doc_with_meaning(doc if isinstance(doc, str) and doc else None, avro_meaning(child.get("type")))
 
 
 def _aliases(child: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Iceberg types of an Avro schema; docs/types.md has each with an example, which a test sends through.
+"""Iceberg types of an Avro schema; docs/reference/types.md has each, with an example that a test sends.
 
 A record that contains itself, or has no fields, is JSON text; the schema's own top-level record keeps its
 columns, and only references back to it are JSON. All is required but optionals and unions with null.
@@ -27,9 +27,16 @@ from pyiceberg.types import (
 from tabletopic_kernel.formats.avro import schema as nodes
 from tabletopic_kernel.formats.avro.definitions import AvroSchemaError
 from tabletopic_kernel.formats.avro.logical import Decimal
+from tabletopic_kernel.model.columns.connect_types import has_native
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.names import step
-from tabletopic_kernel.model.columns.types import PRIMITIVES, needs_meaning, numbered, without_meaning
+from tabletopic_kernel.model.columns.types import (
+    PRIMITIVES,
+    meaning_in,
+    needs_meaning,
+    numbered,
+    without_meaning,
+)
 
 # Iceberg spec, "Primitive Types": decimal(P, S), precision at most 38.
 MAX_DECIMAL_DIGITS: Final = 38
@@ -141,7 +148,8 @@ def is_text_decimal(decimal: Decimal) -> bool:
 
 def _field(name: str, node: nodes.AvroType, doc: str | None) -> NestedField:
     kind = _type(node)
-    kept_doc = doc if needs_meaning(kind) else without_meaning(doc)
+    is_needed = needs_meaning(kind) or has_native(kind, meaning_in(doc))
+    kept_doc = doc if is_needed else without_meaning(doc)
     return NestedField(1, name, kind, required=not is_nullable(node), doc=kept_doc)
 
 

@@ -11,7 +11,7 @@ payload if it is one JSON value, which the decoder proves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Final, Literal
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Bodies
+from tabletopic_kernel.formats.arrays import Bodies, Mask, Positions
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
 from tabletopic_kernel.formats.json.exact import ExactEngine
 from tabletopic_kernel.formats.json.fast import FastEngine
@@ -176,26 +176,34 @@ def payloads(values: pa.Array) -> pa.Array:
     enveloped = pc.match_substring_regex(values, _BEGINS).to_numpy(zero_copy_only=False)
     if not enveloped.any():
         return values
-    parts, positions = [values.filter(pa.array(~enveloped))], [np.flatnonzero(~enveloped)]
+    _, positions, parts = zip(*enveloped_parts(values, enveloped), strict=True)
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(positions))))
+
+
+def enveloped_parts(values: pa.Array, enveloped: Mask) -> Iterator[tuple[bytes | None, Positions, pa.Array]]:
+    """Positions and payloads of records with the same bytes before it, and these bytes.
+
+    ``enveloped``: which records to look into. The bytes are None for those without a payload, and at most
+    ``_MAX_HEADS`` schemas are cut by them: the records of further ones are read one by one.
+    """
+    if len(plain := np.flatnonzero(~enveloped)):
+        yield None, plain, values.take(pa.array(plain))
     remaining = np.flatnonzero(enveloped)
     for _ in range(_MAX_HEADS):
         if not len(remaining):
-            break
+            return
         rest = values.take(pa.array(remaining))
         head = _head(rest[0].as_py())
         if head is None:
-            parts.append(_read(rest.slice(0, 1)))
-            positions.append(remaining[:1])
+            yield _read(rest.slice(0, 1), remaining[:1])
             remaining = remaining[1:]
             continue
         cut = pc.and_(pc.starts_with(rest, head), pc.ends_with(rest, b"}"))
-        parts.append(pc.binary_slice(rest.filter(cut), len(head), -1))
         is_cut = cut.to_numpy(zero_copy_only=False)
-        positions.append(remaining[is_cut])
+        yield head, remaining[is_cut], pc.binary_slice(rest.filter(cut), len(head), -1)
         remaining = remaining[~is_cut]
-    parts.append(_read(values.take(pa.array(remaining))))
-    positions.append(remaining)
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(positions))))
+    for position in remaining.tolist():
+        yield _read(values.slice(position, 1), np.array([position]))
 
 
 def _head(record: bytes) -> bytes | None:
@@ -216,8 +224,10 @@ def _is_head(head: bytes) -> bool:
     return isinstance(value, dict) and value.keys() == {"schema", "payload"} and value["payload"] is None
 
 
-def _read(values: pa.Array) -> pa.Array:
-    return pa.array([_payload(value) for value in values.to_pylist()], values.type)
+def _read(value: pa.Array, position: Positions) -> tuple[bytes | None, Positions, pa.Array]:
+    """The same for one record, whatever its layout."""
+    head, payload = _payload(value[0].as_py())
+    return head, position, pa.array([payload], value.type)
 
 
 def _has_more(record: bytes) -> bool:
@@ -228,11 +238,12 @@ def _has_more(record: bytes) -> bool:
     return isinstance(value, dict) and not value.keys() <= {"schema", "payload"}
 
 
-def _payload(record: bytes) -> bytes:
+def _payload(record: bytes) -> tuple[bytes | None, bytes]:
     try:
         value = parse(record)
     except JsonTextError:  # the decoder says why
-        return record
+        return None, record
     if isinstance(value, dict) and "payload" in value and value.keys() <= {"schema", "payload"}:
-        return json_text(value["payload"]).encode()
-    return record
+        head = f'{{"schema":{json_text(value.get("schema"))}{_JOINT.decode()}'
+        return head.encode(), json_text(value["payload"]).encode()
+    return None, record

@@ -85,13 +85,13 @@ class _Compiler:
 
     def __init__(self, rules: Rules) -> None:
         self.has_left = False
-        self._floor = rules.floor
+        self._floor, self._words = rules.floor, rules.words
         self._lenient = rules.lenient
 
     def reader(self, node: JsonType) -> Read:
         match node:
             case Scalar():
-                return scalar_reader(node, floor=self._floor)
+                return scalar_reader(node, floor=self._floor, words=self._words)
             case Text():
                 return json_text
             case ListOf(items, optional):

@@ -1,4 +1,4 @@
-"""Infers columns for JSON without a schema from its records; docs/types.md has each type with an example.
+"""Infers columns for JSON without a schema from its records; docs/reference/types.md has an example of each.
 
 A column is added when it is first seen with a value: a null, an empty list or object implies no type.
 Existing columns stay, or are widened as Iceberg allows. What does not fit, or has no column (beyond

@@ -1,4 +1,4 @@
-"""Table columns of a JSON Schema, draft 4 to 2020-12; docs/types.md has each type with an example.
+"""Table columns of a JSON Schema, draft 4 to 2020-12; docs/reference/types.md has each type with an example.
 
 A property is required if it is in ``required`` and may not be null. Keywords that only restrict values of a
 type (minimum, pattern, if/then/else, not…) are not checked: the column can hold the value. Properties that

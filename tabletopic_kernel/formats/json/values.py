@@ -43,6 +43,7 @@ _TIMES: Final = re.compile(_TIME + _OFFSET)
 _TIMESTAMPS: Final = re.compile(f"{_DATE}[Tt ]{_TIME}{_OFFSET}")
 _UUIDS: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _DECIMALS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WORDS: Final = ("NaN", "Infinity", "-Infinity")
 _SINGLE: Final = struct.Struct("<f")
 _CONTEXT: Final = Context(prec=1000)  # more digits than decimal_of() accepts: nothing is rounded
 _ORDINAL_OF_1970: Final = 719_163
@@ -53,13 +54,15 @@ class Rules:
     """How both engines read a record.
 
     ``whole``: it is the value of the only column; ``nullable``: it may be null instead of an object;
-    ``lenient``: no schema judges it; ``floor``: times finer than a microsecond are truncated.
+    ``lenient``: no schema judges it; ``floor``: times finer than a microsecond are truncated; ``words``:
+    a double may be the text NaN, Infinity or -Infinity.
     """
 
     whole: bool = False
     nullable: bool = False
     lenient: bool = False
     floor: bool = False
+    words: bool = False
 
 
 def mismatch(needed: str, value: Any) -> Refusal:
@@ -104,6 +107,10 @@ def _double(value: Any) -> float:
     if double is None:
         raise Refusal("json_out_of_range", f"{value[:80]} would lose digits as a double")
     return double
+
+
+def _double_or_word(value: Any) -> float:
+    return float(value) if value in _WORDS and type(value) is str else _double(value)
 
 
 def _float(value: Any) -> float:
@@ -207,9 +214,11 @@ READERS: Final[dict[str, Read]] = {
 }
 
 
-def scalar_reader(node: Scalar, *, floor: bool = False) -> Read:
-    """The reader of a scalar type; ``floor``: values finer than a microsecond are truncated, not refused."""
+def scalar_reader(node: Scalar, *, floor: bool = False, words: bool = False) -> Read:
+    """The reader of a scalar type; ``floor`` and ``words`` as in ``Rules``."""
     match node.kind:
+        case "double" if words:
+            return _double_or_word
         case "decimal":
             return decimal_reader(node.precision, node.scale)
         case "time":

@@ -97,7 +97,25 @@ def lost_part(
             f"none: {ranges}. `{resume} mark` keeps their rows and notes them in the ledger, "
             f"`{resume} rewind` deletes them; both read the topic again from the first of them on"
         )
+    if settings.on_truncation == "rewind":
+        _check_alone(ledger, lost)
     return lost
+
+
+def _check_alone(ledger: Ledger, lost: Lost) -> None:
+    """Raise ResumeError if rows that are kept have offsets of a lost part, too: both would be deleted."""
+    shared = [
+        p
+        for p, (first, end) in lost.items()
+        if any(start < end and first < upto for start, upto, _ in ledger.truncated.get(p, ()))
+    ]
+    if shared:
+        partitions = ", ".join(map(str, sorted(shared)))
+        raise ResumeError(
+            f"the log of {ledger.topic} was cut, and on_truncation = rewind would also delete rows that an "
+            f"earlier log left (partition {partitions}): they have the same offsets. "
+            f"`tabletopic resume {ledger.topic} --on-truncation mark` keeps all rows"
+        )
 
 
 def set_back(table: TopicTable | None, ledger: Ledger, lost: Lost, settings: TopicSettings) -> Ledger:

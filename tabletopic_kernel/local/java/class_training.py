@@ -10,7 +10,7 @@ from tabletopic_kernel.clients.spark.launch import java_option
 from tabletopic_kernel.clients.spark.session import SparkPlace, start_spark
 from tabletopic_kernel.clients.spark.warm_up import warm_up_source, warm_up_workers
 from tabletopic_kernel.local.java import jvm
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 
 _LIMIT_S = 1_200
 # No broker listens there, and no timeout is waited for.

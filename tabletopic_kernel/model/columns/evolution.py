@@ -19,7 +19,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from tabletopic_kernel.model.columns.merge import Change, Merge
-from tabletopic_kernel.model.columns.names import Known, Matching, Naming, as_written, renamed_path
+from tabletopic_kernel.model.columns.names import (
+    Known,
+    Matching,
+    Naming,
+    Renumbered,
+    as_written,
+    renamed_path,
+)
 
 KEY, HEADER, METADATA, VALUE = "_kafka_key", "_kafka_header", "_kafka_metadata", "_kafka_value"
 
@@ -30,8 +37,8 @@ class Evolution:
 
     ``renames`` maps the writer's fields whose column has another name (dotted path) to that name; ``former``
     has, by field id, all other names that fields of a column ever had; ``partly`` gives the reason for
-    columns that accept only some of the writer's values; ``batch`` has a projection's input columns, if these
-    change.
+    columns that accept only some of the writer's values; ``batch`` has a projection's input columns, and
+    ``numbers`` the names by numbers of Protobuf's fields, if these change.
     """
 
     schema: Schema
@@ -41,11 +48,12 @@ class Evolution:
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     partly: dict[str, str] = field(default_factory=dict)
     batch: Schema | None = None
+    numbers: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def is_needed(self) -> bool:
         """Whether the table must change."""
-        return bool(self.changes) or self.batch is not None
+        return bool(self.changes) or self.batch is not None or self.numbers is not None
 
 
 def evolve(
@@ -57,6 +65,7 @@ def evolve(
     aliases: Mapping[str, tuple[str, ...]] | None = None,
     former: Mapping[int, tuple[str, ...]] | None = None,
     known: Known | None = None,
+    renumbered: Mapping[str, Renumbered] | None = None,
     partition_names: Mapping[str, int] | None = None,
     by_value: bool = False,
     naming: Naming = as_written,
@@ -66,12 +75,13 @@ def evolve(
     New ids count on from ``last_column_id``. ``new_columns``: a field that does not fit its column gets
     another one. ``aliases``: other names of the writer's fields, by dotted path; ``former``: former names of
     a column's fields, by field id; ``known``: the column of a field, if the table already covers its schema;
-    ``partition_names``: the table's partition fields, with the field id of each one's column. ``by_value``: a
-    column of integers accepts whole doubles, and one of doubles the integers that it can represent exactly;
-    other values are rejected one by one.
+    ``renumbered``: fields that are not the column of their name, by dotted path; ``partition_names``: the
+    table's partition fields, with the field id of each one's column. ``by_value``: a column of integers
+    accepts whole doubles, and one of doubles the integers that it can represent exactly; other values are
+    rejected one by one.
     """
     aliases, former = aliases or {}, former or {}
-    matching = Matching(aliases, former, known)
+    matching = Matching(aliases, former, known, renumbered or {})
     ids = itertools.count(last_column_id + 1)
     merge = Merge(ids, matching, new_columns, partition_names or {}, by_value, naming)
     struct = merge.struct("", "", table.as_struct(), _with_kafka_columns(table, writer))

@@ -95,7 +95,8 @@ class Merge:
                 continue
             original = homes.original(name)
             # A column that only an alias matches is not renamed.
-            new_name = original if name in homes.renamed else f"{original}_{_suffix(column, writer)}"
+            beside = self.matching.renumbered.get(origin + step(name), ("", _suffix(column, writer)))[1]
+            new_name = original if name in homes.renamed else f"{original}_{beside}"
             if any(homes.original(other) == new_name for other in homes.fields if other != name):
                 continue  # another field has that name: this one stays rejected
             homes.move(name, new_name, by_original.get(new_name))
@@ -105,7 +106,8 @@ class Merge:
     ) -> bool:
         trial = Merge(itertools.count(1), self.matching, new_columns=True)
         trial._type(path + table.name, origin, table.field_type, writer.field_type, may_rename=may_rename)
-        return not trial.refused and not differ(table.doc, writer.doc)
+        is_other = origin in self.matching.renumbered or differ(table.doc, writer.doc)
+        return not trial.refused and not is_other
 
     def _collides(self, column: str, original: str, name: str, writer: NestedField) -> bool:
         """Whether a new column in lowercase, or one in it, would have the name of another."""
@@ -130,6 +132,12 @@ class Merge:
         self._note_rename(origin, name, table.name)
         column, source = path + table.name, origin + step(name)
         required = self._required(column, table.required, writer.required)
+        numbers = self.matching.renumbered.get(source)
+        if numbers and homes.original(name) == name:  # else it was moved to a column of its number
+            self.refused[column] = (
+                "has the number {} in the table and {} in the new schema: in Protobuf, it is another field"
+            ).format(*numbers)
+            return table
         if differ(table.doc, writer.doc):
             self.refused[column] = (
                 f"is {meaning_in(table.doc)} in the table and {meaning_in(writer.doc)} in the new schema: "

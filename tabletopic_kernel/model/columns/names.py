@@ -1,4 +1,4 @@
-"""Column names: how they derive from field names, and which column a field has (docs/reference/columns.md).
+"""Column names: how they derive from field names, and which column a field has (docs/explanation/columns.md).
 
 Dots become ``_`` (Iceberg's paths are dotted), and so does NUL, at which names in Arrow's C interface end;
 names that differ only in case, which most engines cannot distinguish, get ``_2``, ``_3``… If the names
@@ -167,6 +167,7 @@ def _sanitized(
 
 
 Known = Callable[[str], int | None]  # dotted path of a writer's field → field id
+Renumbered = tuple[str, str]  # numbers of a name in Protobuf: in the table, and in the writer's schema
 
 
 class Homes:
@@ -222,6 +223,7 @@ class Matching:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     former: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: Known | None = None
+    renumbered: Mapping[str, Renumbered] = field(default_factory=dict)
 
     def homes(self, origin: str, table: StructType, writer: StructType, *, may_rename: bool) -> Homes:
         """Columns for the fields of a struct; ``origin`` is their dotted path, with a dot at the end."""

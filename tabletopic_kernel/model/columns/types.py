@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pyiceberg.schema import Schema
@@ -162,7 +162,7 @@ def levels(kind: IcebergType) -> int:
     return 2 + levels(kind.value_type) if isinstance(kind, MapType) else 1
 
 
-_NOTE: Final = re.compile(r"(?:^|; )connect\.name (\S+(?: scale -?\d+)?)")
+_NOTE: Final = re.compile(r"(?:^|; )connect\.name (\S+(?: scale -?\d+)?(?: precision \d+)?)")
 _NUMBERS: Final = frozenset(("int", "long", "float", "double", "bytes", "fixed"))
 
 
@@ -215,18 +215,23 @@ def short_name(meaning: str) -> str:
     return meaning.rpartition(".")[2].replace(" ", "_")
 
 
-def avro_meaning(kind: Any) -> str | None:
-    """The meaning of the numbers or bytes of an Avro type, also in its lists and maps."""
+def avro_meaning(kind: Any, names: Collection[str] = ()) -> str | None:
+    """The meaning of the numbers or bytes of an Avro type, also in its lists and maps.
+
+    ``names``: of texts and records whose meaning is needed, too; these may stand for a type defined before.
+    """
     match kind:
         case list():
             present = [branch for branch in kind if branch != "null"]
-            return avro_meaning(present[0]) if len(present) == 1 else None
+            return avro_meaning(present[0], names) if len(present) == 1 else None
         case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
-            return avro_meaning(inner)
+            return avro_meaning(inner, names)
         case {"type": str(name)} if name in _NUMBERS:
             return _named(kind, kind.get("connect.name"))
+        case {"connect.name": str(name)} | str(name) if name in names:
+            return name
         case {"type": dict() | list() as inner}:
-            return avro_meaning(inner)
+            return avro_meaning(inner, names)
     return None
 
 

@@ -1,14 +1,45 @@
-"""What a Spark cluster's executors could not reach, according to the settings."""
+"""The settings of Spark, and what a cluster's executors could not reach according to them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from tabletopic_kernel.model.settings.sections import SparkSettings
+from pydantic import Field
+
+from tabletopic_kernel.model.settings.values import Frozen, NonEmpty
 
 _HOST = re.compile(r"^(?:\w+://)?(?:[^@/]*@)?(\[[^\]]*\]|[^:/]*)")
 _STORES = ("s3.endpoint", "gcs.service.host", "adls.blob-storage-authority")
+
+
+class SparkSettings(Frozen):
+    """The Spark session that runs the workers."""
+
+    master: NonEmpty = Field("local[*]", description="spark.master")
+    conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
+    # No other setting reveals this: the cluster's operator sets it. A host still tests the files.
+    shared_files: bool = Field(
+        False, description="executors of a cluster see this machine's folders, at the same paths"
+    )
+    shared_network: bool = Field(
+        False, description="executors of a cluster run where 127.0.0.1 leads to the same servers as here"
+    )
+
+    @property
+    def effective_master(self) -> str:
+        """The effective master: a property of ``conf`` takes precedence over ``master``."""
+        return self.conf.get("spark.master", self.master)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the executors run on this machine."""
+        return self.effective_master.startswith("local")
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the executors are threads of the driver."""
+        return self.is_local and not self.effective_master.startswith("local-")
 
 
 def local_warehouse(catalog: Mapping[str, str]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from tabletopic_kernel.model.settings.cluster import SparkSettings
 from tabletopic_kernel.model.settings.values import (
     AcceptedTexts,
     CatalogName,
@@ -27,7 +28,7 @@ DEFAULT_CATALOG_NAME = "lake"
 _NO_NAME = re.compile(r"[./\\\x00-\x1f\x7f]|^\s|\s$")
 NAME_BYTES = 200
 _TIME_TRAVEL_MS = 5 * 86_400_000
-# With these a commit takes about one and a half times as long as to a new table (docs/performance.md).
+# With these a commit takes some 1.5 times as long as to a new table (docs/evidence/performance.md).
 _MAX_SNAPSHOTS = 500
 # Up to the comma between two items, not the one inside bucket(16, user_id).
 _ITEM = re.compile(r"(?:\([^()]*\)|[^,])+")
@@ -104,6 +105,11 @@ class TopicSettings(Frozen):
         description="which columns a value becomes: one per field (flatten), _kafka_value alone (none), or "
         "the row in a change event, with _cdc (flatten_debezium)",
     )
+    debezium_types: Literal["native", "as_sent"] = Field(
+        "native",
+        description="what values become whose type Debezium or Kafka Connect names: dates, times, decimals "
+        "and UUIDs, or numbers and text as sent; an existing table keeps what it has",
+    )
     projection: NonEmpty | None = Field(
         None,
         description="SELECT … FROM batch, with or without a WHERE, over the columns of the transform",
@@ -134,6 +140,11 @@ class TopicSettings(Frozen):
         "dead_letter",
         description="a schema that does not fit the table: refuse its records, give the field its own column "
         "(price_string), or stop the topic",
+    )
+    rename: Literal["by_alias", "by_number"] = Field(
+        "by_alias",
+        description="new fields that rename a column: those with its name as an alias (Avro), or also those "
+        "with its number (Protobuf)",
     )
     on_gap: Literal["stop", "go_on"] = Field(
         "stop",
@@ -209,35 +220,6 @@ class TopicSettings(Frozen):
         if not isinstance(value, str):
             return value
         return tuple(item.strip() for item in _ITEM.findall(value) if item.strip())
-
-
-class SparkSettings(Frozen):
-    """The Spark session that runs the workers."""
-
-    master: NonEmpty = Field("local[*]", description="spark.master")
-    conf: dict[str, str] = Field(default_factory=dict, description="any Spark property")
-    # No other setting reveals this: the cluster's operator sets it. A host still tests the files.
-    shared_files: bool = Field(
-        False, description="executors of a cluster see this machine's folders, at the same paths"
-    )
-    shared_network: bool = Field(
-        False, description="executors of a cluster run where 127.0.0.1 leads to the same servers as here"
-    )
-
-    @property
-    def effective_master(self) -> str:
-        """The effective master: a property of ``conf`` takes precedence over ``master``."""
-        return self.conf.get("spark.master", self.master)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the executors run on this machine."""
-        return self.effective_master.startswith("local")
-
-    @property
-    def is_in_process(self) -> bool:
-        """Whether the executors are threads of the driver."""
-        return self.is_local and not self.effective_master.startswith("local-")
 
 
 class AthenaSettings(Frozen):

@@ -14,7 +14,7 @@ from tabletopic_kernel.model.settings import table_properties
 from tabletopic_kernel.model.settings.servers import check_catalog, check_catalog_name
 from tabletopic_kernel.model.settings.units import parse_duration_ms, parse_size_bytes, parse_start
 
-_ANSWER: Final = re.compile(r"(\d{1,10})=(\d{1,10}):([0-9a-f]{16})")
+_ANSWER: Final = re.compile(r"(\d{1,10})=(\d{1,10}):([0-9a-f]{16}(?:[0-9a-f]{2})?)")
 
 
 @dataclass(frozen=True)

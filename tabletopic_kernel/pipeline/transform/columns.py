@@ -18,6 +18,7 @@ from tabletopic_kernel.formats.arrays import Positions
 from tabletopic_kernel.formats.json.infer import merged_columns
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import Refused
+from tabletopic_kernel.model.columns.connect_types import native_columns
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA, VALUE, evolve
 from tabletopic_kernel.model.errors import ActionNeededError
 
@@ -87,8 +88,17 @@ class NotAnEnvelopeError(ActionNeededError):
     """The schema is not one of Debezium's change events."""
 
 
-def value_columns(decoded: Schema, transform: Transform) -> Schema:
-    """The table's columns for a value of ``decoded``; NotAnEnvelopeError if that is no change event."""
+def value_columns(decoded: Schema, transform: Transform, *, native: bool = False) -> Schema:
+    """The table's columns for a value of ``decoded``; NotAnEnvelopeError if that is no change event.
+
+    ``native``: as what their names in Kafka Connect mean.
+    """
+    columns = sent_columns(decoded, transform)
+    return native_columns(columns) if native else columns
+
+
+def sent_columns(decoded: Schema, transform: Transform) -> Schema:
+    """The columns of a transform, in the types of ``decoded``."""
     match transform:
         case "flatten":
             return decoded

@@ -10,14 +10,14 @@ table topics and Iceberg's Kafka Connect transforms use.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.arrays import Positions, arrow_schema_of
+from tabletopic_kernel.formats.arrays import Mask, Positions, arrow_schema_of
 from tabletopic_kernel.formats.json.types import REST
 from tabletopic_kernel.formats.rejection import Refused
 from tabletopic_kernel.model.columns.evolution import VALUE
@@ -36,7 +36,9 @@ from tabletopic_kernel.pipeline.transform.columns import (
     Transform,
     every,
     row_columns,
+    sent_columns,
 )
+from tabletopic_kernel.pipeline.transform.native import NativeTypes, has_names
 
 _OPS = list(ROW_OPS | ROWLESS_OPS)
 _OPS_ARRAY = pa.array(_OPS, pa.large_string())
@@ -61,7 +63,7 @@ class Unwrap:
         except NotAnEnvelopeError as error:  # of JSON without a schema, until an event arrives
             self._why = str(error)
 
-    def rows(self, batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+    def rows(self, batch: pa.RecordBatch, offsets: pa.Array, has_key: Mask | None = None) -> Rows:
         """See ``Step``."""
         if self._row is None:
             refused = [Refused(index, NOT_AN_ENVELOPE, self._why) for index in range(len(batch))]
@@ -71,7 +73,10 @@ class Unwrap:
         wants_row = (codes >= 0) & ~self._is_rowless[codes]
         wants_before = _IS_BEFORE[codes] & wants_row
         has_row = np.where(wants_before, _is_valid(batch, BEFORE), _is_valid(batch, AFTER))
-        has_row |= codes == _TRUNCATE
+        is_null = codes == _TRUNCATE
+        if has_key is not None:  # the key alone says which row is gone
+            is_null |= wants_before & ~has_row & has_key
+        has_row |= is_null
         bad = bad_times(batch)
         kept = np.flatnonzero(wants_row & has_row & ~bad)
         refused = [
@@ -79,7 +84,7 @@ class Unwrap:
             for index in np.flatnonzero((codes < 0) | (wants_row & (~has_row | bad))).tolist()
         ]
         counts = {word: int(np.count_nonzero(codes == _CODES[word])) for word in self._rowless}
-        image = self._images(batch, kept, wants_before, codes == _TRUNCATE)
+        image = self._images(batch, kept, wants_before, is_null)
         columns = {field.name: image.field(index) for index, field in enumerate(image.type)}
         words = _WORDS.take(pa.array(codes[kept]))
         columns[CDC] = cdc_column(_taken(batch, kept), _taken(offsets, kept), words)
@@ -97,7 +102,7 @@ class Unwrap:
         }
         if not befores.any() and not nulls.any():
             return _taken(fitted[AFTER], kept) if AFTER in fitted else pa.array([], self._row)
-        if befores.all():
+        if befores.all() and not nulls.any():
             return _taken(fitted[BEFORE], kept)
         both = pa.concat_arrays([fitted.get(name, fitted[other]) for name, other in _IMAGES])
         return both.take(pa.array(kept + np.where(befores, len(batch), 0), mask=nulls))
@@ -126,12 +131,39 @@ def _taken(array: pa.Array | pa.RecordBatch, kept: Positions) -> pa.Array | pa.R
     return array if len(kept) == len(array) else array.take(pa.array(kept))
 
 
-# From decoded rows, and the offsets of their records.
-Step = Callable[[pa.RecordBatch, pa.Array], Rows]
+class Step(Protocol):
+    """A transform's work on decoded rows, with the offsets of their records.
+
+    ``has_key``: which records have a key that the table keeps; None: the table keeps none.
+    """
+
+    def __call__(self, batch: pa.RecordBatch, offsets: pa.Array, has_key: Mask | None = None) -> Rows:
+        """What becomes of the rows."""
 
 
-def make_step(transform: Transform, decoded: Schema, *, keeps_truncates: bool = True) -> Step:
-    """The step of a transform, for rows of these columns; ``keeps_truncates`` as ``Unwrap``."""
+def make_step(
+    transform: Transform,
+    decoded: Schema,
+    *,
+    keeps_truncates: bool = True,
+    native: bool = False,
+    floor: bool = False,
+) -> Step:
+    """The step of a transform, for rows of these columns.
+
+    ``keeps_truncates`` as for ``Unwrap``; ``native`` as for ``value_columns``, and ``floor`` for its times.
+    """
+    step = _sent_step(transform, decoded, keeps_truncates)
+    if not native or not has_names(decoded):
+        return step
+    try:
+        types = NativeTypes(sent_columns(decoded, transform), floor=floor)
+    except NotAnEnvelopeError:  # of JSON without a schema, until an event arrives
+        return step
+    return lambda batch, offsets, has_key=None: types.rows(step(batch, offsets, has_key))
+
+
+def _sent_step(transform: Transform, decoded: Schema, keeps_truncates: bool) -> Step:
     match transform:
         case "flatten":
             return flatten
@@ -141,12 +173,12 @@ def make_step(transform: Transform, decoded: Schema, *, keeps_truncates: bool = 
             return Unwrap(decoded, keeps_truncates=keeps_truncates).rows
 
 
-def flatten(batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+def flatten(batch: pa.RecordBatch, offsets: pa.Array, has_key: Mask | None = None) -> Rows:
     """Make each field of the value a column."""
     return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), every(len(batch)))
 
 
-def whole_value(batch: pa.RecordBatch, offsets: pa.Array) -> Rows:
+def whole_value(batch: pa.RecordBatch, offsets: pa.Array, has_key: Mask | None = None) -> Rows:
     """Put all fields into one column."""
     if batch.schema.names == [VALUE]:  # a value that is not a record is already in that column
         return flatten(batch, offsets)

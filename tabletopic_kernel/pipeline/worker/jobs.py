@@ -71,7 +71,7 @@ class Job:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         spark.sparkContext.setJobGroup(self.id, f"batches of {', '.join(names[:_NAMED])}{more}")
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-        read: Any = ReadTask([(batch.source, StageTask(batch.plan)) for batch in self.batches], tasks)
+        read: Any = ReadTask([(batch.source, batch.stage) for batch in self.batches], tasks)
         totals, costs = [StageResult() for _ in self.batches], [0.0] * len(self.batches)
         for row in spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, _RESULTS).collect():
             totals[row["batch"]].add(row["result"])

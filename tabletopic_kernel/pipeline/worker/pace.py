@@ -24,6 +24,7 @@ class Pace:
         self._position = spec.start
         self._begun_s = float("-inf")  # when the newest batch was to begin: delays do not add up
         self._asked: Offsets = {}  # to be read at once up to here
+        self._hurried: Offsets | None = None  # where the newest batch began, if that was at once
         self._wait: Wait | None = None
 
     def wait(self, position: Offsets, *, is_behind: bool) -> Offsets:
@@ -32,11 +33,14 @@ class Pace:
         ``is_behind``: there may be as much to read again. Raises if the broker does not say where it ends.
         """
         self._position = position
+        if position == self._hurried:  # nothing was there: the log was cut before what was asked for
+            self._asked = {}
         now_s, due_s = self._ends.clock(), self._begun_s + self._interval_s
         self._wait = wait = Wait(self._topic, position, due_s, self._least, self._every_s, now_s)
         if not is_behind:
             wait.look_after(now_s)
         self._ends.wait(self._broker, wait, self._is_at_once)
+        self._hurried = position if self._is_at_once() else None
         self._begun_s = min(wait.look_s, self._ends.clock())
         return {**dict.fromkeys([*wait.ends, *self._asked], 0), **position}  # Spark needs each partition's
 

@@ -11,11 +11,14 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from tabletopic_kernel.model.ledger import StagedOffsets
-from tabletopic_kernel.pipeline.plan import StagePlan, StageResult
+from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.source import KafkaRanges
+from tabletopic_kernel.pipeline.stage import StageTask
 
 # A job of several batches should take no longer than this, so that none waits long for those of other topics.
 _JOB_S: Final = 2.0
+# Spark writes a larger function of a job to a file, as a broadcast, and plans have the storage's keys.
+_JOB_BYTES: Final = 800_000
 # Below this many records, another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK: Final = 50_000
 # While others wait, a batch has at least so many records, however slow: its files would be too small.
@@ -35,7 +38,7 @@ class Batch:
     topic: str
     spark: SparkSession
     source: KafkaRanges
-    plan: StagePlan
+    stage: StageTask
     shares: Sequence[StagedOffsets]
     since_s: float
     cost_s: float
@@ -50,11 +53,13 @@ def packed(waiting: Iterable[Batch], cores: int) -> list[Batch]:
     by_age = sorted(waiting, key=lambda batch: batch.since_s)
     if not by_age or by_age[0].is_alone:
         return by_age[:1]
-    job, room = by_age[:1], _JOB_S * cores - by_age[0].cost_s
-    for batch in by_age[1:]:
-        if not batch.is_alone and batch.cost_s <= room:
+    job: list[Batch] = []
+    room, space = _JOB_S * cores, _JOB_BYTES
+    for batch in by_age:
+        fits = not batch.is_alone and batch.cost_s <= room and batch.stage.size <= space
+        if fits or not job:
             job.append(batch)
-            room -= batch.cost_s
+            room, space = room - batch.cost_s, space - batch.stage.size
     return job
 
 

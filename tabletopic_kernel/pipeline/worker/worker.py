@@ -28,6 +28,7 @@ from tabletopic_kernel.pipeline.source import (
     SourceSpec,
     next_offsets,
 )
+from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.ends import Ends
 from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, batch_of_result
 from tabletopic_kernel.pipeline.worker.listener import Listener
@@ -92,8 +93,7 @@ class Worker:
         Only a few start at a time: if all queries of a host did, they would share the cores, and none would
         read before the last one has begun.
         """
-        starts = self._starts
-        with starts.taken(self, starts.clock(), self._cores, lambda: self.stopping) as its_turn:
+        with self._starts.taken(self, self._cores, lambda: self.stopping) as its_turn:
             if not its_turn or not self._query.start(self._position, lambda: self.stopping):
                 return False
             self._query.wait_until_it_reads(lambda: self.stopping)
@@ -115,11 +115,11 @@ class Worker:
         self.wind_down()
         # A batch without executors would not end.
         wait_s = _STOP_WAIT_S if self.cluster_waits is None else 0
-        if self._batch_lock.acquire(timeout=wait_s):
+        if has_ended := self._batch_lock.acquire(timeout=wait_s):
             self._batch_lock.release()
-        else:
-            self._batches.abandon(self)
         try:
+            if not has_ended:
+                self._batches.abandon(self)
             self._query.stop()
         except Exception as error:  # the JVM is gone: so is the query
             self._error = self._error or self._failed(error)
@@ -282,7 +282,7 @@ class Worker:
             self._spec.topic,
             self._spark,
             self._source,
-            replace(plan, tasks=len(tasks)),
+            StageTask(replace(plan, tasks=len(tasks))),
             tasks,
             self._since,
             records * self._record_s,

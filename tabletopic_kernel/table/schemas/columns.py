@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
-from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry
+from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.formats.avro.schema import parse
 from tabletopic_kernel.formats.avro.types import aliases_of
 from tabletopic_kernel.formats.decoder import BadSchemaError, EncryptedError, make_decoder
+from tabletopic_kernel.formats.protobuf.schema.numbers import numbers_of
 from tabletopic_kernel.formats.rejection import is_trouble, last_line
 from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema
+from tabletopic_kernel.model.columns.connect_types import native_columns
 from tabletopic_kernel.model.columns.evolution import (
     HEADER,
     KEY,
@@ -29,6 +31,7 @@ from tabletopic_kernel.model.columns.evolution import (
     evolve,
     known_by,
 )
+from tabletopic_kernel.model.columns.names import Renumbered
 from tabletopic_kernel.model.columns.table_columns import clashing_names, evolve_key, key_type, naming_of
 from tabletopic_kernel.model.columns.types import MAX_LEVELS, levels
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, ENCRYPTED, NOT_AN_ENVELOPE, PROJECTION_FAILED
@@ -42,9 +45,17 @@ from tabletopic_kernel.table.schemas.covered import (
     former_names,
     noted_batch,
 )
-from tabletopic_kernel.table.schemas.registered import key_subject, key_writer, value_writer
+from tabletopic_kernel.table.schemas.numbers import (
+    Names,
+    aliases_by_number,
+    names_after,
+    noted_names,
+    renumbered,
+)
+from tabletopic_kernel.table.schemas.registered import key_subject, key_writer
 from tabletopic_kernel.table.topic_table import TopicTable
 
+T = TypeVar("T")
 # The reason of dead letters, by the error that their schema raised.
 REASONS: dict[type[TableTopicError], str] = {
     BadSchemaError: BAD_SCHEMA,
@@ -65,7 +76,7 @@ class Columns(Protocol):
 
 @dataclass(frozen=True)
 class ValueColumns:
-    """Columns as from ``value_columns``; ``aliases`` of their fields by dotted path.
+    """Columns as from ``value_columns``; ``aliases`` and Protobuf's ``numbers`` of fields by dotted path.
 
     ``by_value``: each JSON number fits a column, or does not, by itself.
     """
@@ -73,45 +84,73 @@ class ValueColumns:
     schema: Schema
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by_value: bool = False
+    numbers: Mapping[str, str] = field(default_factory=dict)
     noted_in: ClassVar[str] = SCHEMAS_PROPERTY
 
     def evolution(
         self, table: TopicTable, settings: TopicSettings, schema_id: SchemaKey | None = None
     ) -> Evolution:
         """As ``Columns``. Raises ProjectionError if the projection does not work with the columns."""
-        beside = settings.on_incompatible == "new_column"
-        by_value = self.by_value and settings.on_incompatible == "dead_letter"
-        metadata = table.table.metadata
-        sources = {part.name: part.source_id for spec in metadata.partition_specs for part in spec.fields}
-        if settings.projection is None:
-            return evolve(
-                metadata.schema(),
-                self.schema,
-                metadata.last_column_id,
-                new_columns=beside,
-                aliases=self.aliases,
-                former=former_names(table.table.properties),
-                known=None if schema_id is None else _columns_when_covered(table, schema_id),
-                partition_names=sources,
-                by_value=by_value,
-                naming=naming_of(settings),
-            )
+        known = None if schema_id is None else _columns_when_covered(table, schema_id)
+        noted = noted_names(table.table.properties)
+        others = {} if known else renumbered(self.numbers, noted)
+        if settings.projection is not None:
+            return self._projected(table, settings, noted, others)
+        by_number = aliases_by_number(self.numbers, noted) if settings.rename == "by_number" else {}
+        change = evolve(
+            table.table.schema(),
+            self.schema,
+            table.table.metadata.last_column_id,
+            new_columns=settings.on_incompatible == "new_column",
+            aliases={**self.aliases, **by_number},
+            former=former_names(table.table.properties),
+            known=known,
+            renumbered=others,
+            partition_names=_partition_sources(table),
+            by_value=self._judges_values(settings),
+            naming=naming_of(settings),
+        )
+        return self._with_numbers(change, change.schema, noted)
+
+    def _projected(
+        self,
+        table: TopicTable,
+        settings: TopicSettings,
+        noted: Names,
+        others: Mapping[str, Renumbered],
+    ) -> Evolution:
         batch = batch_columns(table)
-        wider = evolve(batch, self.schema, batch.highest_field_id, new_columns=beside, by_value=by_value)
+        wider = evolve(
+            batch,
+            self.schema,
+            batch.highest_field_id,
+            new_columns=settings.on_incompatible == "new_column",
+            renumbered=others,
+            by_value=self._judges_values(settings),
+        )
         if wider.refused:
             return wider
         outputs = evolve(
-            metadata.schema(),
+            table.table.schema(),
             _outputs(wider.schema, settings),
-            metadata.last_column_id,
+            table.table.metadata.last_column_id,
             former=former_names(table.table.properties),
-            partition_names=sources,
+            partition_names=_partition_sources(table),
         )
         is_new = bool(wider.changes) or noted_batch(table.table.properties) is None
         # Rows fit the batch by the writer's names, and the table by the names of the outputs.
-        return replace(
+        change = replace(
             outputs, renames=wider.renames, partly=wider.partly, batch=wider.schema if is_new else None
         )
+        return self._with_numbers(change, wider.schema, noted)
+
+    def _judges_values(self, settings: TopicSettings) -> bool:
+        return self.by_value and settings.on_incompatible == "dead_letter"
+
+    def _with_numbers(self, change: Evolution, columns: Schema, noted: Names) -> Evolution:
+        if change.refused:
+            return change
+        return replace(change, numbers=names_after(self.numbers, noted, columns, change.renames))
 
     def first(self, settings: TopicSettings) -> tuple[Schema, Schema | None]:
         """The value's columns of a new table, and its projection's input, if any; raises ProjectionError."""
@@ -140,6 +179,12 @@ class KeyColumn:
         """As ``Columns``."""
         metadata = table.table.metadata
         return evolve_key(metadata.schema(), self.kind, metadata.last_column_id, settings)
+
+
+def _partition_sources(table: TopicTable) -> dict[str, int]:
+    return {
+        part.name: part.source_id for spec in table.table.metadata.partition_specs for part in spec.fields
+    }
 
 
 def _columns_when_covered(table: TopicTable, schema_id: SchemaKey) -> Callable[[str], int | None] | None:
@@ -180,17 +225,24 @@ def writer_columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSe
 
 def _columns(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> ValueColumns:
     decoded = make_decoder(schema_id, writer).iceberg_schema
-    columns = value_columns(decoded, settings.transform)
-    if writer.kind != "AVRO":
-        return ValueColumns(columns, by_value=writer.kind == "JSON")
-    aliases = aliases_of(parse(writer.text, dict(writer.references)))
-    if settings.transform == "flatten_debezium":
-        rows = (AFTER, BEFORE)
-        parts = {path: path.partition(".") for path in aliases}
-        aliases = {rest: aliases[path] for path, (top, _, rest) in parts.items() if rest and top in rows}
-    elif columns is not decoded:
-        aliases = {f"{VALUE}.{path}": names for path, names in aliases.items()}
-    return ValueColumns(columns, aliases)
+    columns = value_columns(decoded, settings.transform, native=settings.debezium_types == "native")
+
+    def moved(by_path: dict[str, T]) -> dict[str, T]:
+        if settings.transform == "flatten_debezium":
+            parts = {path: path.partition(".") for path in by_path}
+            rows = (AFTER, BEFORE)
+            return {rest: by_path[path] for path, (top, _, rest) in parts.items() if rest and top in rows}
+        return (
+            by_path
+            if settings.transform != "none"
+            else {f"{VALUE}.{path}": by_path[path] for path in by_path}
+        )
+
+    if writer.kind == "PROTOBUF":
+        return ValueColumns(columns, numbers=moved(numbers_of(writer)))
+    if writer.kind == "AVRO":
+        return ValueColumns(columns, moved(aliases_of(parse(writer.text, dict(writer.references)))))
+    return ValueColumns(columns, by_value=writer.kind == "JSON")
 
 
 def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> IcebergType | None:
@@ -199,55 +251,12 @@ def newest_key_type(topic: str, settings: TopicSettings, registry: Registry) -> 
     if latest is None:
         return None
     try:
-        return key_type(make_decoder(latest.id, key_writer(latest, settings)).iceberg_schema)
+        return registered_key_type(latest.id, key_writer(latest, settings), settings)
     except BadSchemaError:  # keys of other schemas may follow
         return None
 
 
-ColumnsT_co = TypeVar("ColumnsT_co", bound=Columns, covariant=True)
-
-
-@dataclass(frozen=True)
-class Side(Generic[ColumnsT_co]):
-    """What differs between schemas of values and of keys.
-
-    ``damage`` begins the message when a refused schema stops the topic; ``noted_in``: the table's property
-    with the covered schemas. ``columns`` raises an error of ``REASONS`` if there can be none.
-    """
-
-    damage: str
-    subject: str
-    noted_in: str
-    writer: Callable[[RegisteredSchema], WriterSchema]
-    columns: Callable[[SchemaKey, WriterSchema], ColumnsT_co]
-    of_keys: bool = False
-
-
-def of_values(topic: str, settings: TopicSettings) -> Side[ValueColumns]:
-    """The side of a topic's values."""
-
-    def columns(schema_id: SchemaKey, writer: WriterSchema) -> ValueColumns:
-        columns = writer_columns(schema_id, writer, settings)
-        # A projection's outputs have names of their own.
-        if settings.projection is None and (clash := clashing_names(columns.schema, settings)):
-            raise BadSchemaError(
-                f"schema id {schema_id} has a field {', '.join(clash)}, which is also the name of a "
-                "metadata column; enable the topic without it in metadata_columns, with another --table"
-            )
-        return columns
-
-    damage = f"a record of {topic} cannot become a row"
-    subject = settings.subject_of(topic)
-    return Side(damage, subject, SCHEMAS_PROPERTY, lambda schema: value_writer(schema, settings), columns)
-
-
-def of_keys(topic: str, settings: TopicSettings) -> Side[KeyColumn]:
-    """The side of a topic's keys."""
-    return Side(
-        f"a key of {topic} cannot be read",
-        key_subject(topic),
-        KEY_SCHEMAS_PROPERTY,
-        lambda schema: key_writer(schema, settings),
-        lambda schema_id, writer: KeyColumn(key_type(make_decoder(schema_id, writer).iceberg_schema)),
-        of_keys=True,
-    )
+def registered_key_type(schema_id: SchemaKey, writer: WriterSchema, settings: TopicSettings) -> IcebergType:
+    """The type of ``_kafka_key`` for keys of this schema; raises BadSchemaError."""
+    decoded = make_decoder(schema_id, writer).iceberg_schema
+    return key_type(native_columns(decoded) if settings.debezium_types == "native" else decoded)

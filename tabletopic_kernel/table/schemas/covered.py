@@ -9,7 +9,7 @@ from typing import Final
 
 from pyiceberg.schema import Schema
 
-from tabletopic_kernel.formats.wire import SchemaKey
+from tabletopic_kernel.formats.wire import SchemaKey, comparable
 from tabletopic_kernel.model.ledger import PREFIX
 
 SCHEMAS_PROPERTY: Final = f"{PREFIX}schemas"
@@ -36,7 +36,8 @@ class CoveredSchema:
 
     def may_be(self, text: str) -> bool:
         """Whether this is the fingerprint that the id is known by, as far as the table says."""
-        return not self.texts or self.texts[0] == text
+        known = comparable(text, self.texts)
+        return not known or known[0] == text
 
 
 def covered_schemas(

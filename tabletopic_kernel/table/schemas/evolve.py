@@ -28,6 +28,7 @@ from tabletopic_kernel.table.schemas.covered import (
     covered_schemas_property,
     former_names_property,
 )
+from tabletopic_kernel.table.schemas.numbers import names_property
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_TEXTS = 4  # of one id, besides the newest
@@ -84,13 +85,14 @@ class EvolvingTable:
             upsert_columns(settings, schema, former)
         spec = partition_spec(settings.partition_by, schema, former)
         order = sort_order(settings.sort_by, schema, former)
-        table = TopicTable.create(self.catalog, self.identifier, schema, spec, self.topic, settings, order)
-        if batch is not None:
-            table.evolve(None, covered_schemas_property(()) | batch_property(batch), epoch=1)
+        noted = batch_property(batch)
+        place = self.catalog, self.identifier
+        table = TopicTable.create(*place, schema, spec, self.topic, settings, order, noted)
         if registered is not None:
             first = columns.evolution(table, settings)
             covered = covered_schemas_property([_covered_by(registered, 0, first)])
-            table.evolve(None, covered | former_names_property(first.former), epoch=1)
+            noted = former_names_property(first.former) | names_property(first.numbers)
+            table.evolve(None, covered | noted, epoch=1)
         self._report_changes([f"create {table.identifier} with {len(schema.fields)} columns"], registered, 0)
         return table
 
@@ -136,6 +138,7 @@ class EvolvingTable:
                 covered[registered.id] = replace(schema, texts=(registered.fingerprint,))
             noted = covered_schemas_property(covered.values(), columns.noted_in)
             noted |= former_names_property(change.former) | batch_property(change.batch)
+            noted |= names_property(change.numbers)
             try:
                 table.evolve(change.schema if change.changes else None, noted, self.ledger.epoch)
             except HeadMovedError:

@@ -20,9 +20,10 @@ from tabletopic_kernel.pipeline.transform.columns import (
     inferred_columns,
     value_columns,
 )
-from tabletopic_kernel.table.schemas.columns import REASONS, ValueColumns, batch_columns, of_keys, of_values
+from tabletopic_kernel.table.schemas.columns import REASONS, ValueColumns, batch_columns
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable, SchemaServices
 from tabletopic_kernel.table.schemas.registered import WITHOUT_SCHEMA, whole_writer
+from tabletopic_kernel.table.schemas.sides import of_keys, of_values
 from tabletopic_kernel.table.schemas.states import Covered, NamedSchemas, Refused
 from tabletopic_kernel.table.topic_table import TopicTable
 
@@ -41,18 +42,22 @@ class SchemaKeeper:
         services: SchemaServices,
     ) -> None:
         self._evolving = EvolvingTable(catalog, identifier, topic, settings, services)
-        self._side = of_values(topic, settings)
-        self._values = NamedSchemas(self._evolving, self._side)
-        self._keys = (
-            NamedSchemas(self._evolving, of_keys(topic, settings)) if settings.has_typed_keys else None
-        )
         self._topic = topic
-        self.settings = self._settings = settings
         self._services = services
+        self._use(settings)
         self._learned = Schema()  # of change events in JSON: properties that the table does not have
         kind = WITHOUT_SCHEMA.get(settings.value_format)
         self._whole = whole_writer(kind) if kind else None  # of a topic whose values name none
         self._no_table = ""  # why the newest schema cannot be one
+
+    def _use(self, settings: TopicSettings) -> None:
+        self.settings = self._evolving.settings = settings
+        self._follows_latest = settings.value_format == "by_latest_schema"
+        self._side = of_values(self._topic, settings)
+        self._values = NamedSchemas(self._evolving, self._side)
+        self._keys = (
+            NamedSchemas(self._evolving, of_keys(self._topic, settings)) if settings.has_typed_keys else None
+        )
 
     @property
     def table(self) -> TopicTable | None:
@@ -83,12 +88,14 @@ class SchemaKeeper:
     def check_writable(self) -> None:
         """Check that rows can be written, with the ``_kafka_*`` columns of the settings."""
         if self.table is not None:
-            columns = metadata_columns(self._settings, table=self.table.table.schema())
+            columns = metadata_columns(self.settings, table=self.table.table.schema())
             self.table.check_writable(columns)
 
     def adopt(self, table: TopicTable | None, ledger: Ledger) -> None:
         """Take over table and ledger, and the covered schemas as far as the registry answers."""
         self._evolving.table, self._evolving.ledger = table, ledger
+        if table is not None and (adapted := table.adapted(self.settings)) is not self.settings:
+            self._use(adapted)
         if self._keys is not None:
             self._keys.adopt()
         if self._follows_latest:
@@ -97,7 +104,7 @@ class SchemaKeeper:
             self._values.adopt()
         elif table is not None and not self._is_inferred:
             self._evolving.cover(self._side.columns(WHOLE_TOPIC, self._whole), None)
-        elif table is not None and self._settings.transform == "flatten_debezium":
+        elif table is not None and self.settings.transform == "flatten_debezium":
             self._cover_inferred(())  # tables of older versions lack fields of _cdc
 
     def needed_table(self) -> TopicTable:
@@ -112,17 +119,20 @@ class SchemaKeeper:
     def plan(self) -> StagePlan:
         """What tasks need to stage records of the schemas known so far."""
         table, ledger, values = self.table, self._evolving.ledger, self._values.plan()
-        columns, text = table.table.schema().fields if table else (), self._settings.projection
+        if self._whole is not None:
+            named = values.schemas if self._is_inferred else {}
+            values = replace(values, schemas={**named, WHOLE_TOPIC: self._whole})
+        columns, text = table.table.schema().fields if table else (), self.settings.projection
         return StagePlan(
             topic=self._topic,
             table=table.plan() if table else None,
             dead_letters=None,
             epoch=ledger.epoch if ledger else 1,
-            values=values if self._whole is None else replace(values, schemas={WHOLE_TOPIC: self._whole}),
+            values=values,
             covers_tombstones=not any(column.required for column in columns),
             inferred=self._inferred(),
             projection=Projection(text, batch_columns(table)) if text is not None and table else None,
-            settings=self._settings,
+            settings=self.settings,
             keys=self._keys.plan() if self._keys is not None else None,
             upsert=self.upsert_columns(),
         )
@@ -143,6 +153,7 @@ class SchemaKeeper:
             if self._keys is not None:
                 self._keys.ask_again()
         needed = needs.schema_ids
+        self._values.carried |= dict(needs.carried)
         if self._follows_latest and (recheck or WHOLE_TOPIC in needed):
             self._cover_latest()
         ids = frozenset(key for key in needed if key is not None and key != WHOLE_TOPIC)
@@ -154,6 +165,7 @@ class SchemaKeeper:
             self.needed_table()
             self._evolving.cover(_NO_COLUMNS, None)
         if self._keys is not None:
+            self._keys.carried |= dict(needs.carried)
             self._keys.resolve(needs.key_ids, recheck=recheck)
             self._keys.confirm(needs.proved_keys)
 
@@ -161,10 +173,6 @@ class SchemaKeeper:
         """Ask the registry again for unknown schemas when a record needs them, due or not."""
         for named in filter(None, (self._values, self._keys)):
             named.states.forget_unknown()
-
-    @property
-    def _follows_latest(self) -> bool:
-        return self._settings.value_format == "by_latest_schema"
 
     @property
     def _is_inferred(self) -> bool:
@@ -192,10 +200,10 @@ class SchemaKeeper:
                 )
 
     def _cover_inferred(self, columns: Sequence[Schema]) -> None:
-        self._learned = inferred_columns(self._inferred(), columns, self._settings.transform)
-        if not has_row(self._learned, self._settings.transform):
+        self._learned = inferred_columns(self._inferred(), columns, self.settings.transform)
+        if not has_row(self._learned, self.settings.transform):
             return  # so far: tasks refuse the records
-        wanted = value_columns(self._learned, self._settings.transform)
+        wanted = value_columns(self._learned, self.settings.transform)
         change = self._evolving.cover(ValueColumns(wanted), None)
         if change.refused:
             reasons = "; ".join(f"{column} {why}" for column, why in change.refused.items())
@@ -203,6 +211,6 @@ class SchemaKeeper:
 
     def _inferred(self) -> Schema:
         columns = self.table.table.schema() if self.table else Schema()
-        if self.table is not None and self._settings.projection is not None:
+        if self.table is not None and self.settings.projection is not None:
             columns = batch_columns(self.table)
-        return decoded_columns(columns, self._settings.transform, self._learned)
+        return decoded_columns(columns, self.settings.transform, self._learned)

@@ -55,6 +55,7 @@ def value_writer(schema: RegisteredSchema, settings: TopicSettings) -> WriterSch
         framed=settings.value_format != "by_latest_schema",
         nanos=settings.value_nanos,
         encrypted_by=schema.encrypted_by,
+        by_name=settings.debezium_types == "native",
     )
 
 

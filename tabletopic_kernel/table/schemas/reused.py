@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, Registry, UnknownSchemaError
+from tabletopic_kernel.formats.wire import comparable
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.values import AcceptedText, accepted
-from tabletopic_kernel.table.schemas.columns import REASONS, of_values
+from tabletopic_kernel.table.schemas.columns import REASONS
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
 from tabletopic_kernel.table.schemas.registered import find_registered, look_up, text_of
+from tabletopic_kernel.table.schemas.sides import of_values
 from tabletopic_kernel.table.topic_table import TopicTable
 
 _MOST_IDS = 100  # that are asked for; each costs a request
@@ -17,7 +19,7 @@ def is_in_question(text: str, noted: CoveredSchema | None, answer: AcceptedText 
     """Whether records of an id with this text in the registry may have been written with another one."""
     if answer is not None:
         return text != answer.text
-    return noted is not None and len({text, *noted.texts}) > 1
+    return noted is not None and len({text, *comparable(text, noted.texts)}) > 1
 
 
 def why_reused(
@@ -45,6 +47,7 @@ def _two_texts(registered: RegisteredSchema, noted: CoveredSchema | None, answer
 
 def reused_ids(table: TopicTable, topic: str, registry: Registry, settings: TopicSettings) -> list[str]:
     """The covered ids of values whose text is in question, and what the registry's would change."""
+    settings = table.adapted(settings)
     side, answers, lines = of_values(topic, settings), accepted(settings.accepted_texts), []
     noted = covered_schemas(table.table.properties)
     numbers = sorted(key for key in noted if isinstance(key, int))

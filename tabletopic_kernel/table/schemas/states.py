@@ -14,17 +14,18 @@ from typing import Final
 
 from tabletopic_kernel.clients.registry.registry import RegisteredSchema, UnknownSchemaError
 from tabletopic_kernel.formats.decoder import BadSchemaError, make_decoder
-from tabletopic_kernel.formats.wire import SchemaKey, WriterSchema, age
+from tabletopic_kernel.formats.wire import CONNECT_KEY, CONNECT_KIND, SchemaKey, WriterSchema, age
 from tabletopic_kernel.model import errors
 from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA, INCOMPATIBLE_SCHEMA, UNKNOWN_SCHEMA
 from tabletopic_kernel.model.settings.values import accepted
 from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS, SchemaPlan
-from tabletopic_kernel.table.schemas.columns import REASONS, Columns, Side
+from tabletopic_kernel.table.schemas.columns import REASONS, Columns
 from tabletopic_kernel.table.schemas.covered import CoveredSchema, covered_schemas
 from tabletopic_kernel.table.schemas.evolve import EvolvingTable
 from tabletopic_kernel.table.schemas.registered import find_registered, look_up, text_of, why_foreign
 from tabletopic_kernel.table.schemas.reused import is_in_question, why_reused
+from tabletopic_kernel.table.schemas.sides import Side
 
 _LOG = logging.getLogger(__name__)
 # Schemas that a new owner gets from the registry before records need them.
@@ -117,10 +118,15 @@ class NamedSchemas:
         self._side = side
         self._topic, self._settings = table.topic, table.settings
         self.states = SchemaStates()
+        self.carried: dict[SchemaKey, str] = {}  # texts of schemas that records have in them
         self._asked_ms = table.services.now_ms()  # for all texts in use; each was looked up since
 
     def find(self, schema_id: SchemaKey) -> RegisteredSchema:
-        """Get a schema from the registry."""
+        """Get a schema from the registry, or from the records that have it in them."""
+        if isinstance(schema_id, str) and schema_id.startswith(CONNECT_KEY):
+            if (text := self.carried.get(schema_id)) is None:
+                raise UnknownSchemaError(f"no record with the schema {schema_id} has been seen")
+            return RegisteredSchema(schema_id, CONNECT_KIND, text, (), "", 0)
         registry, subject = self._table.services.registry, self._side.subject
         return find_registered(registry, schema_id, subject, self._settings)
 
@@ -262,6 +268,7 @@ class NamedSchemas:
         self._table.report_refused(change.refused, registered)
         reasons = "; ".join(f"{column} {why}" for column, why in change.refused.items())
         schema = f"version {registered.version} of {registered.subject} (id {registered.id})"
+        schema = schema if registered.subject else f"the schema {registered.id}"
         schema = f"the key's schema {registered.id}" if self._side.of_keys else schema
         message = f"{schema} cannot be fitted to the table without loss: {reasons}"
         if "stop" in (self._settings.on_incompatible, self._settings.errors):

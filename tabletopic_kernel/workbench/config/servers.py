@@ -9,8 +9,8 @@ from typing import Any
 
 from tabletopic_kernel.model.errors import RetryableError, SettingsError, StackError
 from tabletopic_kernel.model.redact import learn, mask_property
-from tabletopic_kernel.model.settings.cluster import out_of_reach
-from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings, SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings, out_of_reach
+from tabletopic_kernel.model.settings.sections import DEFAULT_CATALOG_NAME, Settings
 from tabletopic_kernel.workbench.config import SECTIONS, embedded_servers, own_servers
 from tabletopic_kernel.workbench.config.tracebacks import hide_secrets
 

@@ -218,11 +218,13 @@ def logs(servers: Servers) -> str:
     broker = _open_broker(servers.kafka)
     topics = read_desired(broker) if SETTINGS_TOPIC in broker.topics() else {}
     other, gone, until = list[str](), list[str](), time.monotonic() + _COUNTING_S
+    compared = 0
     for topic, desired in topics.items():
         name, identifier = desired.settings.catalog, table_identifier(topic, desired.settings)
         table = TopicTable.load(open_impatient(servers.catalog_of(name)), identifier, topic)
         if table and (ledger := table.ledger):
             comparison = compare_with(broker.facts(topic), ledger, broker)
+            compared += 1
             other += [
                 f"{topic} partition {p} from offset {at} or before" for p, at in comparison.other.items()
             ]
@@ -232,5 +234,7 @@ def logs(servers: Servers) -> str:
     if other:
         remedy = "the topic stops at its next start or batch; `tabletopic status` says how to go on"
         raise Failed(f"the log was cut after records were committed: {', '.join(other)}", remedy)
+    if not compared:
+        return "no table topic has committed records yet"
     trusted = f"; gone by retention or compaction, so trusted: {', '.join(gone)}" if gone else ""
     return f"they have what was committed{trusted}"

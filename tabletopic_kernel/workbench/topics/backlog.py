@@ -82,15 +82,19 @@ def backlog(
 
 
 def _places(facts: TopicFacts) -> list[StagedOffsets]:
-    """Beginning, middle and end of some partitions; one place if that is all."""
+    """Beginning, middle and end of some partitions; the short ones whole, at the first of these places."""
     first = {partition: facts.first.get(partition, 0) for partition in facts.end}
     sizes = {partition: end - first[partition] for partition, end in facts.end.items()}
     chosen = sorted(sizes, key=lambda partition: -sizes[partition])[:_PARTITIONS]
-    length = 3 * _RECORDS if all(sizes[p] <= 3 * _RECORDS for p in chosen) else _RECORDS
+    short = {p: first[p] for p in chosen if sizes[p] <= 3 * _RECORDS}
     places = []
-    for share in (0, 0.5, 1) if length == _RECORDS else (0,):
-        starts = {p: first[p] + int(max(0, sizes[p] - length) * share) for p in chosen}
-        places.append(StagedOffsets(starts, {p: min(facts.end[p], at + length) for p, at in starts.items()}))
+    for share in (0, 0.5, 1):
+        starts = {p: first[p] + int((sizes[p] - _RECORDS) * share) for p in chosen if p not in short}
+        ends = {p: at + _RECORDS for p, at in starts.items()}
+        if share == 0:
+            starts, ends = {**starts, **short}, {**ends, **{p: facts.end[p] for p in short}}
+        if starts:
+            places.append(StagedOffsets(starts, ends))
     return places
 
 

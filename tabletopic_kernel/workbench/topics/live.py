@@ -25,7 +25,7 @@ from tabletopic_kernel.formats.wire import SchemaKey, age
 from tabletopic_kernel.host.resume_point import gap_to_skip
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.upsert_columns import UPSERT_PROPERTY
-from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError, UnknownTopicError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, StagedOffsets, newest
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
 from tabletopic_kernel.pipeline.conform import file_schema, with_dated_records
@@ -47,14 +47,15 @@ _OTHER_SETTINGS: Final = (
 )
 _GROUP_RECORDS: Final = 65_536  # decoded together, as in a worker
 _MOST_DRAFTS: Final = 16
-# The records of a topic, by the broker's properties and the settings.
-Sources = Callable[[str, Mapping[str, str], TopicSettings], Source[Offsets, StagedOffsets]]
+# The records of a topic, by the broker's properties, the settings and the seconds that reading may take.
+Sources = Callable[[str, Mapping[str, str], TopicSettings, float], Source[Offsets, StagedOffsets]]
 
 
-def kafka_source(topic: str, properties: Mapping[str, str], settings: TopicSettings) -> KafkaRanges:
+def kafka_source(
+    topic: str, properties: Mapping[str, str], settings: TopicSettings, seconds: float
+) -> KafkaRanges:
     """A topic's records in Kafka."""
-    headers = SourceSpec(topic, {}, {}, settings).headers
-    return KafkaRanges(topic, properties, headers=headers)
+    return KafkaRanges(topic, properties, SourceSpec(topic, {}, {}, settings).headers, seconds)
 
 
 @dataclass
@@ -81,29 +82,40 @@ class LiveReads:
         topics = [table.properties.get(TOPIC_PROPERTY) for table in tables]
         filled = list(dict.fromkeys(filter(None, topics)))
         settings = self.settings_of(filled) if filled else {}
-        facts = {topic: self.broker.facts(topic) for topic in filled}  # after all snapshots
+        facts = {topic: self._facts(topic) for topic in filled}  # after all snapshots
         return [
             self._tail(TopicTable(table), *settings[topic], facts[topic]) if topic else None
             for table, topic in zip(tables, topics, strict=True)
         ]
 
-    def _tail(self, table: TopicTable, settings: TopicSettings, enabled: bool, facts: TopicFacts) -> Tail:
+    def _facts(self, topic: str) -> TopicFacts | UnknownTopicError:
+        try:
+            return self.broker.facts(topic)
+        except UnknownTopicError as error:
+            return error
+
+    def _tail(
+        self,
+        table: TopicTable,
+        settings: TopicSettings,
+        enabled: bool,
+        facts: TopicFacts | UnknownTopicError,
+    ) -> Tail:
+        if isinstance(facts, UnknownTopicError):
+            return _without_topic(table, facts)
         if UPSERT_PROPERTY in table.table.properties:
-            raise ActionNeededError(
-                f"{table.identifier} is kept by key, which live reads are not: query it without --live"
-            )
+            raise ActionNeededError(f"{table.identifier} is kept by key: query it without --live")
         table.check_not_behind()
-        noted = noted_batch(table.table.properties)
-        if not enabled and settings.projection is None and noted is not None:
+        if not enabled and settings.projection is None and noted_batch(table.table.properties) is not None:
             raise ActionNeededError(_OTHER_SETTINGS.format(topic=facts.topic, table=table.identifier))
         settings = tolerant(settings, table.table.schema())
-        ledger = table.ledger_of_rows()
-        if ledger is None:
+        if (ledger := table.ledger_of_rows()) is None:
             raise RetryableError(f"no host has taken {table.identifier} yet; try again")
         gap = gap_to_skip(ledger, facts, settings)
         table_to = {p: ledger.next_offsets.get(p, 0) for p in facts.end}
         start = table_to | {p: first for p, (_, first) in gap.items()}
-        source = self.source(facts.topic, self.broker.properties, settings)
+        seconds = self.limits.timeout_ms / 1000
+        source = self.source(facts.topic, self.broker.properties, settings, seconds)
         read = _read(source, ledger, facts, start, self.limits)
         draft = _LiveDraft(self._draft(table, facts.topic, settings))
         memory, result = tried_records(draft, read.batches, Memory)
@@ -141,6 +153,15 @@ class LiveReads:
                 if settings.value_format == "by_latest_schema":
                     raise
         return draft
+
+
+def _without_topic(table: TopicTable, why: UnknownTopicError) -> Tail:
+    """What is behind the table of a topic that does not exist: nothing, and the answer says why."""
+    schema, ledger = table.table.schema(), table.ledger_of_rows()
+    at = ledger.next_offsets if ledger else {}
+    return Tail(
+        as_table(file_schema(schema).empty_table(), schema, schema), LiveRead(at, at, missing=str(why))
+    )
 
 
 def tolerant(settings: TopicSettings, columns: Schema) -> TopicSettings:
@@ -244,7 +265,10 @@ def _read(
             cut_by = "bytes" if size >= limits.bytes else "timeout_ms"
             break
     else:
-        reached = {**reached, **wanted.end}
+        if (time.monotonic() - began) * 1000 < limits.timeout_ms:
+            reached = {**reached, **wanted.end}
+        else:  # the source may have ended for that
+            cut_by = "timeout_ms"
     if not any(reached[p] < facts.end[p] for p in reached):
         cut_by = ""
     groups = pa.Table.from_batches(batches).combine_chunks().to_batches(_GROUP_RECORDS) if batches else ()

@@ -67,9 +67,17 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     IDLE_CONSUMERS._reset()
 
 
-def read(consumer: FakeConsumer) -> list[pa.RecordBatch]:
+def read(consumer: FakeConsumer, **more: Any) -> list[pa.RecordBatch]:
     """What a range of one record has."""
-    return list(reading.read_ranges({}, "t", {0: 0}, {0: 1}, headers=False, connect=consumer))
+    return list(reading.read_ranges({}, "t", {0: 0}, {0: 1}, headers=False, connect=consumer, **more))
+
+
+def test_reading_may_take_so_long() -> None:
+    """It ends without a batch, too, and its consumer is not used again."""
+    consumer = FakeConsumer(QUIET, READ, *[QUIET] * 12, READ)
+    assert read(consumer, seconds=30) == [BATCH]
+    assert consumer.open
+    assert read(FakeConsumer(READ)) == [BATCH]
 
 
 def test_the_group_is_not_needed() -> None:

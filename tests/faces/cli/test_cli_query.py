@@ -84,10 +84,11 @@ def test_a_query_that_is_repeated(run: Callable[..., Any], fake: Any, options: l
         return cast(Answer, now)
 
     fake.query = query
-    ended = run("query", "q", "--every", "1ms", *options)
+    ended = run("query", "q", "--every", "100ms", *options)
     assert ended.code == 130
     assert "the broker is away; retrying …" in ended.err
     assert not coming
+    assert "--every: at least 100ms" in run("query", "q", "--every", "0s", *options).err
 
 
 def test_csv_has_a_header(run: Callable[..., Any], fake: Any, fresh_answer: Answer) -> None:

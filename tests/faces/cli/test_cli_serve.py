@@ -28,7 +28,8 @@ from tabletopic_kernel.local.java import jvm
 from tabletopic_kernel.model.errors import StackError
 from tabletopic_kernel.model.progress import events
 from tabletopic_kernel.model.redact import HIDDEN, learn
-from tabletopic_kernel.model.settings.sections import Settings, SparkSettings
+from tabletopic_kernel.model.settings.cluster import SparkSettings
+from tabletopic_kernel.model.settings.sections import Settings
 from tabletopic_kernel.workbench.logs import log_json_to
 from tests.host.metrics.samples import COMPACTED, HEARTBEAT, STAMP, FakeHost
 

@@ -370,7 +370,12 @@ def test_demo_has_options(run: Callable[..., Any], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tabletopic_kernel.demo.scenario.run", lambda *given: asked.append(given) or 1)
     assert run("demo", "--events", "5000", "--keep", "--json").code == 1
     assert run("demo", "--state-dir", str(tmp_path / "d")).code == 1
-    assert asked == [(5000, None, True, True), (100_000, tmp_path / "d", False, False)]
+    assert run("demo", "--cdc").code == 1
+    assert asked == [
+        (5000, None, True, True, False),
+        (None, tmp_path / "d", False, False, False),
+        (None, None, False, False, True),
+    ]
 
 
 @pytest.mark.parametrize(

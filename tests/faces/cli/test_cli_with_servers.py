@@ -156,6 +156,8 @@ def test_doctor_finds_the_servers(tabletopic: Tabletopic) -> None:
     assert ended.code == 0
     for name in ("JDK", "Java libraries", "broker", "registry", "catalog", "storage", "query extensions"):
         assert found[name] == "ok"
+    said = {check["name"]: check["detail"] for check in ended.json}
+    assert said["logs"].startswith(("no table topic has committed records", "they have what was committed"))
 
 
 @pytest.fixture

@@ -427,8 +427,8 @@ def test_arguments_of_requests() -> None:
 
 
 def test_the_settings_of_the_server_are_listed() -> None:
-    """docs/jupyter.md has each of them, and its default where that is a plain value."""
-    page = Path(__file__).parents[3] / "docs" / "jupyter.md"
+    """docs/how-to/operate/jupyter-server.md has each of them, and its default where that is a plain value."""
+    page = Path(__file__).parents[3] / "docs/how-to/operate/jupyter-server.md"
     if not page.exists():
         pytest.skip("not a checkout")
     listed = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page.read_text("utf-8"), re.MULTILINE))

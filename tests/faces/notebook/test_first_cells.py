@@ -1,4 +1,4 @@
-"""The first cells of README, docs/jupyter.md and the kernel's greeting, word by word, as for a newcomer."""
+"""The first cells of README, the JupyterLab page and the kernel's greeting, as a newcomer does."""
 
 from __future__ import annotations
 
@@ -49,14 +49,16 @@ def test_the_first_cells_run_in_an_empty_folder(tmp_path: Path, class_archive: N
         run(kernels[0], [textwrap.dedent("".join(re.findall(r"^    .*\n", banner, re.MULTILINE)))])
 
         # As another JupyterLab starts it: nothing of this environment is on the path.
-        (install,) = (one for one in blocks("docs/jupyter.md", "console") if "ipykernel install" in one)
+        (install,) = (
+            one for one in blocks("docs/tutorial/jupyterlab.md", "console") if "ipykernel install" in one
+        )
         program, *words = shlex.split(install.removeprefix("$ "))
         assert program == "python"
         data = {**os.environ, "JUPYTER_DATA_DIR": str(tmp_path / "elsewhere")}
         subprocess.run([sys.executable, *words], env=data, check=True, capture_output=True)
         specs = tmp_path / "elsewhere" / "kernels"
         kernels.append(TableTopicKernel(folder, specs, {"PATH": os.defpath}))
-        run(kernels[1], blocks("docs/jupyter.md", "python"))
+        run(kernels[1], blocks("docs/tutorial/jupyterlab.md", "python"))
         assert kernels[1].run("workbench.status()[0].topic").value == "'clicks'"
     finally:
         for kernel in reversed(kernels):

@@ -326,13 +326,14 @@ def test_a_cell_refreshes_itself(
 
     bench.query = query  # type: ignore[method-assign]
     with capture_output() as printed:
-        assert shell.run_cell("%lake --live --every 1ms SELECT n FROM clicks$live").success
+        assert shell.run_cell("%lake --live --every 100ms SELECT n FROM clicks$live").success
     first, outage, last = printed.outputs
     assert "2 rows" in first.data["text/plain"]
     assert "the broker is away; retrying …" in outage.data["text/plain"]
     assert outage.update
     assert last.transient == first.transient
     assert "omit --as and the variable" in fail("%lake --every 1s x << SELECT 1")
+    assert "at least 100ms" in fail("%lake --every 0s SELECT 1")
 
 
 def test_results_in_variables(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -65,9 +66,12 @@ def read_ranges(
     ends: Mapping[int, int],
     *,
     headers: bool,
+    seconds: float = math.inf,
     connect: Connect = make_range_consumer,
 ) -> Iterator[pa.RecordBatch]:
     """Committed records from ``starts`` to before ``ends``, by partition; see ``SOURCE_SCHEMA``.
+
+    After so many ``seconds`` it ends with what has arrived.
 
     A range ends with a record, or the end of its partition, at its end or behind it: its last offsets may
     have no record (control records, compaction, aborted transactions). Raises RetryableError if the broker no
@@ -79,9 +83,10 @@ def read_ranges(
     consumer = IDLE_CONSUMERS.take(properties, connect) or connect(properties)
     is_usable = False
     try:
-        yield from _Reading(consumer, properties, topic, ranges).batches(ends, headers=headers)
-        consumer.end()
-        is_usable = True
+        yield from _Reading(consumer, properties, topic, ranges).batches(ends, seconds, headers=headers)
+        if not consumer.open:
+            consumer.end()
+            is_usable = True
     except KafkaException as error:
         raise RetryableError(f"could not read {topic}: {error.args[0].str()}; try again") from error
     finally:  # after any error, and if the reader left, nobody knows what it is doing
@@ -98,9 +103,9 @@ class _Reading:
         self._consumer, self._properties, self._topic, self._starts = consumer, properties, topic, starts
         self._unseen = set(starts)  # partitions whose first record has not arrived
 
-    def batches(self, ends: Mapping[int, int], *, headers: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, ends: Mapping[int, int], seconds: float, *, headers: bool) -> Iterator[pa.RecordBatch]:
         consumer, quiet_since = self._consumer, time.monotonic()
-        ask_s = quiet_since + TIMEOUT_S
+        ask_s, until_s = quiet_since + TIMEOUT_S, quiet_since + seconds
         consumer.begin(self._topic, self._starts, ends, headers=headers)
         while consumer.open:
             pulled = consumer.pull(_POLL_S)
@@ -110,6 +115,8 @@ class _Reading:
             if pulled.batch is not None:
                 yield pulled.batch
             now_s = time.monotonic()
+            if now_s > until_s:
+                return
             if pulled.moved and pulled.problem is None:
                 quiet_since, ask_s = now_s, now_s + TIMEOUT_S
                 consumer.errors.forget()

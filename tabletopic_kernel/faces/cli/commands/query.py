@@ -17,7 +17,7 @@ from rich.text import Text
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
-from tabletopic_kernel.faces.operations.operation import Option
+from tabletopic_kernel.faces.operations.operation import Option, check_pause
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.render.words import freshness, size
 
@@ -72,6 +72,7 @@ def query(
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv cannot be combined")
+    check_pause(every)
     try:
         text = sys.stdin.read() if sql == "-" else sql
         text.encode()  # bytes that are not UTF-8 come as surrogates

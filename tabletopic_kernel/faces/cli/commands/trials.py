@@ -76,7 +76,13 @@ def _show_tallies(topic: str, tallies: Tallies) -> None:
 
 def demo(
     call: Call,
-    events: Annotated[int, Option("How many events to send", least=1)] = 100_000,
+    events: Annotated[
+        int | None,
+        Option("How many events to send", least=1, default_text="100,000; with --cdc 5,000 changes"),
+    ] = None,
+    cdc: Annotated[
+        bool, Option("Change data: a PostgreSQL with Debezium, and a table that equals it", ("--cdc",))
+    ] = False,
     keep: Annotated[bool, Option("Keep the demo's folder, for experiments", ("--keep/--no-keep",))] = False,
     as_json: Annotated[bool, Option("Print a summary as JSON", ("--json",))] = False,
 ) -> None:
@@ -89,4 +95,4 @@ def demo(
     """
     from tabletopic_kernel.demo.scenario import run
 
-    raise typer.Exit(run(events, call.state_dir, keep, as_json))
+    raise typer.Exit(run(events, call.state_dir, keep, as_json, cdc))

@@ -1,4 +1,4 @@
-"""Iceberg types of a Protobuf message; docs/types.md has each with an example, which a test sends through.
+"""Iceberg types of a Protobuf message; docs/reference/types.md has each, with an example that a test sends.
 
 A field with presence is optional, and null when it is not set, never its default. One without is required:
 zero cannot be told from unset. Lists and maps are required and may be empty; items, keys and values are

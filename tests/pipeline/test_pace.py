@@ -1,0 +1,37 @@
+"""When the batches of a topic begin."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from tabletopic_kernel.clients.kafka.broker import Broker
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.source import SourceSpec
+from tabletopic_kernel.pipeline.worker.ends import Ends, Wait
+from tabletopic_kernel.pipeline.worker.pace import Pace
+
+
+class NoBroker(Ends):
+    """Notes which waits would have begun; none takes any time."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 0.0)
+        self.begun: list[bool] = []
+
+    def wait(self, broker: Any, wait: Wait, given_up: Any) -> None:
+        """As the real one's."""
+        self.begun.append(not given_up())
+
+
+def test_a_request_behind_a_cut_log_is_forgotten() -> None:
+    """One batch begins at once for it; if that moved nothing, the next ones wait as ever."""
+    ends = NoBroker()
+    spec = SourceSpec("t", {}, {0: 5}, TopicSettings())
+    pace = Pace(spec, cast(Broker, None), ends, lambda: False)
+    pace.wait({0: 5}, is_behind=False)
+    pace.ask({0: 9})
+    for position in (5, 7, 7, 7):
+        pace.wait({0: position}, is_behind=False)
+    pace.ask({0: 9})
+    pace.wait({0: 7}, is_behind=False)
+    assert ends.begun == [True, False, False, True, True, False]
