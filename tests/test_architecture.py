@@ -135,7 +135,7 @@ def test_the_ledger_s_keys() -> None:
     """The page of the ledger lists what a snapshot's summary holds."""
     more = {"newest_ms": {0: 1}, "refused": {"bad": 1}, "passed_over": {"x": 1}, "lost": {0: 1}}
     more |= {"last_records": {0: (0, "print")}, "truncated": {0: [(0, 1, 1)]}}
-    more |= {"outliers": {0: Outliers(1, 0, 1)}}
+    more |= {"outliers": {0: Outliers(1, 0, 1)}, "deleted_keys": ("epoch-00000001/f-keys.parquet",)}
     ledger = Ledger("t", "c", "i", {0: 1}, 1, "id", replay_id="r", **more)  # type: ignore[arg-type]
     assert set(first_cells(text("docs/reference/ledger.md"))) == set(ledger.to_summary())
 

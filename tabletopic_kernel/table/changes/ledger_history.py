@@ -89,12 +89,6 @@ class LedgerTable:
         return kept
 
     @property
-    def kept_keys(self) -> tuple[str, ...]:
-        """Files with deleted keys that the ledger in a property names."""
-        kept = Ledger.from_summary(self._kept)
-        return kept.deleted_keys if kept else ()
-
-    @property
     def ledger(self) -> Ledger | None:
         """See ``ledger_snapshot``."""
         newest = self.ledger_snapshot()
@@ -222,3 +216,9 @@ def live_rows(totals: Mapping[str, str]) -> int:
 def ledger_of(snapshot: Snapshot) -> Ledger | None:
     """The ledger in a snapshot; None if another writer made it."""
     return Ledger.from_summary(summary(snapshot))
+
+
+def kept_keys(table: Table) -> tuple[str, ...]:
+    """Files with deleted keys that the ledger in a property names."""
+    kept = Ledger.from_summary(json.loads(table.properties.get(KEPT_PROPERTY, "{}")))
+    return kept.deleted_keys if kept else ()

@@ -9,7 +9,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
-from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -134,12 +133,8 @@ class SchemaKeeper:
             projection=Projection(text, batch_columns(table)) if text is not None and table else None,
             settings=self.settings,
             keys=self._keys.plan() if self._keys is not None else None,
-            upsert=self.upsert_columns(),
+            upsert=self._evolving.upsert_columns(),
         )
-
-    def upsert_columns(self) -> UpsertColumns | None:
-        """The key and the order of a table that is kept by key; raises UsageError if it lacks one."""
-        return self._evolving.upsert_columns()
 
     def cover(self, needs: Needs, *, recheck: bool = False) -> None:
         """Look up the schemas that a batch needs, and make the table fit those that a record proved.
