@@ -210,8 +210,6 @@ class Orders:
         with in_section(section):
             catalog = bench.catalog_of(section)
             plan = plan_enable(self.name, settings, bench.broker, bench.registry, catalog, others, candidate)
-        if settings.mode == "upsert":
-            plan.refused.append("mode upsert is not complete in this version")
         plan.refused.extend(bench.servers.out_of_reach(bench.settings.spark, section))
         return plan
 
