@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _ERRORS = ("ActionNeededError", "RetryableError", "SettingsError", "TableTopicError", "UsageError")
 _PUBLIC = {
     **{name: ("model.errors", name) for name in _ERRORS},
+    "Shop": ("demo.change_data.shop", "Shop"),
     "TableTopic": ("workbench.topics.topic", "TableTopic"),
     "Workbench": ("workbench.workbench", "Workbench"),
     "bars": ("render.picture", "bars"),

@@ -111,9 +111,10 @@ def check_outputs(notebook: Any) -> None:
 
 
 def _in_its_tier(path: Path) -> Any:
-    """The first and the third are stories of `make test`."""
+    """The first and the third are stories of `make test`; Debezium is fetched first."""
     mark = pytest.mark.story if path.stem[:2] in ("01", "03") else pytest.mark.integration
-    return pytest.param(path, marks=mark, id=path.stem)
+    fetched = [pytest.mark.servers] if path.stem.startswith("08") else []
+    return pytest.param(path, marks=[mark, *fetched], id=path.stem)
 
 
 @pytest.mark.parametrize("path", [_in_its_tier(path) for path in NOTEBOOKS if path != AT_AWS])
