@@ -135,7 +135,7 @@ PLACES: list[tuple[str, int, Any, str]] = [
     ("protobuf", 120, decode_protobuf.ProtobufDecoder, "decode"),
     ("json_schema", 10, json_exact.ExactEngine, "row"),
     ("json_schema", 120, decode_json.JsonSchemaDecoder, "decode"),
-    ("json", 120, stage, "unsplit"),
+    ("json", 120, stage, "split_connect"),
     ("json", 120, decode_json.JsonDecoder, "decode"),
     ("json", 10, json_exact.ExactEngine, "row"),
     ("debezium", 120, transform.Unwrap, "rows"),

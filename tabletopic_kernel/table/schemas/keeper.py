@@ -52,6 +52,7 @@ class SchemaKeeper:
     def _use(self, settings: TopicSettings) -> None:
         self.settings = self._evolving.settings = settings
         self._follows_latest = settings.value_format == "by_latest_schema"
+        self._is_inferred = settings.value_format == "json"
         self._side = of_values(self._topic, settings)
         self._values = NamedSchemas(self._evolving, self._side)
         self._keys = (
@@ -168,10 +169,6 @@ class SchemaKeeper:
         """Ask the registry again for unknown schemas when a record needs them, due or not."""
         for named in filter(None, (self._values, self._keys)):
             named.states.forget_unknown()
-
-    @property
-    def _is_inferred(self) -> bool:
-        return self._whole is not None and self._whole.kind == "INFERRED"
 
     def _cover_latest(self) -> None:
         """Use the subject's newest schema for all values; keep the one before if that cannot be used."""
