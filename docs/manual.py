@@ -59,7 +59,8 @@ def _section(name: str, command: Any, magic: str | None, route: str | None) -> s
     paragraphs = [_plain(part) for part in (command.help or "").split("\n\n")]
     (example,) = (part.removeprefix("Example:").strip() for part in paragraphs if part.startswith("Example"))
     also = " · ".join(f"`{face}`" for face in (magic, route) if face)
-    lines = [f"### {name}", "", paragraphs[0] + (f" Also {also}." if also else ""), "", f"`{example}`", ""]
+    lines = [f"### {name}", "", paragraphs[0] + (f" Also {also}." if also else ""), ""]
+    lines += [] if example == f"tabletopic {name}" else [f"`{example}`", ""]
     params = [one for one in command.params if not one.hidden and one.opts[0] not in _SAME]
     own = [one for one in params if one.rich_help_panel not in (_SETTINGS, _EVERY)]
     lines += [f"- {_usage(one)}: {_plain(one.help)}{_default(one)}" for one in own]
@@ -101,29 +102,45 @@ def rest_alone() -> Rows:
 
 
 def topic_words() -> Rows:
-    """Each word of ``%topic`` with what it takes."""
+    """The words of ``%topic`` that take something else than the command of that name."""
     parser = topic_magic.make_parser()
     (table,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
     rows = []
     for name, word in table.choices.items():
         if name not in WORDS:
             continue  # an alias
-        taken = [
-            action.option_strings[0] if action.option_strings else (action.metavar or action.dest.upper())
+        taken = {
+            one
             for action in word._actions
-            if action.help != argparse.SUPPRESS and "--help" not in action.option_strings
-        ]
-        options = {one for command in ("enable", "alter") for one in _setting_options(command)}
-        own = [f"`{one}`" for one in taken if one not in options]
-        settings = ["settings"] if options & set(taken) else []
-        summary = "" if name in commands() else summary_of(WORDS[name].documented)
-        rows.append([f"`{name}`", ", ".join([*own, *settings]), summary])
-    return ["word", "takes", "what it does, unless it is a [command](commands.md#each-command)"], rows
+            if action.help != argparse.SUPPRESS
+            for one in action.option_strings
+        }
+        given = _spellings(name) if name in commands() else set()
+        more, less = sorted(taken - given - {"-h", "--help"}), sorted(given - taken - _OF_SHELLS)
+        if name not in commands() or more or less:
+            what = "" if name in commands() else summary_of(WORDS[name].documented)
+            rows.append(
+                [
+                    f"`%topic {name}`",
+                    ", ".join(map("`{}`".format, more)),
+                    ", ".join(map("`{}`".format, less)),
+                    what,
+                ]
+            )
+    return ["word", "takes also", "does not take", ""], rows
 
 
-def _setting_options(command: str) -> set[str]:
-    params = commands()[command].params
-    return {spelling for one in params if one.rich_help_panel == _SETTINGS for spelling in one.opts}
+_OF_SHELLS = {"--json", "--help", "-h", "--config", "--state-dir", "--debug"}
+
+
+def _spellings(command: str) -> set[str]:
+    return {
+        spelling
+        for one in commands()[command].params
+        if not one.hidden
+        for spelling in one.opts
+        if spelling[0] == "-"
+    }
 
 
 def magic(make_parser: Callable[[], argparse.ArgumentParser]) -> str:
@@ -143,7 +160,8 @@ def _placeholder(action: argparse.Action) -> str:
 
 # What faces and hosts call; and what both classes have, each with a meaning of its own.
 _OURS = re.compile(
-    "_|ask_for|change_|check|desired|patient|plain_session|host_spark|settings_for|status_by|statuses|table_of|tails|watch"
+    "_|accept_|ask_for|broker|catalog_of|change_|check|desired|host_spark|newest|open_catalog|patient|plain_session"
+    "|registry|settings_for|status_by|statuses|table_of|tails|watch"
 )
 _BOTH = {"status", "events", "logs"}
 
@@ -215,6 +233,10 @@ def state_words() -> Rows:
     """A state or delay in JSON, in words, and in metrics; what it means, and what to do."""
     rows = []
     for state, words in STATES.items():
+        is_told = bool(rows) and rows[-1][0] == words.word and rows[-1][3] == words.meaning
+        if is_told:
+            rows[-1][1] += f", `{state}`"
+            continue
         name = "" if state in (UNKNOWN, OFF) else f"`{state}`"
         metric = IN_METRICS.get(state, "")  # type: ignore[call-overload]
         rows.append([words.word, name, metric and f"`{metric}`", words.meaning, _TODO.get(words.word, "")])

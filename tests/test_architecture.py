@@ -18,10 +18,11 @@ from docs import generate
 from tabletopic_kernel.faces.cli import call
 from tabletopic_kernel.faces.cli.commands import info
 from tabletopic_kernel.faces.jupyter_server.dashboard import Dashboard
+from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.ledger import Ledger, Outliers
 from tabletopic_kernel.workbench.config import load_settings
 from tabletopic_kernel.workbench.config.sources import PROGRAM_VARIABLES
-from tabletopic_kernel.workbench.status import TopicStatus
+from tabletopic_kernel.workbench.status import NO_HOST, TopicStatus
 from tabletopic_kernel.workbench.workbench import Servers
 
 ROOT = Path(__file__).parents[1]
@@ -133,9 +134,14 @@ def test_the_diagram_has_every_change_of_state() -> None:
 
 def test_the_ledger_s_keys() -> None:
     """The page of the ledger lists what a snapshot's summary holds."""
-    more = {"newest_ms": {0: 1}, "refused": {"bad": 1}, "passed_over": {"x": 1}, "lost": {0: 1}}
+    more: dict[str, Any] = {
+        "newest_ms": {0: 1},
+        "refused": {"bad": 1},
+        "passed_over": {"x": 1},
+        "lost": {0: 1},
+    }
     more |= {"last_records": {0: (0, "print")}, "truncated": {0: [(0, 1, 1)]}}
-    more |= {"outliers": {0: Outliers(1, 0, 1)}, "deleted_keys": ("epoch-00000001/f-keys.parquet",)}
+    more |= {"outliers": {0: Outliers(1, 0, 1)}, "deleted_keys": ("epoch-00000001/a-keys.parquet",)}
     ledger = Ledger("t", "c", "i", {0: 1}, 1, "id", replay_id="r", **more)  # type: ignore[arg-type]
     assert set(first_cells(text("docs/reference/ledger.md"))) == set(ledger.to_summary())
 
@@ -144,6 +150,7 @@ def test_the_contracts_of_programs() -> None:
     """The reference has each field of `status --json` and `info --json`, and the exit codes."""
     found = section("docs/reference/json-and-rest.md", "## `tabletopic status [TOPIC] --json`")
     assert set(first_cells(found)) == {field.name for field in dataclasses.fields(TopicStatus)}
+    assert {*State, NO_HOST} <= set(re.findall(r"`(\w+)`", text("docs/reference/states.md")))
     some = Servers({}, {}, {"name": "lake"}, Path())
     told = info.addresses(SimpleNamespace(workbench=SimpleNamespace(servers=some)), [])  # type: ignore[arg-type]
     assert set(first_cells(section("docs/reference/json-and-rest.md", "## `tabletopic info --json`"))) == set(

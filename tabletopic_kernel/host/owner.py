@@ -126,19 +126,10 @@ class Owner:
                 batches, change = [first], compacted(after, first.files, first.replaced)
             else:
                 batches = list(takewhile(lambda batch: not isinstance(batch, CompactedBatch), batches))
-                self.pending = self._planned(_advanced(after, batches, now_ms), tuple(batches))
+                self.pending = _rows(self.keeper, _advanced(after, batches, now_ms), tuple(batches))
                 return self.pending
             self.pending = PendingCommit(tuple(batches), change)
         return self.pending
-
-    def _planned(self, after: Ledger, batches: tuple[StagedBatch, ...]) -> PendingCommit:
-        files = tuple(file for batch in batches for file in batch.files)
-        if (settings := self.keeper.settings).mode == "append":
-            return PendingCommit(batches, appended(after, files))
-        deletes = tuple(file for batch in batches for file in batch.deletes)
-        upsert = Upsert(settings, files, deletes)
-        after = remembering(self.keeper.needed_table().table, after, deletes)
-        return PendingCommit(batches, upserted(after, upsert), upsert=upsert)
 
     def send(self) -> None:
         """Send the pending commit: dead letters first, then rows with the same commit id (I7).
@@ -253,6 +244,17 @@ def _advanced(ledger: Ledger, batches: Sequence[StagedBatch], now_ms: int | None
     after = ledger.advanced(offsets, ledger.commit_id, refused, passed_over, now_ms)
     replays = [batch.replay_id for batch in batches if isinstance(batch, ReplayedBatch)]
     return replace(after, replay_id=replays[-1]) if replays else after
+
+
+def _rows(keeper: SchemaKeeper, after: Ledger, batches: tuple[StagedBatch, ...]) -> PendingCommit:
+    """The commit of staged rows: added, or instead of those with their keys."""
+    files = tuple(file for batch in batches for file in batch.files)
+    if keeper.settings.mode == "append":
+        return PendingCommit(batches, appended(after, files))
+    deletes = tuple(file for batch in batches for file in batch.deletes)
+    upsert = Upsert(keeper.settings, files, deletes)
+    after = remembering(keeper.needed_table().table, after, deletes)
+    return PendingCommit(batches, upserted(after, upsert), upsert=upsert)
 
 
 def removed_deletes(table: TopicTable | None) -> int:

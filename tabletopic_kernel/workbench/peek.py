@@ -21,6 +21,7 @@ from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.sinks import Memory, Rejections, StagedRows
 from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, KafkaRanges, Limits
 from tabletopic_kernel.table.draft import Draft, ValuesDraft, try_records
+from tabletopic_kernel.workbench.change_events import SAMPLE, advice
 
 # Records read per partition: Debezium sends a record without a value after each delete.
 _RECORDS: Final = 3
@@ -135,15 +136,17 @@ def _unwrapped(key: dict[str, Any] | None) -> Any:
 
 
 def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> list[str]:
-    """Whether the newest record with a value would become a row of a new table; a message if not.
+    """Whether the newest record with a value would become a row of a new table; a message if not, and advice.
 
     It has the reason, and the setting that may be wrong. Raises UsageError if the record's Protobuf message
     is not the first in the file: the table would have the first, which may only be a part of it.
     """
-    records = peek(topic, settings, broker, registry, _RECORDS)
+    count = SAMPLE if settings.transform == "flatten_debezium" else _RECORDS
+    records = peek(topic, settings, broker, registry, count)
+    shown = advice(records, settings)
     newest = next((record for record in records if record.raw is not None), None)
     if newest is None:
-        return []
+        return shown
     reason, _, detail = (newest.error or "").partition(": ")
     named = settings.value_message is not None or settings.value_format != "by_schema_id"
     if reason == OTHER_MESSAGE and not named:
@@ -152,10 +155,10 @@ def check_newest(topic: str, settings: TopicSettings, broker: Broker, registry: 
         )
     remedy = _remedy(newest, settings)
     if newest.error is None and remedy is None:
-        return []
+        return shown
     name = f"the newest record (partition {newest.partition}, offset {newest.offset})"
     problem = f"{name} cannot become a row: {newest.error[:_LONGEST]}" if newest.error else name
-    return [f"{problem}; {remedy}" if remedy else problem]
+    return [f"{problem}; {remedy}" if remedy else problem, *shown]
 
 
 def _remedy(record: PeekedRecord, settings: TopicSettings) -> str | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy
 import psycopg2.extensions
 import psycopg2.extras
 
@@ -16,14 +17,20 @@ from tabletopic_kernel.workbench.workbench import Workbench
 from tests.test_architecture import blocks
 
 Rows = list[dict[str, Any]]
+# Digits beyond a decimal's are text in a table, where 1.0 and 1.00 may both stand for one number.
+_FRACTION = re.compile(r"-?[0-9]+\.[0-9]+")
+_FLOAT4 = psycopg2.extensions.new_type(
+    (700,), "FLOAT4", lambda text, _: None if text is None else float(numpy.float32(text))
+)
 
 
 def newest_state(table: str, key: str) -> str:
-    """The query of the page about transforms, for this table and the columns of its key."""
-    sql = blocks("docs/how-to/transforms.md", "sql")[0]
-    assert "customers" in sql
-    assert "id" in sql
-    return re.sub(r"\bid\b", key, re.sub(r"\bcustomers\b", table, sql))
+    """The query of the page about change data, for this table and the columns of its key."""
+    (_, sql) = blocks("docs/how-to/change-data.md", "sql")
+    replaced = re.sub(r"\bid\b", key, re.sub(r"\bshop_public_customers\b", table, sql))
+    assert table in replaced
+    assert f"PARTITION BY {key} " in replaced
+    return replaced
 
 
 def table_rows(bench: Workbench, sql: str) -> Rows:
@@ -42,6 +49,7 @@ def database_rows(connection: Any, table: str) -> Rows:
     with connection.cursor() as cursor:
         for register in (psycopg2.extras.register_default_json, psycopg2.extras.register_default_jsonb):
             register(cursor, loads=lambda text: text)
+        psycopg2.extensions.register_type(_FLOAT4, cursor)
         cursor.execute(f"SELECT * FROM {table}")
         names = [column.name for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -73,8 +81,10 @@ def plain(value: Any) -> Any:
         return [plain(inner) for inner in value]
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
-    if isinstance(value, Decimal) and value.is_finite():
-        return f"{value.normalize():f}"
+    if isinstance(value, Decimal):
+        value = format(value, "f")
+    if isinstance(value, str) and _FRACTION.fullmatch(value):
+        return value.rstrip("0").rstrip(".")
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).isoformat()
     return value if value is None or isinstance(value, bool | int | float) else str(value)

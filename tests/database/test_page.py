@@ -17,7 +17,7 @@ from tests.test_architecture import blocks
 from tests.test_pages import commands
 
 pytestmark = [pytest.mark.integration, pytest.mark.servers]
-PAGE = "docs/change-data.md"
+PAGE = "docs/how-to/change-data.md"
 # The page's own servers are the reader's.
 _NUMBERS = "FROM generate_series(1, 50) n"
 _PLACES = {"database.hostname", "database.port", "database.user", "database.password", "database.dbname"}

@@ -26,11 +26,18 @@ _FEWEST_CHANGES = 100
 _SECONDS = 40.0  # of trading
 _LIMIT_S = 300.0  # a busy machine may take ten times longer than usual
 _RESTART_AFTER_S = 1.0
-_SETTINGS = {"transform": "flatten_debezium", "commit_interval_ms": 1_000}
-_NOW = """
+_MODE = "append"
+_SETTINGS = {
+    "transform": "flatten_debezium",
+    "key_format": "by_schema_id",
+    "mode": _MODE,
+    "commit_interval_ms": 1_000,
+}
+_LOG = """
 SELECT * EXCLUDE (rank) FROM (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY _cdc."offset" DESC) AS rank FROM {table}
-) WHERE rank = 1 AND _cdc.op NOT IN ('D', 'T')"""
+    SELECT *, row_number() OVER (PARTITION BY id ORDER BY _cdc.lsn DESC) AS rank FROM {table}
+) WHERE rank = 1 AND _cdc.op <> 'D'"""
+_NOW = {"append": _LOG, "upsert": "SELECT * FROM {table}"}[_MODE]
 
 _TITLE = "Table Topic demo: {changes} changes of a database become a table that equals it"
 _INTRODUCTION = f"""
@@ -58,6 +65,7 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+    peak_memory_bytes: int = 0
     ended_by_force: list[str] = field(default_factory=list)
 
     @property
@@ -110,6 +118,7 @@ class ChangeDataDemo:
             self._prove()
         self._servers.close()
         self.outcome.ended_by_force = self._servers.killed
+        self.outcome.peak_memory_bytes = self._servers.tree.peak_bytes
         return self.outcome
 
     @contextlib.contextmanager

@@ -21,7 +21,9 @@ CREATE TABLE orders (
     quantity int NOT NULL,
     price numeric(10, 2) NOT NULL,
     status text NOT NULL DEFAULT 'new',
-    note text
+    note text,
+    deliver_on date NOT NULL DEFAULT current_date + 2,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
 )"""
 _CUSTOMERS = ("Ada", "Bo", "Chloé", "Dmitri", "Emre", "Fatou", "Grace", "Hiro")
 _ITEMS = {"lamp": "24.90", "teapot": "18.50", "umbrella": "12.00", "notebook": "3.20", "kite": "31.75"}
@@ -98,7 +100,7 @@ class Shop:
     def _change(self) -> None:
         note = self._random.choice((None, "ring twice", "a gift", "bitte leise 🙂"))
         values = (self._random.choice(_STATUSES), self._random.randint(1, 9), note)
-        self._any("UPDATE orders SET status = %s, quantity = %s, note = %s", *values)
+        self._any("UPDATE orders SET status = %s, quantity = %s, note = %s, changed_at = DEFAULT", *values)
         self.counts["changed"] += 1
 
     def _cancel(self) -> None:

@@ -30,30 +30,49 @@ _POS_BITS = 32  # of a position in MySQL's files
 
 def cdc_column(batch: pa.RecordBatch, offsets: pa.Array, words: pa.Array) -> pa.StructArray:
     """The column for events, the ``offsets`` of their records, and the ``words`` for what they did."""
-    db, schema, table = (_inside(batch, SOURCE, name, _TEXT) for name in ("db", "schema", "table"))
+    source, transaction = _Fields(batch, SOURCE), _Fields(batch, TRANSACTION)
+    db, schema, table = (source.get(name, _TEXT) for name in ("db", "schema", "table"))
     columns = {
         "op": words,
         "ts": _time(_millis(batch)),
         "offset": offsets,
         "source": pc.binary_join_element_wise(pc.coalesce(schema, db), table, _DOT),
-        "source_ts": _time(_inside(batch, SOURCE, TS, _LONG)),
-        "lsn": _position(batch),
+        "source_ts": _time(source.get(TS, _LONG)),
+        "lsn": _position(source),
         "tx_id": _first(
-            _inside(batch, SOURCE, "txId", _TEXT),
-            lambda: _inside(batch, SOURCE, "txId", _LONG).cast(_TEXT),
-            lambda: _inside(batch, TRANSACTION, "id", _TEXT),
+            source.get("txId", _LONG).cast(_TEXT),
+            lambda: source.get("txId", _TEXT),
+            lambda: transaction.get("id", _TEXT),
         ),
-        "tx_order": _inside(batch, TRANSACTION, "total_order", _LONG),
-        "snapshot": _inside(batch, SOURCE, "snapshot", _TEXT),
+        "tx_order": transaction.get("total_order", _LONG),
+        "snapshot": source.get("snapshot", _TEXT),
     }
     arrays = [columns[field.name].cast(field.type) for field in _TYPE]
     return pa.StructArray.from_arrays(arrays, fields=list(_TYPE))
 
 
+class _Fields:
+    """The fields of a struct of events, if it is one."""
+
+    def __init__(self, batch: pa.RecordBatch, name: str) -> None:
+        self._count, self._arrays = len(batch), dict[str, pa.Array]()
+        if name in batch.schema.names and pa.types.is_struct(batch.schema.field(name).type):
+            struct = batch.column(name)
+            names = (field.name for field in struct.type)
+            self._arrays = dict(zip(names, struct.flatten(), strict=True))
+
+    def get(self, name: str, kind: pa.DataType) -> pa.Array:
+        """A field; nulls if there is none of that type."""
+        array = self._arrays.get(name)
+        if array is not None and _is_like(array.type, kind):
+            return array.cast(kind)
+        return pa.nulls(self._count, kind)
+
+
 def bad_times(batch: pa.RecordBatch) -> np.ndarray:
     """Which events have a time that no column can hold."""
     bad = np.zeros(len(batch), np.bool_)
-    for millis in (_millis(batch), _inside(batch, SOURCE, TS, _LONG)):
+    for millis in (_millis(batch), _Fields(batch, SOURCE).get(TS, _LONG)):
         ends = pc.min_max(millis)
         if ends["min"].is_valid and (ends["min"].as_py() < _MIN_MS or ends["max"].as_py() > _MAX_MS):
             numbers = pc.fill_null(millis, 0).to_numpy(zero_copy_only=False)
@@ -61,13 +80,13 @@ def bad_times(batch: pa.RecordBatch) -> np.ndarray:
     return bad
 
 
-def _position(batch: pa.RecordBatch) -> pa.Array:
+def _position(source: _Fields) -> pa.Array:
     return _first(
-        _inside(batch, SOURCE, "lsn", _LONG),
-        lambda: _number(_inside(batch, SOURCE, "sequence", _TEXT), _SECOND),
-        lambda: _in_files(_inside(batch, SOURCE, "file", _TEXT), _inside(batch, SOURCE, "pos", _LONG)),
-        lambda: _number(_inside(batch, SOURCE, "scn", _TEXT), _WHOLE),
-        lambda: _number(_inside(batch, SOURCE, "change_lsn", _TEXT), _WHOLE),
+        source.get("lsn", _LONG),
+        lambda: _number(source.get("sequence", _TEXT), _SECOND),
+        lambda: _in_files(source.get("file", _TEXT), source.get("pos", _LONG)),
+        lambda: _number(source.get("scn", _TEXT), _WHOLE),
+        lambda: _number(source.get("change_lsn", _TEXT), _WHOLE),
     )
 
 
@@ -95,17 +114,6 @@ def _millis(batch: pa.RecordBatch) -> pa.Array:
     if TS in batch.schema.names and _is_like(batch.schema.field(TS).type, _LONG):
         return batch.column(TS).cast(_LONG)
     return pa.nulls(len(batch), _LONG)
-
-
-def _inside(batch: pa.RecordBatch, outer: str, name: str, kind: pa.DataType) -> pa.Array:
-    """A field of ``source`` or ``transaction``; nulls if there is none of that type."""
-    if outer in batch.schema.names:
-        struct = batch.column(outer)
-        if pa.types.is_struct(struct.type) and (index := struct.type.get_field_index(name)) >= 0:
-            array = struct.flatten()[index]
-            if _is_like(array.type, kind):
-                return array.cast(kind)
-    return pa.nulls(len(batch), kind)
 
 
 def _is_like(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -46,7 +46,6 @@ _WORDS = pa.array([word for word, _ in ROW_OPS.values()], pa.large_string())
 _TRUNCATE = _OPS.index("t")
 _IS_BEFORE = np.array([ROW_OPS.get(op, ("", ""))[1] == BEFORE for op in _OPS])
 _CODES = {word: _OPS.index(op) for op, word in ROWLESS_OPS.items()}
-_IMAGES = ((AFTER, BEFORE), (BEFORE, AFTER))
 _WHY_NO_ROW = {AFTER: "a change without a row", BEFORE: "a delete without the row's data"}
 
 
@@ -97,14 +96,15 @@ class Unwrap:
     ) -> pa.StructArray:
         """The rows of the events ``kept``: ``before`` if that is wanted, null if they are, else ``after``."""
         befores, nulls = wants_before[kept], is_null[kept]
-        fitted = {
-            name: fit(batch.column(name), self._row) for name in batch.schema.names if name in _WHY_NO_ROW
-        }
+        # An image that no row comes from is not looked at.
+        needed = {AFTER, BEFORE} if befores.any() or AFTER not in batch.schema.names else {AFTER}
+        fitted = {name: fit(batch.column(name), self._row) for name in batch.schema.names if name in needed}
         if not befores.any() and not nulls.any():
             return _taken(fitted[AFTER], kept) if AFTER in fitted else pa.array([], self._row)
         if befores.all() and not nulls.any():
             return _taken(fitted[BEFORE], kept)
-        both = pa.concat_arrays([fitted.get(name, fitted[other]) for name, other in _IMAGES])
+        sole = next(iter(fitted.values()))
+        both = pa.concat_arrays([fitted.get(name, sole) for name in (AFTER, BEFORE)])
         return both.take(pa.array(kept + np.where(befores, len(batch), 0), mask=nulls))
 
 

@@ -80,13 +80,8 @@ class LedgerTable:
         # The ancestors up to a foreign head have expired: the tag kept the ledger's snapshot.
         tag = metadata.refs.get(TAG)
         kept = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
-        ledger = ledger_of(kept) if kept else Ledger.from_summary(self._kept)
+        ledger = ledger_of(kept) if kept else kept_ledger(self.table)
         return (ledger, kept) if ledger else None
-
-    @property
-    def _kept(self) -> dict[str, str]:
-        kept: dict[str, str] = json.loads(self.table.properties.get(KEPT_PROPERTY, "{}"))
-        return kept
 
     @property
     def ledger(self) -> Ledger | None:
@@ -171,7 +166,7 @@ class LedgerTable:
         if not newest or not oldest:
             return
         kept = newest[1]
-        number = kept.sequence_number if kept else int(self._kept.get(SEQUENCE, 0))
+        number = kept.sequence_number if kept else int(kept_summary(self.table).get(SEQUENCE, 0))
         is_behind = (number or 0) > (oldest.sequence_number or 0)
         if is_behind or (kept and not has_newest_rows(self.table, kept)):
             why = (
@@ -207,6 +202,17 @@ def summary(snapshot: Snapshot) -> Mapping[str, str]:
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
+def kept_summary(table: Table) -> dict[str, str]:
+    """The ledger that a property keeps, as a snapshot's summary has it; empty without one."""
+    kept: dict[str, str] = json.loads(table.properties.get(KEPT_PROPERTY, "{}"))
+    return kept
+
+
+def kept_ledger(table: Table) -> Ledger | None:
+    """The ledger that a property keeps, where tags would stop a catalog's own expiry."""
+    return Ledger.from_summary(kept_summary(table))
+
+
 def live_rows(totals: Mapping[str, str]) -> int:
     """The rows that readers get, by a snapshot's summary: a lower bound, but with rows deleted by value."""
     records, positions = (int(totals.get(f"total-{name}", 0)) for name in ("records", "position-deletes"))
@@ -216,9 +222,3 @@ def live_rows(totals: Mapping[str, str]) -> int:
 def ledger_of(snapshot: Snapshot) -> Ledger | None:
     """The ledger in a snapshot; None if another writer made it."""
     return Ledger.from_summary(summary(snapshot))
-
-
-def kept_keys(table: Table) -> tuple[str, ...]:
-    """Files with deleted keys that the ledger in a property names."""
-    kept = Ledger.from_summary(json.loads(table.properties.get(KEPT_PROPERTY, "{}")))
-    return kept.deleted_keys if kept else ()

@@ -12,7 +12,7 @@ from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.locations import file_name
 from tabletopic_kernel.clients.storage.storage import live_files, manifests_of
 from tabletopic_kernel.model.errors import RetryableError
-from tabletopic_kernel.table.changes.ledger_history import kept_keys, ledger_of, summary
+from tabletopic_kernel.table.changes.ledger_history import kept_ledger, ledger_of, summary
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # to read metadata while somebody expires its snapshots
@@ -56,8 +56,8 @@ class Candidates:
         for path in (
             *(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)),
             *(table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)),
-            *(name for snapshot in new if (ledger := ledger_of(snapshot)) for name in ledger.deleted_keys),
-            *kept_keys(table),
+            *(name for ledger in map(ledger_of, new) if ledger for name in ledger.deleted_keys),
+            *(kept.deleted_keys if (kept := kept_ledger(table)) else ()),
             *(*manifests, *(snapshot.manifest_list for snapshot in new if snapshot.manifest_list)),
         ):
             self._keep(path)
