@@ -173,8 +173,7 @@ class Hosts:
 
     def share(self) -> dict[int, set[int]] | None:
         """Settings partitions by pid, once only the live hosts hold them and each has some."""
-        from tabletopic_kernel.model.topic_names import HOSTS_GROUP
-        from tabletopic_kernel.model.topic_names import SETTINGS_TOPIC
+        from tabletopic_kernel.model.topic_names import HOSTS_GROUP, SETTINGS_TOPIC
 
         try:
             members = self._bench.broker.group_members(HOSTS_GROUP)
