@@ -75,6 +75,13 @@ MOMENT_MS = datetime(2026, 3, 1, 10)
 US = 1_772_359_200_000_001
 # The type as sent, a value, the table's type and the value in it.
 TYPES: dict[str, tuple[Any, Any, str, Any]] = {
+    "decimal_of_40_digits": (
+        named("bytes", f"{CONNECT}Decimal", logicalType="decimal", precision=40, scale=3)
+        | {"connect.parameters": {"scale": "3", "connect.decimal.precision": "40"}},
+        Decimal("9999999999999999999999999999999999999.999"),
+        "string",
+        "9999999999999999999999999999999999999.999",
+    ),
     "date": (named("int", f"{TIME}Date"), 20_513, "date", date(2026, 3, 1)),
     "time": (named("int", f"{TIME}Time"), 43_200_001, "time", time(12, 0, 0, 1000)),
     "micro_time": (named("long", f"{TIME}MicroTime"), 43_200_000_001, "time", time(12, 0, 0, 1)),

@@ -148,9 +148,22 @@ def is_text_decimal(decimal: Decimal) -> bool:
 
 def _field(name: str, node: nodes.AvroType, doc: str | None) -> NestedField:
     kind = _type(node)
-    is_needed = needs_meaning(kind) or has_native(kind, meaning_in(doc))
+    # A decimal is read here, of whatever length; only in JSON its bytes are left to the name.
+    is_needed = needs_meaning(kind) or (has_native(kind, meaning_in(doc)) and not _has_decimal(node))
     kept_doc = doc if is_needed else without_meaning(doc)
     return NestedField(1, name, kind, required=not is_nullable(node), doc=kept_doc)
+
+
+def _has_decimal(node: nodes.AvroType) -> bool:
+    """Whether values, or those of lists, maps and unions, are decimals."""
+    match node:
+        case nodes.Array(inner) | nodes.Map(inner):
+            return _has_decimal(inner)
+        case nodes.Union(branches):
+            return any(map(_has_decimal, branches))
+        case nodes.Primitive() | nodes.Fixed():
+            return isinstance(node.logical, Decimal)
+    return False
 
 
 def _type(node: nodes.AvroType) -> IcebergType:  # noqa: PLR0911 - a return per Avro type
