@@ -30,7 +30,7 @@ def test_no_host_is_made_where_executors_reach_nothing(tmp_path: Path) -> None:
 
 def test_enable_and_plan_refuse_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever switches a topic on is told the same."""
-    from tabletopic_kernel.workbench import plan as check
+    from tabletopic_kernel.workbench.topics import planning as check
 
     monkeypatch.setattr(check, "plan_enable", lambda *_: check.Plan("clicks", "default.clicks", creates=True))
 

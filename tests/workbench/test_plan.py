@@ -30,8 +30,9 @@ from tabletopic_kernel.table.schemas.registered import read_candidate
 from tabletopic_kernel.table.topic_table import TopicTable
 from tabletopic_kernel.workbench import peek
 from tabletopic_kernel.workbench.peek import PeekedRecord
-from tabletopic_kernel.workbench.plan import Plan, plan_enable
+from tabletopic_kernel.workbench.plan import Plan
 from tabletopic_kernel.workbench.topics import backlog
+from tabletopic_kernel.workbench.topics.planning import plan_enable
 
 # The table that another topic, which is enabled too, will have.
 TAKEN = {("default", "a_b"): "a.b"}

@@ -166,4 +166,4 @@ def _load() -> None:
     import pyiceberg.catalog.sql  # noqa: F401, PLC0415 - heavy
 
     import tabletopic_kernel.clients.registry.registry  # noqa: PLC0415 - the same
-    import tabletopic_kernel.workbench.plan  # noqa: F401, PLC0415 - the same
+    import tabletopic_kernel.workbench.topics.planning  # noqa: F401, PLC0415 - the same

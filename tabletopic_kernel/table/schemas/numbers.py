@@ -1,4 +1,4 @@
-"""Which columns the fields of Protobuf's numbers had (ADR 0043).
+"""Which columns the fields of Protobuf's numbers had (ADR 0040).
 
 A property of the table has the names of columns by the numbers that lead to a field: ``2.1`` is field 1 of
 the message in field 2. So it is known that a name has another number, or a number another name.

@@ -199,7 +199,7 @@ class Orders:
         candidate: Candidate | None = None,
     ) -> Plan:
         from tabletopic_kernel.clients.catalog.catalog import in_section  # noqa: PLC0415
-        from tabletopic_kernel.workbench.plan import plan_enable  # noqa: PLC0415
+        from tabletopic_kernel.workbench.topics.planning import plan_enable  # noqa: PLC0415
 
         bench, section = self._workbench, settings.catalog
         others = {
