@@ -26,18 +26,13 @@ _FEWEST_CHANGES = 100
 _SECONDS = 40.0  # of trading
 _LIMIT_S = 300.0  # a busy machine may take ten times longer than usual
 _RESTART_AFTER_S = 1.0
-_MODE = "append"
 _SETTINGS = {
     "transform": "flatten_debezium",
     "key_format": "by_schema_id",
-    "mode": _MODE,
+    "mode": "upsert",
     "commit_interval_ms": 1_000,
 }
-_LOG = """
-SELECT * EXCLUDE (rank) FROM (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY _cdc.lsn DESC) AS rank FROM {table}
-) WHERE rank = 1 AND _cdc.op <> 'D'"""
-_NOW = {"append": _LOG, "upsert": "SELECT * FROM {table}"}[_MODE]
+_NOW = "SELECT * FROM {table}"
 
 _TITLE = "Table Topic demo: {changes} changes of a database become a table that equals it"
 _INTRODUCTION = f"""
