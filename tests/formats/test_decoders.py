@@ -202,7 +202,7 @@ def test_trouble_says_nothing_of_a_schema(
 
 
 def _raise(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(avro, "AvroDecoder", fail)

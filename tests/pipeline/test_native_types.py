@@ -352,6 +352,14 @@ def converted(kind: Any, meaning: str, values: list[Any]) -> tuple[dict[int, Any
     }
 
 
+def _moment(value: int | None, micros_per_tick: int) -> datetime | str | None:
+    if value is None:
+        return None
+    micros, rest = (value * micros_per_tick, 0) if micros_per_tick else divmod(value, 1000)
+    fits = not rest and MIN_DAY <= micros // DAY_US <= MAX_DAY
+    return EPOCH + timedelta(microseconds=micros) if fits else "refused"
+
+
 @given(
     st.sampled_from([("Timestamp", 1000), ("MicroTimestamp", 1), ("NanoTimestamp", 0)]),
     st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**47), 2**47), max_size=20),
@@ -359,15 +367,9 @@ def converted(kind: Any, meaning: str, values: list[Any]) -> tuple[dict[int, Any
 def test_a_moment_is_exact_or_refused(unit: tuple[str, int], values: list[int | None]) -> None:
     """In every unit, and each value by itself."""
     rows, refused = converted(LongType(), TIME + unit[0], values)
-    for index, value in enumerate(values):
-        if value is None:
-            assert rows[index] is None
-            continue
-        micros, rest = (value * unit[1], 0) if unit[1] else divmod(value, 1000)
-        fits = not rest and MIN_DAY <= micros // DAY_US <= MAX_DAY
-        assert (index in rows, index in refused) == (fits, not fits)
-        if fits:
-            assert rows[index] == EPOCH + timedelta(microseconds=micros)
+    moments = {index: _moment(value, unit[1]) for index, value in enumerate(values)}
+    assert rows == {index: moment for index, moment in moments.items() if moment != "refused"}
+    assert refused == {index for index, moment in moments.items() if moment == "refused"}
 
 
 @given(st.lists(st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=4) | st.none(), max_size=9))

@@ -52,29 +52,29 @@ BATCHES = st.lists(
         size=st.integers(0, 500_000),
         is_alone=st.booleans(),
     ),
+    min_size=1,
     max_size=12,
 )
+
+
+def test_no_batch_makes_no_job() -> None:
+    """Its thread ends."""
+    assert packed([], 2) == []
 
 
 @given(BATCHES, CORES)
 def test_a_job_has_the_batch_that_waits_longest_and_others_that_fit(waiting: list[Batch], cores: int) -> None:
     """It is bounded in time and size, and full; who may share no job has one of its own."""
     job = packed(waiting, cores)
-    assert bool(job) == bool(waiting)
-    if not job:
-        return
     assert job[0].since_s == min(batch.since_s for batch in waiting)
     assert len({id(batch) for batch in job}) == len(job)
     cost_s = sum(batch.cost_s for batch in job)
     left = [batch for batch in waiting if all(batch is not other for other in job)]
     assert len(job) + len(left) == len(waiting)
-    if job[0].is_alone:
-        assert len(job) == 1
-        return
-    assert not any(batch.is_alone for batch in job)
+    assert len(job) == 1 or not any(batch.is_alone for batch in job)
     size = sum(batch.stage.size for batch in job)
     assert len(job) == 1 or (cost_s <= JOB_S * cores + 1e-6 and size <= JOB_BYTES)
-    for batch in left:
+    for batch in () if job[0].is_alone else left:
         is_too_much = batch.cost_s + cost_s >= JOB_S * cores - 1e-6 or batch.stage.size + size > JOB_BYTES
         assert batch.is_alone or is_too_much
 

@@ -118,7 +118,7 @@ class LiveRows:
         if head.has_equality_deletes:
             raise ActionNeededError(
                 f"another program has deleted rows of {name} by value, and only the engine that wrote such "
-                "deletes applies them: have it rewrite them, then resume the topic"
+                "deletes applies them: have it rewrite them"
             )
         data = {entry.data_file.file_path: entry for entry in head.data}
         names = {file_name(path) for path in data}
@@ -132,7 +132,7 @@ class LiveRows:
                 if entry is None and file_name(path) in names:
                     raise ActionNeededError(
                         f"another program has deleted rows of {name} by another spelling of their file, "
-                        f"{path}, which not all readers apply: have it rewrite them, then resume the topic"
+                        f"{path}, which not all readers apply: have it rewrite them"
                     )
                 if entry is not None and _applies(delete, entry):
                     mask = deleted.setdefault(path, np.zeros(entry.data_file.record_count, np.bool_))
