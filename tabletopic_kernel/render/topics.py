@@ -125,7 +125,7 @@ def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
         )
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
     if status.passed_over:
-        pairs["skipped"] = ", ".join(f"{why}: {count:,}" for why, count in status.passed_over.items())
+        pairs["no row"] = ", ".join(f"{why}: {count:,}" for why, count in status.passed_over.items())
     if status.outliers:
         places = ", ".join(
             f"partition {p}: {number(each.records)}, the last at offset {number(each.offset)} "

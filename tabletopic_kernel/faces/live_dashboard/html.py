@@ -151,6 +151,6 @@ class Part:
 
 
 def passed_over(counts: Mapping[str, int]) -> str:
-    """A sentence on skipped records, by reason; empty if there are none."""
+    """A sentence on records that became no row, by reason; empty if there are none."""
     reasons = ", ".join(f"{words.number(count)} {reason}" for reason, count in sorted(counts.items()))
-    return f" Skipped: {reasons}." if reasons else ""
+    return f" No row: {reasons}." if reasons else ""

@@ -49,7 +49,7 @@ def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
 
 
 def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> None:
-    """Refused and skipped records by reason, where the dead letters are, and what retention took."""
+    """Refused records, and those without a row, by reason, where the dead letters are, and what retention took."""
     assert "refused" not in run("status", "clicks").out
     fake.found = [
         dataclasses.replace(
@@ -63,7 +63,7 @@ def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> N
     ]
     lines = [" ".join(line.split()) for line in run("status", "clicks").out.splitlines()]
     assert "refused avro_trailing_bytes: 1,005; 5 in default.clicks__dead_letters" in lines
-    assert "skipped tombstone: 7" in lines
+    assert "no row tombstone: 7" in lines
     assert "lost 12 records, by retention (partition 1: 12)" in lines
 
 

@@ -70,7 +70,7 @@ def test_text_says_what_the_plots_show(view: View) -> None:
         "add country string",
         "clicks-value version 2 (id 2)",
         "15 records rejected; 15 stored in default.clicks__dead_letters.",
-        "Skipped: 2,000 filtered.",
+        "No row: 2,000 filtered.",
         "unknown_schema",
         "replace (external)",
         "vm-1 owns this topic",
