@@ -145,12 +145,12 @@ class FakeTopic(TableTopic):
         moves = [PartitionMove(0, 1_000, 400, 300, 1), PartitionMove(1, 0, 0)]
         return Rebase(self.name, "default.clicks", "old", "new", "t", moves, not dry_run)
 
-    def drop(self, *, dry_run: bool = False) -> Drop:
+    def drop(self, table: str | None = None, *, dry_run: bool = False) -> Drop:
         """A table with files elsewhere, and letters that the catalog's service removes."""
-        self._ask("drop", dry_run)
-        table = TableDrop("default.clicks", 1_000, 8, 4_000_000, outside=2)
+        self._ask("drop", table, dry_run)
+        rows = TableDrop("default.clicks", 1_000, 8, 4_000_000, outside=2)
         letters = TableDrop("default.clicks__dead_letters", 5, 0, 0, note="the service removes its files")
-        return Drop(self.name, True, [table, letters], not dry_run)
+        return Drop(self.name, True, [rows, letters], not dry_run)
 
     def expire(self, *, orphans: bool = False, timeout_s: float = 600) -> Any:
         """Like ``replay``."""

@@ -174,8 +174,10 @@ def test_a_dropped_topic_begins_anew(
     assert [(each.table, each.rows) for each in plan.tables] == [(table, 20), (f"{table}__dead_letters", 1)]
     assert topic.drop().done
     assert sender.topic not in bench.desired_topics()
-    with pytest.raises(UsageError, match="nothing to drop"):
+    with pytest.raises(UsageError, match="name the table"):
         topic.drop()
+    with pytest.raises(UsageError, match="nothing to drop"):
+        topic.drop(table)
     topic.enable(commit_interval_ms=200)
     caught_up(sender.topic)
     assert topic.status().rows == 20

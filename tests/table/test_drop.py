@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField
+from requests.exceptions import ConnectionError as RequestsConnectionError
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.errors import StartOverError
-from tabletopic_kernel.table.files.drop import drop_table, plan_drop
+from tabletopic_kernel.table.files.drop import claim_table, drop_table, plan_drop
 from tabletopic_kernel.table.sweep import claim_files
 from tests.table.histories import place_of
 from tests.table.lake import Lake
@@ -43,7 +46,7 @@ def test_a_dropped_table_leaves_no_file(catalog: Catalog) -> None:
     plan = plan_drop(lake.table, "default.t")
     assert (plan.rows, plan.files) == (3, len(files_below(location)))
     assert plan.bytes > path.stat().st_size
-    assert drop_table(lake.table, "default.t", catalog).files == plan.files
+    assert drop_table(claim_table(lake.table, "default.t", catalog), catalog).files == plan.files
     assert files_below(location) == []
     with pytest.raises(NoSuchTableError):
         catalog.load_table(IDENTIFIER)
@@ -54,7 +57,7 @@ def test_shared_files_stay(catalog: Catalog) -> None:
     lake = Lake(catalog, SCHEMA, table_properties={"gc.enabled": "false"})
     lake.append({"n": [1]})
     before = files_below(lake.table.location())
-    outcome = drop_table(lake.table, "default.t", catalog)
+    outcome = drop_table(claim_table(lake.table, "default.t", catalog), catalog)
     assert "stay" in outcome.note
     assert files_below(place_of(lake.topic.table.location()).as_uri()) == before
     assert not catalog.table_exists(IDENTIFIER)
@@ -70,6 +73,26 @@ def test_the_table_of_a_copied_catalog_stays(catalog: Catalog, tmp_path: Path) -
     claim_files(lake.table, lambda: lake.table)
     before = files_below(lake.table.location())
     with pytest.raises(StartOverError, match="belong to the catalog"):
-        drop_table(copy, "default.t", other)
+        claim_table(copy, "default.t", other)
     assert files_below(lake.table.location()) == before
     assert other.table_exists(IDENTIFIER)
+
+
+class LosesAnswers(SqlCatalog):
+    """A catalog that drops, and whose answer is lost."""
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """See ``Catalog``."""
+        super().drop_table(identifier)
+        raise RequestsConnectionError("reset")
+
+
+def test_a_drop_without_an_answer_was_made(tmp_path: Path) -> None:
+    """The files of a table that the catalog no longer has go, too."""
+    place = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": (tmp_path / "w").as_uri()}
+    catalog = LosesAnswers("lake", **place)
+    lake = Lake(catalog, SCHEMA)
+    lake.append({"n": [1]})
+    location = lake.table.location()
+    drop_table(claim_table(lake.table, "default.t", catalog), catalog)
+    assert files_below(location) == []

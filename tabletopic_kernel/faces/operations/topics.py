@@ -245,6 +245,9 @@ def _dropped(outcome: Drop, _: Arguments) -> list[Message]:
 def drop(
     workbench: Workbench,
     topic: Topic,
+    table: Annotated[
+        str | None, Option("The topic's table, as in a query; needed if it is not enabled", metavar="TABLE")
+    ] = None,
     yes: Annotated[bool, Option("Do it; there is no way back")] = False,
     dry_run: Annotated[bool, Option("Show what would go; change nothing, as without --yes")] = False,
 ) -> Drop:
@@ -257,4 +260,4 @@ def drop(
 
     Example:  tabletopic drop clicks --yes
     """
-    return workbench.topic(topic).drop(dry_run=dry_run or not yes)
+    return workbench.topic(topic).drop(table, dry_run=dry_run or not yes)

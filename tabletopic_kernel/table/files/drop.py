@@ -16,6 +16,7 @@ from tabletopic_kernel.clients.catalog.catalog import reachable
 from tabletopic_kernel.clients.catalog.engine_properties import keeps_versions, maintains_itself
 from tabletopic_kernel.clients.storage.claims import claim_of
 from tabletopic_kernel.clients.storage.storage import list_infos
+from tabletopic_kernel.model.errors import RetryableError, StartOverError
 from tabletopic_kernel.pipeline.write import epochs_root
 from tabletopic_kernel.table.changes.ledger_history import live_rows, summary
 from tabletopic_kernel.table.expiry import only_reached_by
@@ -42,27 +43,62 @@ class TableDrop:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class ClaimedTable:
+    """A table that may be dropped, and its files."""
+
+    table: Table
+    plan: TableDrop
+    paths: list[str]
+
+
 def plan_drop(table: Table, name: str) -> TableDrop:
     """What ``drop_table`` would remove; ``name``: for people. Raises RetryableError: unreadable."""
     return _planned(table, name)[0]
 
 
-def drop_table(table: Table, name: str, catalog: Catalog) -> TableDrop:
-    """Drop the table as it is now; returns what was removed.
+def claim_table(table: Table, name: str, catalog: Catalog) -> ClaimedTable:
+    """The table as it is now, if it may be dropped.
 
-    Raises StartOverError if it is another table by now, or its files belong to another catalog, and
-    RetryableError if files could not be removed: the table is gone, and they stay.
+    Raises StartOverError if it is another table by now, or its files belong to another catalog.
     """
-    table = claim_files(table, lambda: load_same(table, catalog))
-    plan, paths = _planned(table, name)
-    with reachable("the catalog"):
-        if maintains_itself(catalog.properties):
-            catalog.purge_table(table.name())
-        else:
-            catalog.drop_table(table.name())
-    if paths:
-        remove_dropped(table, [*paths, claim_of(table.metadata, metadata_root(table.metadata))])
-    return plan
+    if maintains_itself(catalog.properties):
+        table = load_same(table, catalog)
+    else:
+        table = claim_files(table, lambda: load_same(table, catalog))
+    return ClaimedTable(table, *_planned(table, name))
+
+
+def drop_table(claimed: ClaimedTable, catalog: Catalog) -> TableDrop:
+    """Drop the table; returns what was removed.
+
+    Raises RetryableError if the catalog does not do it, or if files could not be removed: these stay.
+    """
+    table = claimed.table
+    drop = catalog.purge_table if maintains_itself(catalog.properties) else catalog.drop_table
+    try:
+        with reachable("the catalog"):
+            drop(table.name())
+    except RetryableError:
+        if not _is_gone(table, catalog):  # else only the answer was lost
+            raise
+    if claimed.paths:
+        try:
+            remove_dropped(table, [*claimed.paths, claim_of(table.metadata, metadata_root(table.metadata))])
+        except RetryableError as error:
+            raise RetryableError(
+                f"{claimed.plan.table} is dropped, but files are left below {table.location()}; remove them "
+                f"there: {error}"
+            ) from error
+    return claimed.plan
+
+
+def _is_gone(table: Table, catalog: Catalog) -> bool:
+    try:
+        load_same(table, catalog)
+    except StartOverError:
+        return True
+    return False
 
 
 def _planned(table: Table, name: str) -> tuple[TableDrop, list[str]]:

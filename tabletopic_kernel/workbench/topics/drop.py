@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import Table
 
+from tabletopic_kernel.host.topics.control_topic import read_events
 from tabletopic_kernel.model.dead_letter import dead_letter_identifier
 from tabletopic_kernel.model.errors import RetryableError, UsageError
+from tabletopic_kernel.model.progress.events import HostHeartbeat
+from tabletopic_kernel.model.settings.desired import DesiredTopic
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.model.settings.table_names import in_sql, table_identifier
+from tabletopic_kernel.model.settings.table_names import in_sql, table_identifier, table_name
+from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tabletopic_kernel.table.dead_letters import LetterTable
-from tabletopic_kernel.table.files.drop import TableDrop, drop_table, plan_drop
+from tabletopic_kernel.table.files.drop import TableDrop, claim_table, drop_table, plan_drop
 from tabletopic_kernel.table.topic_table import TopicTable
 
 if TYPE_CHECKING:
@@ -33,26 +37,46 @@ class Drop:
     done: bool = False
 
 
-def drop(topic: TableTopic, settings: TopicSettings, bench: Workbench, *, dry_run: bool) -> Drop:
+def drop(topic: TableTopic, table: str | None, bench: Workbench, *, dry_run: bool) -> Drop:
     """Disable the topic, wait until its host has released it, and drop its tables, unless ``dry_run``.
 
-    Raises UsageError: there is nothing to drop; ActionNeededError: the table is another's.
+    ``table``: its dotted name, needed if the topic is not enabled. Raises UsageError: there is nothing to
+    drop, or it is unclear what; ActionNeededError: the table is another's.
     """
-    is_enabled = topic.name in bench.desired_topics()
-    tables = _tables(topic.name, settings, bench)
-    if not is_enabled and not tables:
-        name = in_sql(table_identifier(topic.name, settings), settings.catalog)
-        raise UsageError(f"{topic.name} is not enabled, and has no table {name}: there is nothing to drop")
+    desired = bench.desired_topics().get(topic.name)
+    settings = _settings(topic, table, desired, bench)
     if dry_run:
-        plans = [plan_drop(table, name) for name, table in tables.items()]
-        return Drop(topic.name, is_enabled, plans)
-    if is_enabled:
-        _release(topic, bench)
-        tables = _tables(topic.name, settings, bench)
+        plans = [plan_drop(each, name) for name, each in _tables(topic.name, settings, bench).items()]
+        return Drop(topic.name, desired is not None, plans)
+    name = in_sql(table_identifier(topic.name, settings), settings.catalog)
+    again = f"tabletopic drop {topic.name} --table {name} --yes"
+    _release(topic, bench, again, is_enabled=desired is not None)
     catalog = bench.open_catalog(settings.catalog)
+    claimed = [
+        claim_table(each, name, catalog) for name, each in _tables(topic.name, settings, bench).items()
+    ]
     # The letters first: a table without its letters can be dropped again, letters without a table cannot.
-    done = [drop_table(table, name, catalog) for name, table in reversed(tables.items())]
-    return Drop(topic.name, is_enabled, done[::-1], done=True)
+    done = [drop_table(each, catalog) for each in reversed(claimed)]
+    return Drop(topic.name, desired is not None, done[::-1], done=True)
+
+
+def _settings(
+    topic: TableTopic, table: str | None, desired: DesiredTopic | None, bench: Workbench
+) -> TopicSettings:
+    """Settings with the name of the table; those of a topic that was disabled are gone with it."""
+    if desired is not None:
+        if table not in (None, filled := table_name(topic.name, desired.settings)):
+            raise UsageError(f"{topic.name} fills {filled}: disable it first to drop {table}")
+        return desired.settings
+    if table is None:
+        default = table_name(topic.name, topic.settings_for())
+        raise UsageError(f"{topic.name} is not enabled: name the table to drop, such as --table {default}")
+    *namespace, name = table.split(".")
+    section = namespace.pop(0) if namespace and namespace[0] in bench.servers.catalogs else None
+    settings = TopicSettings(catalog=section, namespace=".".join(namespace) or "default", table=name)
+    if not _tables(topic.name, settings, bench):
+        raise UsageError(f"{topic.name} is not enabled, and has no table {table}: there is nothing to drop")
+    return settings
 
 
 def _tables(topic: str, settings: TopicSettings, bench: Workbench) -> dict[str, Table]:
@@ -64,14 +88,23 @@ def _tables(topic: str, settings: TopicSettings, bench: Workbench) -> dict[str, 
     return {in_sql(name, settings.catalog): each.table for name, each in loaded if each is not None}
 
 
-def _release(topic: TableTopic, bench: Workbench) -> None:
-    """Disable the topic; return once no host reports that it runs it."""
+def _release(topic: TableTopic, bench: Workbench, again: str, *, is_enabled: bool) -> None:
+    """Disable the topic; return once each live host has reported, since then, that it does not run it."""
     deadline = time.monotonic() + _RELEASE_S
-    topic.disable()
-    while any(topic.name in host.topics for host in bench.host_statuses()):
-        if time.monotonic() > deadline:
-            raise RetryableError(
-                f"{topic.name} is disabled, and after {_RELEASE_S:g} s its host has not released it; nothing "
-                "is dropped yet: try again"
-            )
-        time.sleep(topic.look_every_s)
+    end = bench.broker.end_offsets([CONTROL_TOPIC]).get(CONTROL_TOPIC, {}).get(0, 0)
+    if is_enabled:
+        topic.disable()
+    unsure = set(bench.hosts())
+
+    def follow() -> bool:
+        return bool(unsure) and time.monotonic() < deadline
+
+    for event in read_events(bench.broker.properties, None, since=end, follow=follow) if unsure else ():
+        if isinstance(event, HostHeartbeat):
+            (unsure.add if topic.name in event.topics else unsure.discard)(event.host)
+    unsure &= set(bench.hosts())
+    if unsure:
+        raise RetryableError(
+            f"{topic.name} is disabled, and after {_RELEASE_S:g} s the host {min(unsure)} has not reported "
+            f"that it released it; nothing is dropped yet: try again with `{again}`"
+        )

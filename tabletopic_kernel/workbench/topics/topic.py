@@ -145,11 +145,14 @@ class TableTopic(Requests):
 
         return rebase(self.name, self._settings(), self._workbench, records=records, dry_run=dry_run)
 
-    def drop(self, *, dry_run: bool = False) -> Drop:
-        """Disable the topic if it is enabled, and remove its table and its dead letters, with their files."""
+    def drop(self, table: str | None = None, *, dry_run: bool = False) -> Drop:
+        """Disable the topic if it is enabled, and remove its table and its dead letters, with their files.
+
+        ``table``: dotted, as in a query; needed for a topic that is not enabled.
+        """
         from tabletopic_kernel.workbench.topics.drop import drop  # noqa: PLC0415
 
-        return drop(self, self._settings(), self._workbench, dry_run=dry_run)
+        return drop(self, table, self._workbench, dry_run=dry_run)
 
     def logs(self, lines: int = 100) -> list[str]:
         """The last lines that hosts on this machine logged about this topic, oldest first."""

@@ -49,7 +49,7 @@ def test_the_table_shows_lag_and_servers(run: Callable[..., Any]) -> None:
 
 
 def test_one_topic_shows_what_is_no_row(run: Callable[..., Any], fake: Any) -> None:
-    """Refused records, and those without a row, by reason, where the dead letters are, and what retention took."""
+    """Refused records and those without a row, by reason; dead letters; what retention took."""
     assert "refused" not in run("status", "clicks").out
     fake.found = [
         dataclasses.replace(

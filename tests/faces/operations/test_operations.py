@@ -112,11 +112,16 @@ CASES = (
     Case("rebase clicks --yes --dry-run", ("rebase", ("clicks", 1_000, True)), ("nothing is",), {}),
     Case(
         "drop clicks",
-        ("drop", ("clicks", True)),
+        ("drop", ("clicks", None, True)),
         ("1,000 rows, 8 files", "2 files outside", "the service removes", "tabletopic drop clicks --yes"),
         {"is_enabled": True, "done": False},
     ),
-    Case("drop clicks --yes", ("drop", ("clicks", False)), ("clicks is dropped",), {"done": True}),
+    Case(
+        "drop clicks --table lake.t --yes",
+        ("drop", ("clicks", "lake.t", False)),
+        ("clicks is dropped",),
+        {"done": True},
+    ),
     Case(
         "disable clicks",
         ("disable", "clicks"),
