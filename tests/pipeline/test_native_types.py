@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, arrow_schema_of
+from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.columns.types import doc_with_meaning
 from tabletopic_kernel.model.errors import UsageError
@@ -328,6 +329,36 @@ def test_a_value_that_its_column_cannot_hold(catalog: Catalog, name: str, value:
         None,
         TYPES[name][3],
     ]
+
+
+@pytest.mark.parametrize("transform", ["flatten", "none"])
+def test_a_required_value_below_a_null_image(catalog: Catalog, transform: Any) -> None:
+    """An insert has no ``before`` and a delete no ``after``: there is no value to judge."""
+    names = ["date", "zoned", "uuid", "decimal"]
+    schema = envelope(COLUMNS[0], *({"name": name, "type": TYPES[name][0]} for name in names))
+    path = Path(catalog, TopicSettings(transform=transform), FakeRegistry({1: json.dumps(schema)}))
+    row = {"id": 1} | {name: TYPES[name][1] for name in names}
+    changes = [event("c", None, row), event("d", row, None), event("u", row, row)]
+    rows = path.send(*avro_values(1, schema, *changes * 20))
+    assert path.dead_letters == {}
+    made = {"id": 1} | {name: TYPES[name][3] for name in names}
+    images = [row if transform == "flatten" else row[VALUE] for row in rows[:3]]
+    assert [(one["before"], one["after"]) for one in images] == [(None, made), (made, None), (made, made)]
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_a_slice_of_structs_with_required_values(start: int) -> None:
+    """Each struct keeps its own value, and a null one hides whatever its child has."""
+    inner = StructType(NestedField(2, "z", StringType(), doc=f"connect.name {TIME}ZonedTimestamp"))
+    columns = Schema(NestedField(1, "v", inner, required=False))
+    texts = pa.array(["2026-03-01T10:00:00.000001Z", "", "infinity"], pa.large_string())
+    kind = arrow_schema_of(columns).field(0).type
+    structs = pa.StructArray.from_arrays([texts], fields=list(kind), mask=pa.array([False, True, False]))
+    batch = pa.RecordBatch.from_arrays([structs.slice(start)], ["v"])
+    rows = make_step("flatten", columns, native=True)(batch, pa.nulls(len(batch)))
+    moments = [{"z": MOMENT.replace(tzinfo=UTC)}, None]
+    assert rows.columns["v"].to_pylist() == moments[start:]
+    assert [one.index for one in rows.refused] == [2 - start]
 
 
 def test_times_finer_than_a_microsecond_as_value_nanos_says(catalog: Catalog) -> None:
