@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,6 +52,7 @@ _SCALARS: Final = {
     "boolean": "boolean",
 }
 _STARTS: Final = (b'{"schema"', b'{"payload"')
+_NAMES: Final = ('"schema"', '"payload"')
 
 
 class ConnectSchemaError(ActionNeededError):
@@ -87,15 +89,27 @@ def make(schema: WriterSchema) -> ConnectDecoder:
 def split_connect(values: pa.Array) -> Iterator[tuple[str | None, str, Positions, pa.Array]]:
     """The key and the text of each schema in ``values``, and the positions and payloads of its records.
 
-    The key is None for records without a schema of Connect's, which are whole. Together, each record once.
+    The key is None for records without a schema of Connect's, which are whole. Each key comes once, and each
+    record.
     """
     begins = pc.or_(*(pc.starts_with(values, start) for start in _STARTS))
+    if pc.any(begins).as_py():
+        begins = pc.and_(begins, pc.and_(*(pc.match_substring(values, name) for name in _NAMES)))
+    if not pc.any(begins).as_py():
+        yield None, "", np.arange(len(values)), values
+        return
+    groups: dict[tuple[str, str] | None, list[tuple[Positions, pa.Array]]] = {}
     for head, positions, parts in enveloped_parts(values, begins.to_numpy(zero_copy_only=False)):
         schema = _schema_in(head) if head is not None else None
+        groups.setdefault(schema, []).append((positions, parts))
+    for schema, members in groups.items():
+        everywhere = np.concatenate([positions for positions, _ in members])
+        order = np.argsort(everywhere)
         if schema is None:
-            yield None, "", positions, values.take(pa.array(positions))
+            yield None, "", everywhere[order], values.take(pa.array(everywhere[order]))
         else:
-            yield *schema, positions, parts
+            payloads = pa.concat_arrays([parts for _, parts in members])
+            yield *schema, everywhere[order], payloads.take(pa.array(order)) if len(members) > 1 else payloads
 
 
 @lru_cache(maxsize=256)
