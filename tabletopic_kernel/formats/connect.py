@@ -1,8 +1,9 @@
 """JSON that Kafka Connect's JsonConverter writes with its schema, ``{"schema": {…}, "payload": …}``.
 
 Each record has the schema, the same bytes every time: it is parsed once, and known by a key made of its text.
-A value of bytes is base64, and a float may be the text NaN, Infinity or -Infinity. The names of types, such
-as ``io.debezium.time.Date``, go into the docs of the columns (``model/columns/connect_types.py``).
+A value of bytes is base64, a decimal's also a number, and a float may be the text NaN, Infinity or -Infinity.
+The names of types, such as ``io.debezium.time.Date``, go into the docs of the columns
+(``model/columns/connect_types.py``).
 
 Source: JsonConverter and JsonSchema of Apache Kafka.
 """
@@ -18,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import StringType
 
 from tabletopic_kernel.formats.arrays import Bodies, Positions
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
@@ -38,7 +40,7 @@ from tabletopic_kernel.formats.json.types import (
 )
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.wire import CONNECT_KEY, WriterSchema
-from tabletopic_kernel.model.columns.connect_types import BASE64, DECIMAL, NAMES
+from tabletopic_kernel.model.columns.connect_types import BASE64, DECIMAL, NAMES, native_of
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.names import column_names
 from tabletopic_kernel.model.columns.types import doc_with_meaning
@@ -147,7 +149,10 @@ def _node(schema: Any, level: int) -> tuple[JsonType, bool, str | None]:
             has_names = isinstance(schema.get("keys"), dict) and schema["keys"].get("type") == "string"
             return (MapOf(values, optional), nullable, meaning) if has_names else (Text(), nullable, None)
         case str() if kind in _SCALARS:
-            return Scalar(_SCALARS[kind]), nullable, _meaning(schema)
+            meaning, scalar = _meaning(schema), Scalar(_SCALARS[kind])
+            if kind == "bytes" and meaning != BASE64 and (decimal := native_of(StringType(), meaning)):
+                scalar = Scalar("unscaled", scale=decimal.scale)
+            return scalar, nullable, meaning
     raise ConnectSchemaError(f"Kafka Connect has no type {str(kind)[:60]!r}")
 
 

@@ -523,6 +523,25 @@ def test_another_scale_in_json_is_another_type(catalog: Catalog) -> None:
     assert path.columns()["n"] == "decimal(14, 2)"
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_decimal_in_json_may_be_a_number(catalog: Catalog, count: int) -> None:
+    """With decimal.format=NUMERIC, it is read exactly, never as a float; text is base64, also of digits."""
+    numbers = ["4.44", "-4.4e-1", "900719925474099312345.67", "1234", '"1234"', '"Abw="', "null"]
+    numbers += ["0.001", "true"]
+    sent = ROW | {"n": decimals(2, 30)}
+    records = [
+        with_schema(event("c", None, {"id": 1, "n": "@"}), sent).replace(b'"@"', number.encode())
+        for number in numbers
+    ]
+    path = json_path(catalog, transform="flatten_debezium")
+    rows = path.send(*records * count)
+    values = ["4.44", "-0.44", "900719925474099312345.67", "1234.00", "-26588.24", "4.44", None]
+    assert [row["n"] for row in rows] == [value and Decimal(value) for value in values] * count
+    assert (path.dead_letters[7], path.dead_letters[8]) == ("json_out_of_range", "json_type")
+    assert "0.001 is not a decimal with 2 decimal places" in path.messages[7]
+    assert path.columns()["n"] == "decimal(30, 2)"
+
+
 def test_a_float_in_json_may_be_no_number(catalog: Catalog) -> None:
     """By the schema, NaN and infinities are values, not text, whenever they come; other text is refused."""
     values = ["NaN", 1.5, "Infinity", "-Infinity", None, "five", 2.5]
