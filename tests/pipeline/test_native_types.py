@@ -572,6 +572,21 @@ def test_json_with_a_schema_beside_json_without_one(catalog: Catalog) -> None:
     assert row["payload"] == {"id": 1}
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_json_with_more_than_a_schema_and_a_payload(catalog: Catalog, count: int) -> None:
+    """Its properties are columns, beside the rows of payloads; damage is refused."""
+    path = json_path(catalog)
+    schema = b'{"type":"struct","fields":[{"field":"id","type":"int32","optional":true}]}'
+    head = b'{"schema":' + schema + b',"payload":{"id":'
+    for _ in range(2):
+        rows = path.send(*[head + b'1},"x":{"y":2}}', head + b"3}}", head + b'4},"x":}'] * count)
+        assert [row["id"] for row in rows if row["x"] is None] == [3] * count
+        whole = [row for row in rows if row["x"] is not None]
+        assert [(row["x"], row["payload"]) for row in whole] == [({"y": 2}, {"id": 1})] * count
+        assert set(path.dead_letters.values()) == {"json_syntax"}
+        assert len(path.dead_letters) == count
+
+
 def test_a_payload_that_is_not_as_its_schema_says(catalog: Catalog) -> None:
     """A letter; its neighbours are rows."""
     path = json_path(catalog)

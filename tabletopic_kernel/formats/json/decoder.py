@@ -166,7 +166,7 @@ class PayloadDecoder:
         parts = payloads(values)
         decoded = self._inner.decode(parts)
         # If properties follow a record's payload, its part is not JSON, but the record may be.
-        if whole := [bad.index for bad in decoded.refused if _has_more(values[bad.index].as_py())]:
+        if whole := [bad.index for bad in decoded.refused if has_more(values[bad.index].as_py())]:
             mask = np.zeros(len(values), np.bool_)
             mask[whole] = True
             decoded = self._inner.decode(pc.if_else(pa.array(mask), values, parts))
@@ -233,7 +233,8 @@ def _is_head(head: bytes) -> bool:
     return isinstance(value, dict) and value.keys() == {"schema", "payload"} and value["payload"] is None
 
 
-def _has_more(record: bytes) -> bool:
+def has_more(record: bytes) -> bool:
+    """Whether a record is an object with properties beside its schema and payload."""
     try:
         value = parse(record)
     except JsonTextError:
