@@ -1,8 +1,9 @@
 """JSON that Kafka Connect's JsonConverter writes with its schema, ``{"schema": {…}, "payload": …}``.
 
 Each record has the schema, the same bytes every time: it is parsed once, and known by a key made of its text.
-A value of bytes is base64, and a float may be the text NaN, Infinity or -Infinity. The names of types, such
-as ``io.debezium.time.Date``, go into the docs of the columns (``model/columns/connect_types.py``).
+A value of bytes is base64, a decimal's also a number, and a float may be the text NaN, Infinity or -Infinity.
+The names of types, such as ``io.debezium.time.Date``, go into the docs of the columns
+(``model/columns/connect_types.py``).
 
 Source: JsonConverter and JsonSchema of Apache Kafka.
 """
@@ -15,8 +16,10 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import StringType
 
 from tabletopic_kernel.formats.arrays import Bodies, Positions
 from tabletopic_kernel.formats.driver import Decoded, EngineDecoder
@@ -37,7 +40,7 @@ from tabletopic_kernel.formats.json.types import (
 )
 from tabletopic_kernel.formats.json.values import Rules
 from tabletopic_kernel.formats.wire import CONNECT_KEY, WriterSchema
-from tabletopic_kernel.model.columns.connect_types import BASE64, DECIMAL, NAMES
+from tabletopic_kernel.model.columns.connect_types import BASE64, DECIMAL, NAMES, native_of
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.names import column_names
 from tabletopic_kernel.model.columns.types import doc_with_meaning
@@ -51,6 +54,7 @@ _SCALARS: Final = {
     "boolean": "boolean",
 }
 _STARTS: Final = (b'{"schema"', b'{"payload"')
+_NAMES: Final = ('"schema"', '"payload"')
 
 
 class ConnectSchemaError(ActionNeededError):
@@ -87,15 +91,27 @@ def make(schema: WriterSchema) -> ConnectDecoder:
 def split_connect(values: pa.Array) -> Iterator[tuple[str | None, str, Positions, pa.Array]]:
     """The key and the text of each schema in ``values``, and the positions and payloads of its records.
 
-    The key is None for records without a schema of Connect's, which are whole. Together, each record once.
+    The key is None for records without a schema of Connect's, which are whole. Each key comes once, and each
+    record.
     """
     begins = pc.or_(*(pc.starts_with(values, start) for start in _STARTS))
+    if pc.any(begins).as_py():
+        begins = pc.and_(begins, pc.and_(*(pc.match_substring(values, name) for name in _NAMES)))
+    if not pc.any(begins).as_py():
+        yield None, "", np.arange(len(values)), values
+        return
+    groups: dict[tuple[str, str] | None, list[tuple[Positions, pa.Array]]] = {}
     for head, positions, parts in enveloped_parts(values, begins.to_numpy(zero_copy_only=False)):
         schema = _schema_in(head) if head is not None else None
+        groups.setdefault(schema, []).append((positions, parts))
+    for schema, members in groups.items():
+        everywhere = np.concatenate([positions for positions, _ in members])
+        order = np.argsort(everywhere)
         if schema is None:
-            yield None, "", positions, values.take(pa.array(positions))
+            yield None, "", everywhere[order], values.take(pa.array(everywhere[order]))
         else:
-            yield *schema, positions, parts
+            payloads = pa.concat_arrays([parts for _, parts in members])
+            yield *schema, everywhere[order], payloads.take(pa.array(order)) if len(members) > 1 else payloads
 
 
 @lru_cache(maxsize=256)
@@ -133,7 +149,10 @@ def _node(schema: Any, level: int) -> tuple[JsonType, bool, str | None]:
             has_names = isinstance(schema.get("keys"), dict) and schema["keys"].get("type") == "string"
             return (MapOf(values, optional), nullable, meaning) if has_names else (Text(), nullable, None)
         case str() if kind in _SCALARS:
-            return Scalar(_SCALARS[kind]), nullable, _meaning(schema)
+            meaning, scalar = _meaning(schema), Scalar(_SCALARS[kind])
+            if kind == "bytes" and meaning != BASE64 and (decimal := native_of(StringType(), meaning)):
+                scalar = Scalar("unscaled", scale=decimal.scale)
+            return scalar, nullable, meaning
     raise ConnectSchemaError(f"Kafka Connect has no type {str(kind)[:60]!r}")
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tabletopic_kernel.formats import connect, wire
 from tabletopic_kernel.formats.arrays import Mask, Positions
 from tabletopic_kernel.formats.glue_frames import split_glue
+from tabletopic_kernel.formats.json.decoder import has_more
 from tabletopic_kernel.formats.protobuf.schema.message_indexes import read_header
 from tabletopic_kernel.model.dead_letter import BAD_SCHEMA_HEADER, NO_SCHEMA_ID
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC, SchemaPlan
@@ -146,6 +147,21 @@ def split_connect(values: pa.Array) -> tuple[list[Group], dict[wire.SchemaKey, s
             groups.append(Group(key, positions, payloads))
             texts[key] = text
     return groups, texts
+
+
+def given_back(refused: Rejections, values: pa.Array) -> tuple[Rejections, Group | None]:
+    """What stays refused, and, as a group, those of a batch's ``values`` that have more than a payload."""
+    if not str(refused.schema_id).startswith(wire.CONNECT_KEY):
+        return refused, None
+    at = [
+        position
+        for index, position in enumerate(refused.positions.tolist())
+        if refused.reason(index) == "json_syntax" and has_more(values[position].as_py())
+    ]
+    if not at:
+        return refused, None
+    rest = refused.among(np.setdiff1d(refused.positions, at), refused.schema_id)
+    return rest, Group(WHOLE_TOPIC, np.array(at), values.take(pa.array(at)))
 
 
 def split_keys(

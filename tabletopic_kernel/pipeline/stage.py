@@ -34,7 +34,14 @@ from tabletopic_kernel.pipeline.decode import (
 )
 from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, StagePlan, StageResult
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
-from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
+from tabletopic_kernel.pipeline.split_by_schema import (
+    Group,
+    given_back,
+    schema_fault,
+    split,
+    split_connect,
+    unsplit,
+)
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
 from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, follow_events, moved_keys
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
@@ -178,7 +185,12 @@ class _Staging:
             return
         for part in decoded.results:
             for rejections in part.rejections:
-                self._refuse(batch, rejections)
+                refused, whole = rejections, None
+                if self._loaded.infers:  # a reader of keys alone does not
+                    refused, whole = given_back(rejections, batch.column("value"))
+                self._refuse(batch, refused)
+                if whole is not None:
+                    self._take_group(batch, whole, keys)
             result.passed_over = added(result.passed_over, part.passed_over)
             result.decoded += sum(part.passed_over.values()) + sum(map(len, part.rows))
             if part.needed_columns is not None:

@@ -611,7 +611,7 @@ def test_payloads_are_cut_out_whatever_the_record_looks_like(kind: pa.DataType) 
         with_schema({"id": 2}): b'{"id":2}',
         b'{"payload":{"a":1.50},"schema":null}': b'{"a":1.50}',
         b' {"schema" : {"a":",\\"payload\\":"}, "payload" : {"b" : 12345678901234567890.10}} ': (
-            b'{"b":12345678901234567890.10}'
+            b'{"b" : 12345678901234567890.10}'
         ),
         b'{"schema":{"x":1,"payload":2},"payload":{"c":1}}': b'{"c":1}',
         b'{"schema":1,"payload":{"a":1},"more":2}': b'{"a":1},"more":2',  # no JSON: read as a whole then

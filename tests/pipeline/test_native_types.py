@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, arrow_schema_of
+from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.columns.types import doc_with_meaning
 from tabletopic_kernel.model.errors import UsageError
@@ -330,6 +331,36 @@ def test_a_value_that_its_column_cannot_hold(catalog: Catalog, name: str, value:
     ]
 
 
+@pytest.mark.parametrize("transform", ["flatten", "none"])
+def test_a_required_value_below_a_null_image(catalog: Catalog, transform: Any) -> None:
+    """An insert has no ``before`` and a delete no ``after``: there is no value to judge."""
+    names = ["date", "zoned", "uuid", "decimal"]
+    schema = envelope(COLUMNS[0], *({"name": name, "type": TYPES[name][0]} for name in names))
+    path = Path(catalog, TopicSettings(transform=transform), FakeRegistry({1: json.dumps(schema)}))
+    row = {"id": 1} | {name: TYPES[name][1] for name in names}
+    changes = [event("c", None, row), event("d", row, None), event("u", row, row)]
+    rows = path.send(*avro_values(1, schema, *changes * 20))
+    assert path.dead_letters == {}
+    made = {"id": 1} | {name: TYPES[name][3] for name in names}
+    images = [row if transform == "flatten" else row[VALUE] for row in rows[:3]]
+    assert [(one["before"], one["after"]) for one in images] == [(None, made), (made, None), (made, made)]
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_a_slice_of_structs_with_required_values(start: int) -> None:
+    """Each struct keeps its own value, and a null one hides whatever its child has."""
+    inner = StructType(NestedField(2, "z", StringType(), doc=f"connect.name {TIME}ZonedTimestamp"))
+    columns = Schema(NestedField(1, "v", inner, required=False))
+    texts = pa.array(["2026-03-01T10:00:00.000001Z", "", "infinity"], pa.large_string())
+    kind = arrow_schema_of(columns).field(0).type
+    structs = pa.StructArray.from_arrays([texts], fields=list(kind), mask=pa.array([False, True, False]))
+    batch = pa.RecordBatch.from_arrays([structs.slice(start)], ["v"])
+    rows = make_step("flatten", columns, native=True)(batch, pa.nulls(len(batch)))
+    moments = [{"z": MOMENT.replace(tzinfo=UTC)}, None]
+    assert rows.columns["v"].to_pylist() == moments[start:]
+    assert [one.index for one in rows.refused] == [2 - start]
+
+
 def test_times_finer_than_a_microsecond_as_value_nanos_says(catalog: Catalog) -> None:
     """Rounded down where the setting says so."""
     schema = envelope(COLUMNS[0], column("nano_timestamp"))
@@ -492,6 +523,25 @@ def test_another_scale_in_json_is_another_type(catalog: Catalog) -> None:
     assert path.columns()["n"] == "decimal(14, 2)"
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_decimal_in_json_may_be_a_number(catalog: Catalog, count: int) -> None:
+    """With decimal.format=NUMERIC, it is read exactly, never as a float; text is base64, also of digits."""
+    numbers = ["4.44", "-4.4e-1", "900719925474099312345.67", "1234", '"1234"', '"Abw="', "null"]
+    numbers += ["0.001", "true"]
+    sent = ROW | {"n": decimals(2, 30)}
+    records = [
+        with_schema(event("c", None, {"id": 1, "n": "@"}), sent).replace(b'"@"', number.encode())
+        for number in numbers
+    ]
+    path = json_path(catalog, transform="flatten_debezium")
+    rows = path.send(*records * count)
+    values = ["4.44", "-0.44", "900719925474099312345.67", "1234.00", "-26588.24", "4.44", None]
+    assert [row["n"] for row in rows] == [value and Decimal(value) for value in values] * count
+    assert (path.dead_letters[7], path.dead_letters[8]) == ("json_out_of_range", "json_type")
+    assert "0.001 is not a decimal with 2 decimal places" in path.messages[7]
+    assert path.columns()["n"] == "decimal(30, 2)"
+
+
 def test_a_float_in_json_may_be_no_number(catalog: Catalog) -> None:
     """By the schema, NaN and infinities are values, not text, whenever they come; other text is refused."""
     values = ["NaN", 1.5, "Infinity", "-Infinity", None, "five", 2.5]
@@ -520,6 +570,21 @@ def test_json_with_a_schema_beside_json_without_one(catalog: Catalog) -> None:
     other = json_path(catalog)
     (row,) = other.send(b'{"schema":{"type":"mine"},"payload":{"id":1}}')
     assert row["payload"] == {"id": 1}
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_json_with_more_than_a_schema_and_a_payload(catalog: Catalog, count: int) -> None:
+    """Its properties are columns, beside the rows of payloads; damage is refused."""
+    path = json_path(catalog)
+    schema = b'{"type":"struct","fields":[{"field":"id","type":"int32","optional":true}]}'
+    head = b'{"schema":' + schema + b',"payload":{"id":'
+    for _ in range(2):
+        rows = path.send(*[head + b'1},"x":{"y":2}}', head + b"3}}", head + b'4},"x":}'] * count)
+        assert [row["id"] for row in rows if row["x"] is None] == [3] * count
+        whole = [row for row in rows if row["x"] is not None]
+        assert [(row["x"], row["payload"]) for row in whole] == [({"y": 2}, {"id": 1})] * count
+        assert set(path.dead_letters.values()) == {"json_syntax"}
+        assert len(path.dead_letters) == count
 
 
 def test_a_payload_that_is_not_as_its_schema_says(catalog: Catalog) -> None:

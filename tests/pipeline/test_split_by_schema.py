@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import (
@@ -25,7 +26,8 @@ from tabletopic_kernel.formats.decoder import make_decoder
 from tabletopic_kernel.formats.protobuf.schema.protoc import compile_schema
 from tabletopic_kernel.formats.protobuf.schema.tree import load
 from tabletopic_kernel.formats.wire import KEY_HEADER, VALUE_HEADER, WriterSchema, prefix
-from tabletopic_kernel.pipeline.split_by_schema import Group, split
+from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
+from tabletopic_kernel.pipeline.split_by_schema import Group, split, split_connect
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("6da336d8-f1d3-0f98-4c47-d03ee8a14a10")
@@ -215,3 +217,36 @@ def test_what_serializers_write_is_read(kind: str) -> None:
         for at, row in zip(group.positions.tolist(), _rows(group, registry), strict=True)
     }
     assert found == {number: {"id": number, "text": f"t{number}"} for number in range(30)}
+
+
+def test_json_is_one_group_per_schema_in_it() -> None:
+    """Whatever the layout, and however many schemas; JSON that is none of Connect's is one group."""
+    fields = [{"field": "id", "type": "int32"}]
+    texts = [json.dumps({"type": "struct", "fields": fields, "name": str(at)}) for at in range(20)]
+    values: list[bytes] = []
+    for at, text in enumerate(texts * 3):
+        values += [
+            f'{{"schema":{text},"payload":{{"id":{at}}}}}'.encode(),
+            f'{{"schema": {text}, "payload": {{"id":{at}}}}}\r\n'.encode(),
+            f'{{"payload":{{"id":{at}}},"schema":{text}}}'.encode(),
+            f'{{"schema":"public","id":{at}}}'.encode(),
+            f'{{"payload":{{"id":{at}}}}}'.encode(),
+            f'{{"schema":{at},"payload":{{"id":{at}}}}}'.encode(),
+        ]
+    groups, found = split_connect(pa.array([*values, None], pa.large_binary()))
+    assert [len(group) for group in groups] == [
+        1,
+        *[180 if group.schema_id == WHOLE_TOPIC else 9 for group in groups[1:]],
+    ]
+    assert len(found) == len(groups) - 2 == len(texts)
+    for group in groups[1:]:
+        assert list(group.positions) == sorted(group.positions)
+        payloads = [json.loads(value) for value in group.values.to_pylist()]
+        if group.schema_id == WHOLE_TOPIC:
+            assert payloads == [json.loads(values[at]) for at in group.positions]
+        else:
+            assert payloads == [json.loads(values[at])["payload"] for at in group.positions]
+            assert {json.dumps(json.loads(values[at])["schema"]) for at in group.positions} == {
+                json.dumps(json.loads(found[group.schema_id]))
+            }
+    assert sorted(np.concatenate([group.positions for group in groups])) == list(range(len(values) + 1))

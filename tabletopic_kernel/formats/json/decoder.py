@@ -11,6 +11,7 @@ payload if it is one JSON value, which the decoder proves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Final, Literal
@@ -145,6 +146,8 @@ def make(schema: WriterSchema) -> JsonSchemaDecoder:
 
 _BEGINS: Final = rb'^\s*\{\s*"(schema|payload)"\s*:'
 _JOINT: Final = b',"payload":'
+_SPACED_JOINT: Final = re.compile(rb',\s*"payload"\s*:\s*')
+_SPACE: Final = b" \t\r\n"
 # At most this many schemas cut a group of records; records of further schemas are read one by one.
 _MAX_HEADS: Final = 16
 
@@ -163,7 +166,7 @@ class PayloadDecoder:
         parts = payloads(values)
         decoded = self._inner.decode(parts)
         # If properties follow a record's payload, its part is not JSON, but the record may be.
-        if whole := [bad.index for bad in decoded.refused if _has_more(values[bad.index].as_py())]:
+        if whole := [bad.index for bad in decoded.refused if has_more(values[bad.index].as_py())]:
             mask = np.zeros(len(values), np.bool_)
             mask[whole] = True
             decoded = self._inner.decode(pc.if_else(pa.array(mask), values, parts))
@@ -183,36 +186,42 @@ def payloads(values: pa.Array) -> pa.Array:
 def enveloped_parts(values: pa.Array, enveloped: Mask) -> Iterator[tuple[bytes | None, Positions, pa.Array]]:
     """Positions and payloads of records with the same bytes before it, and these bytes.
 
-    ``enveloped``: which records to look into. The bytes are None for those without a payload, and at most
-    ``_MAX_HEADS`` schemas are cut by them: the records of further ones are read one by one.
+    ``enveloped``: which records to look into. The bytes are None for those without a payload, and may come
+    again. At most ``_MAX_HEADS`` layouts are cut by array operations, the records of further ones one by one.
     """
     if len(plain := np.flatnonzero(~enveloped)):
         yield None, plain, values.take(pa.array(plain))
-    remaining = np.flatnonzero(enveloped)
+    remaining, odd = np.flatnonzero(enveloped), list[int]()
     for _ in range(_MAX_HEADS):
         if not len(remaining):
-            return
+            break
         rest = values.take(pa.array(remaining))
-        head = _head(rest[0].as_py())
-        if head is None:
-            yield _read(rest.slice(0, 1), remaining[:1])
+        if (ends := _ends(rest[0].as_py())) is None:
+            odd.append(int(remaining[0]))
             remaining = remaining[1:]
             continue
-        cut = pc.and_(pc.starts_with(rest, head), pc.ends_with(rest, b"}"))
+        head, tail = ends
+        cut = pc.and_(pc.starts_with(rest, head), pc.ends_with(rest, tail))
         is_cut = cut.to_numpy(zero_copy_only=False)
-        yield head, remaining[is_cut], pc.binary_slice(rest.filter(cut), len(head), -1)
+        yield head, remaining[is_cut], pc.binary_slice(rest.filter(cut), len(head), -len(tail))
         remaining = remaining[~is_cut]
-    for position in remaining.tolist():
-        yield _read(values.slice(position, 1), np.array([position]))
+    others: dict[bytes | None, list[tuple[int, bytes]]] = {}
+    for position in [*odd, *remaining.tolist()]:
+        start, payload = _payload(values[position].as_py())
+        others.setdefault(start, []).append((position, payload))
+    for start, members in others.items():
+        positions, parts = zip(*members, strict=True)
+        yield start, np.array(positions), pa.array(parts, values.type)
 
 
-def _head(record: bytes) -> bytes | None:
-    """The part before the payload; None if that is not obvious."""
-    start = record.find(_JOINT)
-    if start < 0 or not record.endswith(b"}"):
+def _ends(record: bytes) -> tuple[bytes, bytes] | None:
+    """The part before the payload, and the one behind it; None if that is not obvious."""
+    last = len(record.rstrip(_SPACE)) - 1
+    joint = _SPACED_JOINT.search(record)
+    if joint is None or record[last : last + 1] != b"}":
         return None
-    head = record[: start + len(_JOINT)]
-    return head if _is_head(head) else None
+    head = record[: joint.end()]
+    return (head, record[last:]) if _is_head(head) else None
 
 
 @lru_cache(maxsize=256)
@@ -224,13 +233,8 @@ def _is_head(head: bytes) -> bool:
     return isinstance(value, dict) and value.keys() == {"schema", "payload"} and value["payload"] is None
 
 
-def _read(value: pa.Array, position: Positions) -> tuple[bytes | None, Positions, pa.Array]:
-    """The same for one record, whatever its layout."""
-    head, payload = _payload(value[0].as_py())
-    return head, position, pa.array([payload], value.type)
-
-
-def _has_more(record: bytes) -> bool:
+def has_more(record: bytes) -> bool:
+    """Whether a record is an object with properties beside its schema and payload."""
     try:
         value = parse(record)
     except JsonTextError:
@@ -239,6 +243,9 @@ def _has_more(record: bytes) -> bool:
 
 
 def _payload(record: bytes) -> tuple[bytes | None, bytes]:
+    """The part before the payload, and the payload, whatever the record's layout; None: it has none."""
+    if (ends := _ends(record)) is not None:
+        return ends[0], record[len(ends[0]) : -len(ends[1])]
     try:
         value = parse(record)
     except JsonTextError:  # the decoder says why

@@ -41,7 +41,10 @@ SCALARS: Final = {name: kind for name, kind in PRIMITIVES.items() if name != "bi
 
 @dataclass(frozen=True)
 class Scalar:
-    """A value of one Iceberg primitive type; ``kind`` is a key of ``SCALARS`` or "decimal"."""
+    """A value of one Iceberg primitive type; ``kind`` is a key of ``SCALARS``, "decimal" or "unscaled".
+
+    The last one is a decimal as Connect sends it: a number, or the base64 of its bytes, as the column has it.
+    """
 
     kind: str
     precision: int = 0
@@ -117,7 +120,7 @@ def _type(node: JsonType) -> IcebergType:
         case Scalar("decimal", precision, scale):
             return DecimalType(precision, scale)
         case Scalar(kind):
-            return SCALARS[kind]
+            return StringType() if kind == "unscaled" else SCALARS[kind]
         case Text():
             return StringType()
         case ListOf(items, optional):

@@ -10,6 +10,7 @@ microsecond before if the topic's settings say so: ``floor``.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import re
 import struct
@@ -140,6 +141,23 @@ def decimal_reader(precision: int, scale: int) -> Read:
     return read
 
 
+def unscaled_reader(scale: int) -> Read:
+    """Decimals of a scale from numbers, exactly, as the base64 of their bytes; text is that already."""
+
+    def read(value: Any) -> str:
+        if type(value) is not Number:
+            return _string(value)
+        exact, steps = decimal_of(value), None
+        if exact is not None and abs(exact.adjusted() + scale) < _CONTEXT.prec:
+            steps = exact.scaleb(scale, _CONTEXT)
+        if steps is None or steps != steps.to_integral_value(context=_CONTEXT):
+            raise Refusal("json_out_of_range", f"{value[:80]} is not a decimal with {scale} decimal places")
+        number = int(steps)
+        return base64.b64encode(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)).decode()
+
+    return read
+
+
 def _match(form: re.Pattern[str], kind: str, example: str, value: Any) -> re.Match[str]:
     """The parts of text in the required form; raises Refusal."""
     if type(value) is not str:
@@ -221,6 +239,8 @@ def scalar_reader(node: Scalar, *, floor: bool = False, words: bool = False) -> 
             return _double_or_word
         case "decimal":
             return decimal_reader(node.precision, node.scale)
+        case "unscaled":
+            return unscaled_reader(node.scale)
         case "time":
             return partial(_time, floor)
         case "timestamptz" | "timestamp":

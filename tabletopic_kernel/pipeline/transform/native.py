@@ -84,9 +84,9 @@ class NativeTypes:
         if (native := native_of(kind, meaning)) is not None:
             return self._values(array, native, target)
         if isinstance(kind, StructType):
-            parts = [
-                self._field(array.field(at), part, target.field(at).type)
-                for at, part in enumerate(kind.fields)
+            parts = [  # flatten: what a null struct hides is null too, not a value to judge
+                self._field(child, part, target.field(at).type)
+                for at, (child, part) in enumerate(zip(array.flatten(), kind.fields, strict=True))
             ]
             mask = array.is_null() if array.null_count else None
             struct = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(target), mask=mask)
