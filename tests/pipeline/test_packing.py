@@ -157,8 +157,37 @@ def test_every_batch_gets_its_own_result(
                     assert isinstance(outcome, StageResult)
                     assert outcome.records == int(topic)
                     assert (outcome.error is None) == (topic not in bad)
-    for topic in poison:  # from its second batch on it is alone at once
+    for topic in poison | bad:  # from its second batch on it is alone at once
         assert sum(topic in job for job in ran if len(job) > 1) <= 1
+
+
+@given(sick=st.integers(1, 4), cores=CORES)
+def test_sick_topics_hold_up_no_healthy_one(sick: int, cores: int) -> None:
+    """However many hang as they are tried again, healthy ones share two jobs as before, and lose none."""
+    ran: list[list[str]] = []
+    topics, over, held = [str(at) for at in range(sick)], threading.Event(), threading.Event()
+
+    class Sick(Model):
+        def run(self) -> list[StageResult]:
+            if held.is_set() and self.bad.intersection(batch.topic for batch in self.batches):
+                assert over.wait(WAIT_S)
+            return super().run()
+
+    batches = Batches(new_job=type("Run", (Sick,), {"bad": frozenset(topics), "ran": ran}))
+    assert all(batches.staged(batch(topic), cores).error is not None for topic in topics)
+    held.set()
+    with ThreadPoolExecutor(sick + 1) as pool:
+        waits = [pool.submit(batches.staged, batch(topic), cores) for topic in topics]
+        while sum(batches.waits_since(topic) is not None for topic in topics) < sick - 1:
+            pass
+        try:
+            healthy = [pool.submit(batches.staged, batch("99", since_s=9.0), cores) for _ in range(3)]
+            assert [wait.result(WAIT_S).records for wait in healthy] == [99] * 3
+            assert not any(wait.done() for wait in waits)
+        finally:
+            over.set()
+        assert [wait.result(WAIT_S).records for wait in waits] == list(range(sick))
+    assert all(len(job) == 1 for job in ran if set(job).intersection(topics))
 
 
 class Held(Model):

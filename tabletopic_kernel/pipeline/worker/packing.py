@@ -30,7 +30,7 @@ class Batch:
     """Records of a topic that its worker ``who`` waits to have staged: ``shares``, each by one task.
 
     ``since_s``: when it began to wait. ``cost_s``: seconds of a core that it may take, later has taken.
-    ``is_alone``: it shares no job, as a job with it, or with its topic's last batch, failed as a whole.
+    ``is_alone``: it shares no job, as a job with it failed as a whole, or its topic's last batch failed.
     ``job_s``: how long its last job took. ``given_up``: whether the worker stops.
     """
 
