@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
 from collections.abc import Iterator
@@ -20,10 +21,10 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, Job, ReadTask
-from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, spread
+from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, shares, spread
 
 WAIT_S = 240
-JOB_S, JOB_BYTES = 2.0, 800_000
+JOB_S, JOB_BYTES, RECORDS_PER_TASK = 2.0, 800_000, 50_000
 
 
 def batch(
@@ -64,19 +65,20 @@ def test_no_batch_makes_no_job() -> None:
 
 @given(BATCHES, CORES)
 def test_a_job_has_the_batch_that_waits_longest_and_others_that_fit(waiting: list[Batch], cores: int) -> None:
-    """It is bounded in time and size, and full; who may share no job has one of its own."""
+    """It is bounded in time and size, also each share, and full; who may share no job has one of its own."""
+    alone = [batch for batch in waiting if batch.is_alone or batch.cost_s / len(batch.shares) > JOB_S]
     job = packed(waiting, cores)
     assert job[0].since_s == min(batch.since_s for batch in waiting)
     assert len({id(batch) for batch in job}) == len(job)
     cost_s = sum(batch.cost_s for batch in job)
     left = [batch for batch in waiting if all(batch is not other for other in job)]
     assert len(job) + len(left) == len(waiting)
-    assert len(job) == 1 or not any(batch.is_alone for batch in job)
+    assert len(job) == 1 or not any(batch in alone for batch in job)
     size = sum(batch.stage.size for batch in job)
     assert len(job) == 1 or (cost_s <= JOB_S * cores + 1e-6 and size <= JOB_BYTES)
-    for batch in () if job[0].is_alone else left:
+    for batch in () if job[0] in alone else left:
         is_too_much = batch.cost_s + cost_s >= JOB_S * cores - 1e-6 or batch.stage.size + size > JOB_BYTES
-        assert batch.is_alone or is_too_much
+        assert batch in alone or is_too_much
 
 
 @given(BATCHES, CORES)
@@ -91,6 +93,19 @@ def test_each_share_is_read_by_one_task(batches: list[Batch], cores: int) -> Non
     costs = [sum(batches[at].cost_s / len(batches[at].shares) for at, _ in task) for task in tasks]
     longest = max((batch.cost_s / len(batch.shares) for batch in batches), default=0.0)
     assert not tasks or max(costs) - min(costs) <= longest + 1e-6
+
+
+@given(st.integers(1, 200_000), st.floats(1e-7, 0.1), st.integers(1, 20))
+def test_a_slow_batch_has_enough_shares(records: int, record_s: float, cores: int) -> None:
+    """None takes longer than a job may, while there are cores and its file has a thousand records."""
+    whole = StagedOffsets({0: 5, 1: 0}, {0: 5 + records, 1: records // 3})
+    parts = shares(whole, cores, record_s)
+    assert sum(part.records for part in parts) == whole.records
+    assert len(parts) <= cores
+    longest = max(part.records for part in parts)
+    assert len(parts) == cores or longest <= max(JOB_S / record_s, 2 * 1_000) + 1
+    if whole.records * record_s <= JOB_S:
+        assert len(parts) <= math.ceil(whole.records / RECORDS_PER_TASK)
 
 
 @given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES)

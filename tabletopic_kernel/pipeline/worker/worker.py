@@ -263,7 +263,7 @@ class Worker:
 
     def _staged(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
         """In one task while rows are scattered over partitions: so each has one file (ADR 0038)."""
-        tasks = shares(offsets, 1 if self._is_scattered else self._cores)
+        tasks = shares(offsets, 1 if self._is_scattered else self._cores, self._record_s)
         batch = self._new_batch(tasks, plan, offsets.records)
         total = self._batches.staged(batch, self._cores)
         self._record_s = max(batch.cost_s, _LEAST_S) / offsets.records
