@@ -108,14 +108,18 @@ def test_a_slow_batch_has_enough_shares(records: int, record_s: float, cores: in
         assert len(parts) <= math.ceil(whole.records / RECORDS_PER_TASK)
 
 
-@given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES)
-def test_a_part_takes_as_long_as_a_job_may(records: int, record_s: float, cores: int) -> None:
-    """Or has a thousand records; it begins where the batch begins, and does not end behind it."""
+@given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES, st.booleans())
+def test_a_part_takes_as_long_as_a_job_may(
+    records: int, record_s: float, cores: int, is_crowded: bool
+) -> None:
+    """Or has a thousand records, five times as many if nobody waits; it begins where the batch begins."""
     whole = StagedOffsets({0: 5, 1: 0}, {0: 5 + records, 1: records // 3})
-    part = first_part(whole, record_s, cores)
+    part = first_part(whole, record_s, cores, is_crowded=is_crowded)
     assert part.start == whole.start
     assert all(part.start[p] <= part.end[p] <= whole.end[p] for p in (0, 1))
-    assert 0 < part.records <= max(1_000, JOB_S * cores / record_s) + 2
+    most = max(1_000, JOB_S * cores / record_s) * (1 if is_crowded else 5)
+    assert min(most, whole.records) <= part.records + 1e-6
+    assert part.records <= most + 2
 
 
 class Model(Job):

@@ -17,6 +17,8 @@ from tabletopic_kernel.pipeline.stage import StageTask
 
 # A job of several batches should take no longer than this, so that none waits long for those of other topics.
 _JOB_S: Final = 2.0
+# While nobody waits, one may take so many times as long: who comes next waits for all of it.
+_IF_NOT_CROWDED: Final = 5
 # Spark writes a larger function of a job to a file, as a broadcast, and plans have the storage's keys.
 _JOB_BYTES: Final = 800_000
 # Unless they are slow: below so many records, another task costs more than it saves, and makes another file.
@@ -110,13 +112,13 @@ def shares(offsets: StagedOffsets, cores: int, record_s: float) -> list[StagedOf
     return result
 
 
-def first_part(offsets: StagedOffsets, record_s: float, cores: int) -> StagedOffsets:
+def first_part(offsets: StagedOffsets, record_s: float, cores: int, *, is_crowded: bool) -> StagedOffsets:
     """What one job takes of the offsets if a record takes so long: of each partition the same share.
 
-    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 90_005, 1: 10_000}), 0.0001, 1).end
+    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 90_005, 1: 10_000}), 0.0001, 1, is_crowded=True).end
     {0: 18005, 1: 2000}
     """
-    records = max(_LEAST_RECORDS, _JOB_S * cores / record_s)
+    records = max(_LEAST_RECORDS, _JOB_S * cores / record_s) * (1 if is_crowded else _IF_NOT_CROWDED)
     share = min(1.0, records / offsets.records)
     start = offsets.start
     return StagedOffsets(

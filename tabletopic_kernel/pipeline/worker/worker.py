@@ -200,12 +200,12 @@ class Worker:
         self._position = self._pace.wait(self._position, is_behind=self._is_behind)
 
     def stage_up_to(self, end: Offsets) -> None:
-        """Stage a batch of the query, in parts if others wait, until the worker is stopped."""
+        """Stage a batch of the query, in parts if it is long, until the worker is stopped."""
         offsets = next_offsets(self._position, Limits(end))
         self._is_behind = offsets is not None and offsets.records >= MIN_RECORDS
         while offsets is not None and not self.stopping:
             is_crowded = self._batches.is_crowded
-            self.stage_batch(first_part(offsets, self._record_s, self._cores) if is_crowded else offsets)
+            self.stage_batch(first_part(offsets, self._record_s, self._cores, is_crowded=is_crowded))
             offsets = next_offsets(self._position, Limits(end))
 
     def stage_batch(self, offsets: StagedOffsets) -> None:
