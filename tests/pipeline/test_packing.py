@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
 from collections.abc import Iterator
@@ -20,10 +21,10 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.jobs import Batches, GivenUpError, Job, ReadTask
-from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, spread
+from tabletopic_kernel.pipeline.worker.packing import Batch, first_part, packed, shares, spread
 
 WAIT_S = 240
-JOB_S, JOB_BYTES = 2.0, 800_000
+JOB_S, JOB_BYTES, RECORDS_PER_TASK = 2.0, 800_000, 50_000
 
 
 def batch(
@@ -64,19 +65,20 @@ def test_no_batch_makes_no_job() -> None:
 
 @given(BATCHES, CORES)
 def test_a_job_has_the_batch_that_waits_longest_and_others_that_fit(waiting: list[Batch], cores: int) -> None:
-    """It is bounded in time and size, and full; who may share no job has one of its own."""
+    """It is bounded in time and size, also each share, and full; who may share no job has one of its own."""
+    alone = [batch for batch in waiting if batch.is_alone or batch.cost_s / len(batch.shares) > JOB_S]
     job = packed(waiting, cores)
     assert job[0].since_s == min(batch.since_s for batch in waiting)
     assert len({id(batch) for batch in job}) == len(job)
     cost_s = sum(batch.cost_s for batch in job)
     left = [batch for batch in waiting if all(batch is not other for other in job)]
     assert len(job) + len(left) == len(waiting)
-    assert len(job) == 1 or not any(batch.is_alone for batch in job)
+    assert len(job) == 1 or not any(batch in alone for batch in job)
     size = sum(batch.stage.size for batch in job)
     assert len(job) == 1 or (cost_s <= JOB_S * cores + 1e-6 and size <= JOB_BYTES)
-    for batch in () if job[0].is_alone else left:
+    for batch in () if job[0] in alone else left:
         is_too_much = batch.cost_s + cost_s >= JOB_S * cores - 1e-6 or batch.stage.size + size > JOB_BYTES
-        assert batch.is_alone or is_too_much
+        assert batch in alone or is_too_much
 
 
 @given(BATCHES, CORES)
@@ -93,14 +95,31 @@ def test_each_share_is_read_by_one_task(batches: list[Batch], cores: int) -> Non
     assert not tasks or max(costs) - min(costs) <= longest + 1e-6
 
 
-@given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES)
-def test_a_part_takes_as_long_as_a_job_may(records: int, record_s: float, cores: int) -> None:
-    """Or has a thousand records; it begins where the batch begins, and does not end behind it."""
+@given(st.integers(1, 200_000), st.floats(1e-7, 0.1), st.integers(1, 20))
+def test_a_slow_batch_has_enough_shares(records: int, record_s: float, cores: int) -> None:
+    """None takes longer than a job may, while there are cores and its file has a thousand records."""
     whole = StagedOffsets({0: 5, 1: 0}, {0: 5 + records, 1: records // 3})
-    part = first_part(whole, record_s, cores)
+    parts = shares(whole, cores, record_s)
+    assert sum(part.records for part in parts) == whole.records
+    assert len(parts) <= cores
+    longest = max(part.records for part in parts)
+    assert len(parts) == cores or longest <= max(JOB_S / record_s, 2 * 1_000) + 1
+    if whole.records * record_s <= JOB_S:
+        assert len(parts) <= math.ceil(whole.records / RECORDS_PER_TASK)
+
+
+@given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES, st.booleans())
+def test_a_part_takes_as_long_as_a_job_may(
+    records: int, record_s: float, cores: int, is_crowded: bool
+) -> None:
+    """Or has a thousand records, five times as many if nobody waits; it begins where the batch begins."""
+    whole = StagedOffsets({0: 5, 1: 0}, {0: 5 + records, 1: records // 3})
+    part = first_part(whole, record_s, cores, is_crowded=is_crowded)
     assert part.start == whole.start
     assert all(part.start[p] <= part.end[p] <= whole.end[p] for p in (0, 1))
-    assert 0 < part.records <= max(1_000, JOB_S * cores / record_s) + 2
+    most = max(1_000, JOB_S * cores / record_s) * (1 if is_crowded else 5)
+    assert min(most, whole.records) <= part.records + 1e-6
+    assert part.records <= most + 2
 
 
 class Model(Job):
@@ -157,8 +176,37 @@ def test_every_batch_gets_its_own_result(
                     assert isinstance(outcome, StageResult)
                     assert outcome.records == int(topic)
                     assert (outcome.error is None) == (topic not in bad)
-    for topic in poison:  # from its second batch on it is alone at once
+    for topic in poison | bad:  # from its second batch on it is alone at once
         assert sum(topic in job for job in ran if len(job) > 1) <= 1
+
+
+@given(sick=st.integers(1, 4), cores=CORES)
+def test_sick_topics_hold_up_no_healthy_one(sick: int, cores: int) -> None:
+    """However many hang as they are tried again, healthy ones share two jobs as before, and lose none."""
+    ran: list[list[str]] = []
+    topics, over, held = [str(at) for at in range(sick)], threading.Event(), threading.Event()
+
+    class Sick(Model):
+        def run(self) -> list[StageResult]:
+            if held.is_set() and self.bad.intersection(batch.topic for batch in self.batches):
+                assert over.wait(WAIT_S)
+            return super().run()
+
+    batches = Batches(new_job=type("Run", (Sick,), {"bad": frozenset(topics), "ran": ran}))
+    assert all(batches.staged(batch(topic), cores).error is not None for topic in topics)
+    held.set()
+    with ThreadPoolExecutor(sick + 1) as pool:
+        waits = [pool.submit(batches.staged, batch(topic), cores) for topic in topics]
+        while sum(batches.waits_since(topic) is not None for topic in topics) < sick - 1:
+            pass
+        try:
+            healthy = [pool.submit(batches.staged, batch("99", since_s=9.0), cores) for _ in range(3)]
+            assert [wait.result(WAIT_S).records for wait in healthy] == [99] * 3
+            assert not any(wait.done() for wait in waits)
+        finally:
+            over.set()
+        assert [wait.result(WAIT_S).records for wait in waits] == list(range(sick))
+    assert all(len(job) == 1 for job in ran if set(job).intersection(topics))
 
 
 class Held(Model):

@@ -463,15 +463,18 @@ def test_a_query_that_spark_does_not_start_is_tried_again(rig: Rig) -> None:
     rig.listener.over.clear()
 
 
-def test_a_topic_far_behind_takes_shorter_jobs_while_others_wait(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("record_s", "crowded", "starts"),
+    [(5e-6, True, [5, 400_005, 800_005]), (5e-6, False, [5]), (2e-5, False, [5, 500_005])],
+)
+def test_a_topic_far_behind_takes_shorter_jobs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, record_s: float, crowded: bool, starts: list[int]
 ) -> None:
-    """A batch is staged in parts then, each by a job of its own."""
-    monkeypatch.setattr(Batches, "is_crowded", True)
-    rig.worker._record_s = 5e-6
+    """While others wait, or if it is slow: they may come. Each part is staged by a job of its own."""
+    monkeypatch.setattr(Batches, "is_crowded", crowded)
+    rig.worker._record_s = record_s
     rig.spark.query(0).on_batch({0: 1_000_005}, 0)
-    starts = [start[0] for start, _ in rig.staged]
-    assert starts == [5, 400_005, 800_005]
+    assert [start[0] for start, _ in rig.staged] == starts
     assert rig.staged[-1][1] == {0: 1_000_005}
 
 

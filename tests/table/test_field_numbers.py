@@ -36,22 +36,22 @@ class ProtoRegistry(FakeRegistry):
 
 
 class ProtoLane(Lane):
-    """A lane of Protobuf records: ``add`` registers the body of a message, and those it needs."""
+    """A lane of Protobuf records: ``add`` registers a message, by its body, and those it needs."""
 
     def __init__(self, root: Path, **chosen: Any) -> None:
         super().__init__(root, **chosen)
         self.registry = ProtoRegistry()
 
-    def add(self, body: str, others: str = "") -> int:
+    def add(self, body: str, others: str = "", name: str = "Row") -> int:
         """Register a schema; its id."""
-        text = f'syntax = "proto3"; message Row {{ {body} }} {others}'
+        text = f'syntax = "proto3"; message {name} {{ {body} }} {others}'
         self.registry.schemas[len(self.registry.schemas) + 1] = text
         return len(self.registry.schemas)
 
     def encode(self, schema_id: int, value: dict[str, Any]) -> bytes:
         """A record's value."""
         files, name = compile_schema(self.registry.schemas[schema_id])
-        row = GetMessageClass(message_named(load(files).FindFileByName(name), "Row"))
+        row = GetMessageClass(message_named(load(files).FindFileByName(name), None))
         return prefix(schema_id) + b"\0" + bytes(ParseDict(value, row()).SerializeToString())
 
     def values(self) -> list[dict[str, Any]]:
@@ -146,6 +146,24 @@ def test_a_number_with_another_name_renames_the_column(tmp_path: Path) -> None:
     assert [row["rows"] for row in rows[:3]] == [[{"count": 1}], [{"count": 2}], [{"count": 3}]]
 
 
+def test_messages_have_numbers_of_their_own(tmp_path: Path) -> None:
+    """Those of one topic share columns by name, and none renames a column of another; each keeps its own."""
+    for rename in ("by_alias", "by_number"):
+        (tmp_path / rename).mkdir()
+        lane = ProtoLane(tmp_path / rename, rename=rename)
+        placed = lane.add("string order_id = 1;", name="OrderPlaced")
+        lane.send((placed, {"order_id": "a"}))
+        paid = lane.add("string event_id = 1; string order_id = 2;", name="OrderPaid")
+        assert lane.send((paid, {"event_id": "x", "order_id": "b"})).refused == {}
+        assert lane.values() == [
+            {"order_id": "a", "event_id": None},
+            {"order_id": "b", "event_id": "x"},
+        ]
+        lane.new_host()
+        other = lane.add("string event_id = 3; string order_id = 2;", name="OrderPaid")
+        assert lane.send((other, {"event_id": "y"})).refused == {"incompatible_schema": 1}
+
+
 def test_a_number_with_another_name_and_type(tmp_path: Path) -> None:
     """It is a question for ``on_incompatible``: numbers that were given again are no rename."""
     lane = ProtoLane(tmp_path, rename="by_number")
@@ -194,7 +212,10 @@ def test_older_tables_learn_the_numbers(tmp_path: Path) -> None:
         change.set_properties({SCHEMAS_PROPERTY: both})
     lane.new_host()
     lane.send((first, {"name": "b"}), (second, {"name": "c"}))
-    assert json.loads(lane.properties_of_table()[NUMBERS_PROPERTY]) == {"1": ["name"], "2": ["name"]}
+    assert json.loads(lane.properties_of_table()[NUMBERS_PROPERTY]) == {
+        "Row.1": ["name"],
+        "Row.2": ["name"],
+    }
     more = lane.add("string name = 2; int32 more = 3;")
     assert lane.send((more, {"name": "d"})).refused == {}
     other = lane.add("string name = 4;")

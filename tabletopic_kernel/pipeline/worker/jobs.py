@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tabletopic_kernel.model.errors import RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
+from tabletopic_kernel.pipeline.arrange import ScatteredError
 from tabletopic_kernel.pipeline.plan import StagedBatch, StageResult
 from tabletopic_kernel.pipeline.source import KafkaRanges
 from tabletopic_kernel.pipeline.stage import StageTask
@@ -22,6 +24,7 @@ from tabletopic_kernel.pipeline.worker.packing import Batch, packed, spread
 
 # While one job's tasks run, the next one is planned, and uses the cores that the first one leaves.
 _AT_ONCE: Final = 2
+_SUSPECTS_AT_ONCE: Final = 1  # besides: they may wait for a dead store for a minute, and hold up nobody else
 _POOL: Final = "topics"  # of Spark's scheduler: a notebook's queries do not hold up batches
 _NAMED: Final = 3  # topics in a job's description
 _RESULTS: Final = "batch int, seconds double, result binary"
@@ -88,7 +91,8 @@ class Job:
 class Batches:
     """The batches of one host that wait, or share a job that runs. ``clock`` gives seconds.
 
-    Thread-safe; ``_lock`` is never held while waiting. At most two threads run jobs, while any batch waits.
+    Thread-safe; ``_lock`` is never held while waiting. At most three threads run jobs, while any batch waits;
+    suspects have only one of them.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class Batches:
         self._threads = 0
         self._waiting: list[Batch] = []
         self._jobs: list[Job] = []  # that run
-        self._suspects: set[str] = set()  # topics whose newest batch made its job fail
+        self._suspects: set[str] = set()  # topics whose newest batch made its job fail, or was in trouble
 
     def staged(self, batch: Batch, cores: int) -> StageResult:
         """What becomes of a batch; raises GivenUpError, or what Spark raises if its tasks die.
@@ -146,7 +150,7 @@ class Batches:
 
     def _line_up(self, batch: Batch) -> None:
         """Add a batch, and a thread for it; under the lock."""
-        if self._threads < _AT_ONCE:
+        if self._threads < _AT_ONCE + _SUSPECTS_AT_ONCE:
             threading.Thread(target=self._work, name="batches", daemon=True).start()
             self._threads += 1
         self._waiting.append(batch)
@@ -167,17 +171,27 @@ class Batches:
 
     def _next(self) -> Job | None:
         with self._lock:
-            if not (batches := packed(self._waiting, self._cores)):
+            ready = [batch for batch in self._waiting if self._may_run(batch)]
+            if not (batches := packed(ready, self._cores)):
                 self._threads -= 1
                 return None
             self._waiting = [batch for batch in self._waiting if batch not in batches]
             self._jobs.append(job := self._new_job(batches, self._cores))
             return job
 
+    def _may_run(self, batch: Batch) -> bool:
+        """Whether fewer jobs than may run of its kind do; one of them looks again when it ends."""
+        is_suspect = batch.topic in self._suspects
+        kinds = [job.batches[0].topic in self._suspects for job in self._jobs]
+        return kinds.count(is_suspect) < (_SUSPECTS_AT_ONCE if is_suspect else _AT_ONCE)
+
     def _end(self, batch: Batch, outcome: StageResult | Exception, *, was_alone: bool) -> None:
         """Hand over the outcome; a batch whose job failed with others' runs again alone, under the lock."""
         if isinstance(outcome, StageResult):
-            if was_alone:
+            error = outcome.error
+            if isinstance(error, RetryableError) and not isinstance(error, ScatteredError):
+                self._suspects.add(batch.topic)
+            elif was_alone:
                 self._suspects.discard(batch.topic)
             batch.outcome.set_result(outcome)
         elif was_alone:

@@ -17,11 +17,13 @@ from tabletopic_kernel.pipeline.stage import StageTask
 
 # A job of several batches should take no longer than this, so that none waits long for those of other topics.
 _JOB_S: Final = 2.0
+# While nobody waits, one may take so many times as long: who comes next waits for all of it.
+_IF_NOT_CROWDED: Final = 5
 # Spark writes a larger function of a job to a file, as a broadcast, and plans have the storage's keys.
 _JOB_BYTES: Final = 800_000
-# Below this many records, another task costs more than it saves, and makes another file.
+# Unless they are slow: below so many records, another task costs more than it saves, and makes another file.
 _RECORDS_PER_TASK: Final = 50_000
-# While others wait, a batch has at least so many records, however slow: its files would be too small.
+# However slow they are: parts of a batch, and shares, of fewer records would make files that are too small.
 _LEAST_RECORDS: Final = 1_000
 
 
@@ -30,7 +32,7 @@ class Batch:
     """Records of a topic that its worker ``who`` waits to have staged: ``shares``, each by one task.
 
     ``since_s``: when it began to wait. ``cost_s``: seconds of a core that it may take, later has taken.
-    ``is_alone``: it shares no job, as a job with it, or with its topic's last batch, failed as a whole.
+    ``is_alone``: it shares no job, as a job with it failed as a whole, or its topic's last batch failed.
     ``job_s``: how long its last job took. ``given_up``: whether the worker stops.
     """
 
@@ -47,16 +49,21 @@ class Batch:
     job_s: float = 0.0
     outcome: Future[StageResult] = field(default_factory=Future)
 
+    @property
+    def may_share(self) -> bool:
+        """Whether it shares a job: others wait for its longest share."""
+        return not self.is_alone and self.cost_s / len(self.shares) <= _JOB_S
+
 
 def packed(waiting: Iterable[Batch], cores: int) -> list[Batch]:
     """The batches of the next job: the one that waits longest, and others while they fit in its time."""
     by_age = sorted(waiting, key=lambda batch: batch.since_s)
-    if not by_age or by_age[0].is_alone:
+    if not by_age or not by_age[0].may_share:
         return by_age[:1]
     job: list[Batch] = []
     room, space = _JOB_S * cores, _JOB_BYTES
     for batch in by_age:
-        fits = not batch.is_alone and batch.cost_s <= room and batch.stage.size <= space
+        fits = batch.may_share and batch.cost_s <= room and batch.stage.size <= space
         if fits or not job:
             job.append(batch)
             room, space = room - batch.cost_s, space - batch.stage.size
@@ -75,16 +82,20 @@ def spread(batches: Sequence[Batch], cores: int) -> list[list[tuple[int, StagedO
     return tasks
 
 
-def shares(offsets: StagedOffsets, cores: int) -> list[StagedOffsets]:
+def shares(offsets: StagedOffsets, cores: int, record_s: float) -> list[StagedOffsets]:
     """The offsets in up to ``cores`` equal shares, one for each task; a share may end within a partition.
 
-    >>> two = shares(StagedOffsets({0: 5, 1: 0}, {0: 100_005, 1: 20_000}), 2)
+    ``record_s``: seconds of a core that a record takes.
+
+    >>> two = shares(StagedOffsets({0: 5, 1: 0}, {0: 100_005, 1: 20_000}), 2, 0.00002)
     >>> [(share.start, share.end) for share in two]
     [({0: 5}, {0: 60005}), ({0: 60005, 1: 0}, {0: 100005, 1: 20000})]
-    >>> len(shares(StagedOffsets({0: 5, 1: 0}, {0: 9, 1: 3}), 2))
+    >>> len(shares(StagedOffsets({0: 5, 1: 0}, {0: 9, 1: 3}), 2, 0.00002))
     1
     """
-    size = math.ceil(offsets.records / max(1, min(cores, math.ceil(offsets.records / _RECORDS_PER_TASK))))
+    records = offsets.records
+    slow = min(math.ceil(records * record_s / _JOB_S), records // _LEAST_RECORDS)
+    size = math.ceil(records / max(1, min(cores, max(slow, math.ceil(records / _RECORDS_PER_TASK)))))
     result: list[StagedOffsets] = []
     room = 0
     for partition, end in sorted(offsets.end.items()):
@@ -101,13 +112,13 @@ def shares(offsets: StagedOffsets, cores: int) -> list[StagedOffsets]:
     return result
 
 
-def first_part(offsets: StagedOffsets, record_s: float, cores: int) -> StagedOffsets:
+def first_part(offsets: StagedOffsets, record_s: float, cores: int, *, is_crowded: bool) -> StagedOffsets:
     """What one job takes of the offsets if a record takes so long: of each partition the same share.
 
-    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 90_005, 1: 10_000}), 0.0001, 1).end
+    >>> first_part(StagedOffsets({0: 5, 1: 0}, {0: 90_005, 1: 10_000}), 0.0001, 1, is_crowded=True).end
     {0: 18005, 1: 2000}
     """
-    records = max(_LEAST_RECORDS, _JOB_S * cores / record_s)
+    records = max(_LEAST_RECORDS, _JOB_S * cores / record_s) * (1 if is_crowded else _IF_NOT_CROWDED)
     share = min(1.0, records / offsets.records)
     start = offsets.start
     return StagedOffsets(

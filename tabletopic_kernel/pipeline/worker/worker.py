@@ -200,12 +200,12 @@ class Worker:
         self._position = self._pace.wait(self._position, is_behind=self._is_behind)
 
     def stage_up_to(self, end: Offsets) -> None:
-        """Stage a batch of the query, in parts if others wait, until the worker is stopped."""
+        """Stage a batch of the query, in parts if it is long, until the worker is stopped."""
         offsets = next_offsets(self._position, Limits(end))
         self._is_behind = offsets is not None and offsets.records >= MIN_RECORDS
         while offsets is not None and not self.stopping:
             is_crowded = self._batches.is_crowded
-            self.stage_batch(first_part(offsets, self._record_s, self._cores) if is_crowded else offsets)
+            self.stage_batch(first_part(offsets, self._record_s, self._cores, is_crowded=is_crowded))
             offsets = next_offsets(self._position, Limits(end))
 
     def stage_batch(self, offsets: StagedOffsets) -> None:
@@ -263,7 +263,7 @@ class Worker:
 
     def _staged(self, offsets: StagedOffsets, plan: StagePlan) -> StageResult:
         """In one task while rows are scattered over partitions: so each has one file (ADR 0038)."""
-        tasks = shares(offsets, 1 if self._is_scattered else self._cores)
+        tasks = shares(offsets, 1 if self._is_scattered else self._cores, self._record_s)
         batch = self._new_batch(tasks, plan, offsets.records)
         total = self._batches.staged(batch, self._cores)
         self._record_s = max(batch.cost_s, _LEAST_S) / offsets.records

@@ -1,7 +1,8 @@
 """Which columns the fields of Protobuf's numbers had (ADR 0040).
 
-A property of the table has the names of columns by the numbers that lead to a field: ``2.1`` is field 1 of
-the message in field 2. So it is known that a name has another number, or a number another name.
+A property of the table has the names of columns by the numbers that lead to a field: ``shop/Order.2.1`` is
+field 1 of the message in field 2 of ``shop.Order``. So it is known that a name has another number in a
+message, or a number another name. Fields of several messages share columns by their names alone.
 """
 
 from __future__ import annotations

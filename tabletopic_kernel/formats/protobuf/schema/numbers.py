@@ -19,9 +19,13 @@ from tabletopic_kernel.model.columns.names import step
 
 
 def numbers_of(schema: WriterSchema) -> dict[str, str]:
-    """The numbers that lead to each field, such as ``2.1``, by dotted path; raises as ``compile_schema``."""
+    """The numbers that lead to each field, by dotted path; raises as ``compile_schema``.
+
+    The message's full name precedes them, as in ``shop/OrderPaid.2.1``: a topic may have several messages.
+    """
     files, name = compile_schema(schema.text, dict(schema.references))
-    return dict(_numbers(parse(message_named(load(files).FindFileByName(name), schema.message))))
+    root = parse(message_named(load(files).FindFileByName(name), schema.message))
+    return dict(_numbers(root, number=f"{root.name.replace('.', '/')}."))
 
 
 def _numbers(node: FieldType, path: str = "", number: str = "") -> Iterator[tuple[str, str]]:
