@@ -319,6 +319,18 @@ def test_delete_files_and_deleted_keys_are_merged(table: Upserts) -> None:
     table.check()
 
 
+def test_manifests_stay_few(table: Upserts) -> None:
+    """However many commits replace rows: those without files go, and small ones are merged."""
+    for lsn in range(1, 131):
+        table.commit([_write(lsn % 7, lsn, lsn)])
+        snapshot = table.lake.table.current_snapshot()
+        assert snapshot is not None
+        manifests = snapshot.manifests(table.lake.table.io)
+        assert len(manifests) <= 2 * MOST_FILES + 4
+    table.check()
+    assert table.rows_of_duckdb() == table.expected()
+
+
 def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
     """Once all partitions were read to a newer time, unless a refused record may be replayed."""
     hours = 3 * CLOCK_TOLERANCE_MS
