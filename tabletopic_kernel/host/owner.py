@@ -146,7 +146,8 @@ class Owner:
                 self.pending = pending = replace(pending, dead_letters_sent=True)
                 reach(Step.LETTERS)
             if pending.upsert is not None and not pending.sent:
-                change = with_fewer_files(table.table, pending.change, pending.upsert)
+                newest = self.ledger.newest_ms
+                change = with_fewer_files(table.table, pending.change, pending.upsert, newest)
                 self.pending = pending = replace(pending, change=change)
             table.commit(self.ledger, pending.change)
         except UnreadableFilesError as error:

@@ -156,7 +156,7 @@ class Upserts:
         topic = self.lake.topic
         upsert = Upsert(self.settings, tuple(files), tuple(deletes))
         change = upserted(remembering(topic.table, after, deletes), upsert)
-        change = with_fewer_files(topic.table, change, upsert)
+        change = with_fewer_files(topic.table, change, upsert, self.lake.ledger.newest_ms)
         if meanwhile is not None:
             meanwhile()
         topic.commit(self.lake.ledger, change)
@@ -345,9 +345,24 @@ def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
     kept = {}
     for name, before in (("all", replace(refused, newest_ms=ledger.newest_ms)), ("newest", ledger)):
         change = upserted(remembering(topic.table, before, deletes), upsert)
-        (path,) = locations(topic.table, with_fewer_files(topic.table, change, upsert).ledger)
+        merged = with_fewer_files(topic.table, change, upsert, ledger.newest_ms)
+        (path,) = locations(topic.table, merged.ledger)
         kept[name] = len(read_file(path))
     assert kept == {"all": MOST_FILES + PARTITIONS, "newest": PARTITIONS}
+
+
+def test_a_partition_that_catches_up_brings_no_row_back(table: Upserts) -> None:
+    """Its batch begins with what is older than a delete, and ends with what is newer by hours."""
+    hour = CLOCK_TOLERANCE_MS
+    table.commit([_write(90 + p, 1, p, partition=p, ms=hour) for p in range(PARTITIONS)])
+    late = [_write(20 + p, 1, 300 + p, partition=p, ms=20 * hour) for p in (0, 2)]
+    table.commit([_write(1, None, 100, ms=5 * hour)], late)
+    for lsn in range(101, 101 + MOST_FILES - 1):
+        table.commit([_write(lsn, None, lsn, ms=20 * hour)])
+    older = _write(1, 5, 50, partition=1, ms=4 * hour)
+    newer = [_write(50, value, 400, partition=1, ms=20 * hour) for value in (1, None)]
+    table.commit([older, *newer])
+    table.check()
 
 
 def test_deleted_keys_that_others_removed_are_said(table: Upserts) -> None:

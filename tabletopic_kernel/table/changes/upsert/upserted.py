@@ -181,17 +181,20 @@ def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Le
     return replace(ledger, deleted_keys=(*ledger.deleted_keys, *names))
 
 
-def with_fewer_files(table: Table, change: TableChange, upsert: Upsert) -> TableChange:
+def with_fewer_files(
+    table: Table, change: TableChange, upsert: Upsert, newest_ms: Mapping[int, int]
+) -> TableChange:
     """The change whose ledger names one file instead of many, without what is forgotten.
 
-    A deleted key is forgotten once nothing older can arrive: all partitions were read to a newer timestamp,
-    and no record was refused, which a replay could bring.
+    A deleted key is forgotten once nothing older can arrive, nor is in this commit: by ``newest_ms``, that of
+    the ledger before, all partitions were read to a newer timestamp, and no record was refused, which a
+    replay could bring.
     """
     ledger = change.ledger
     if len(ledger.deleted_keys) <= MOST_FILES:
         return change
     columns = upsert.columns(table)
-    oldest = min((ledger.newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
+    oldest = min((newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
     since_us = None if ledger.refused else (oldest - CLOCK_TOLERANCE_MS) * 1000
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
         rows = _remembered(table, upsert, columns, ledger, locations(table, ledger))
