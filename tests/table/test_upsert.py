@@ -26,12 +26,12 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.changes.ledger_history import locations
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.upserted import (
     MOST_FILES,
     Upsert,
-    locations,
     remembering,
     upserted,
     with_fewer_files,
@@ -376,6 +376,21 @@ def test_deleted_keys_that_others_removed_are_said(table: Upserts) -> None:
     table.settings = table.settings.model_copy(update={"on_gap": "go_on"})
     table.commit([_write(2, 1, 11)])
     assert table.rows() == [(2, 1)]
+
+
+def test_deleted_keys_are_found_in_another_folder(table: Upserts, tmp_path: Path) -> None:
+    """Somebody sets where data is written, and unsets it: files stay where they were."""
+    table.commit([_write(1, None, 9)])
+    for key, lsn in ((2, 19), (3, 29)):
+        with table.lake.table.transaction() as transaction:
+            if key == 2:
+                transaction.set_properties({"write.data.path": f"file://{tmp_path}/elsewhere"})
+            else:
+                transaction.remove_properties("write.data.path")
+        table.commit([_write(key, None, lsn)])
+    table.commit([_write(key, 5, 7, partition=1) for key in (1, 2, 3, 4)])
+    table.check()
+    assert table.rows() == [(4, 5)]
 
 
 def test_replaced_newest_rows_are_no_rollback(table: Upserts) -> None:

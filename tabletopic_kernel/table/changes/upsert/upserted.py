@@ -34,6 +34,7 @@ from tabletopic_kernel.pipeline.arrange import partition_values
 from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
 from tabletopic_kernel.pipeline.write import KeysWriter, epoch_folder, epochs_root
 from tabletopic_kernel.table.changes.change import TableChange, checked_columns
+from tabletopic_kernel.table.changes.ledger_history import key_file_name, locations
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
 from tabletopic_kernel.table.layout import names_before
@@ -169,15 +170,9 @@ def _merged(
     return merged, tuple(file for key in full for file in live.delete_files[key])
 
 
-def locations(table: Table, ledger: Ledger) -> list[str]:
-    """Where the files with the deleted keys are that a ledger names."""
-    return [f"{epochs_root(table.metadata)}/{name}" for name in ledger.deleted_keys]
-
-
 def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Ledger:
     """The ledger that names files with deleted keys, too."""
-    root = f"{epochs_root(table.metadata)}/"
-    names = (file.file_path.removeprefix(root) for file in deletes)
+    names = (key_file_name(table, file.file_path) for file in deletes)
     return replace(ledger, deleted_keys=(*ledger.deleted_keys, *names))
 
 
