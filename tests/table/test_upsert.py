@@ -26,7 +26,7 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 from tabletopic_kernel.query.duckdb import DuckLake
-from tabletopic_kernel.table.changes.ledger_history import locations
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.upserted import (
@@ -36,11 +36,13 @@ from tabletopic_kernel.table.changes.upsert.upserted import (
     upserted,
     with_fewer_files,
 )
+from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.expiry import only_reached_by
 from tabletopic_kernel.table.layout import names_before
 from tabletopic_kernel.table.sweep import sweep
 from tests.table.foreign_deletes import delete_files
 from tests.table.lake import Lake, read_file
-from tests.table.samples import FlakyCatalog, refused
+from tests.table.samples import TOPIC, FlakyCatalog, refused
 
 PARTITIONS = 3
 
@@ -101,6 +103,7 @@ class Upserts:
         metadata = [column for column in metadata_columns(self.settings) if column.name == "_kafka_metadata"]
         schema = _numbered([*value, *metadata], number)
         self.lake = Lake(self.catalog, schema, self.by, mode="upsert", key=("id",), order_by=self.order_by)
+        self.letters = DeadLetters(self.catalog, self.lake.topic.table.name(), TOPIC)
 
     @property
     def columns(self) -> Any:
@@ -156,7 +159,8 @@ class Upserts:
         topic = self.lake.topic
         upsert = Upsert(self.settings, tuple(files), tuple(deletes))
         change = upserted(remembering(topic.table, after, deletes), upsert)
-        change = with_fewer_files(topic.table, change, upsert, self.lake.ledger.newest_ms)
+        newest_ms = self.lake.ledger.newest_ms
+        change = with_fewer_files(topic.table, change, upsert, newest_ms, self.letters)
         if meanwhile is not None:
             meanwhile()
         topic.commit(self.lake.ledger, change)
@@ -337,18 +341,56 @@ def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
     for lsn in range(1, MOST_FILES + 1):
         table.commit([_write(lsn, None, lsn, ms=hours)])
     later = [_write(90 + p, None, 90 + p, partition=p, ms=3 * hours) for p in range(PARTITIONS)]
-    refused = replace(table.lake.ledger, refused={"no_key": 1})
-    topic = table.lake.topic
+    topic, letters = table.lake.topic, table.letters
     _, deletes = table.staged(later)
-    ledger = replace(table.lake.ledger, newest_ms=dict.fromkeys(range(PARTITIONS), 3 * hours))
+    newest_ms = dict.fromkeys(range(PARTITIONS), 3 * hours)
+    ledger = replace(table.lake.ledger, newest_ms=newest_ms, refused={"no_key": 1})  # since it was created
     upsert = Upsert(table.settings, (), tuple(deletes))
+    letters.ensure(topic, table.lake.ledger)
+    assert letters.table is not None
+    target = file_schema(letters.table.table.schema())
+    letter = {"topic": pa.array([TOPIC]), "partition": pa.array([0], pa.int32()), "offset": pa.array([7])}
+    letter |= {"reason": pa.array(["no_key"]), "message": pa.array(["it has no key"])}
+    letter["at"] = pa.array([0], pa.timestamp("us", "UTC"))
+    letters.table.table.append(pa.Table.from_batches([conform(letter, 1, target)]))
+    letters.refresh()
     kept = {}
-    for name, before in (("all", replace(refused, newest_ms=ledger.newest_ms)), ("newest", ledger)):
-        change = upserted(remembering(topic.table, before, deletes), upsert)
-        merged = with_fewer_files(topic.table, change, upsert, ledger.newest_ms)
+    for name in ("all", "newest"):
+        change = upserted(remembering(topic.table, ledger, deletes), upsert)
+        merged = with_fewer_files(topic.table, change, upsert, newest_ms, letters)
         (path,) = locations(topic.table, merged.ledger)
         kept[name] = len(read_file(path))
+        if name == "all":
+            letters.table.table.delete()
+            letters.refresh()
     assert kept == {"all": MOST_FILES + PARTITIONS, "newest": PARTITIONS}
+
+
+def test_many_deleted_keys_are_written_again_rarely(table: Upserts) -> None:
+    """Small files are merged with one another; the large one waits until there is as much beside it."""
+    table.commit([_write(key, None, key) for key in range(1, 5_000)])
+    (large,) = table.lake.ledger.deleted_keys
+    for lsn in range(5_000, 5_030):
+        table.commit([_write(lsn, None, lsn)])
+        assert len(table.lake.ledger.deleted_keys) <= MOST_FILES
+    assert table.lake.ledger.deleted_keys[0] == large
+    table.commit([_write(key, 1, 0, partition=1) for key in (1, 4_000, 5_001, 9_000)])
+    assert table.rows() == table.expected() == [(9_000, 1)]
+
+
+def test_files_of_deleted_keys_go_with_their_snapshots(table: Upserts) -> None:
+    """Those that no ledger names any more, and no others."""
+    for lsn in range(1, 2 * MOST_FILES):
+        table.commit([_write(lsn, None, lsn)])
+    loaded = table.lake.table
+    ids = {snapshot.snapshot_id for snapshot in loaded.snapshots()[:-1]}
+    gone = {path for path in only_reached_by(loaded, ids).data if path.endswith("-keys.parquet")}
+    named = {
+        path for ledger in map(ledger_of, loaded.snapshots()) if ledger for path in locations(loaded, ledger)
+    }
+    kept = set(locations(loaded, table.lake.ledger))
+    assert kept
+    assert gone == named - kept
 
 
 def test_a_partition_that_catches_up_brings_no_row_back(table: Upserts) -> None:
