@@ -24,7 +24,7 @@ from tabletopic_kernel.model.ledger import Ledger, Offsets, added
 from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
-from tabletopic_kernel.table.changes.ledger_history import summary
+from tabletopic_kernel.table.changes.ledger_history import locations, summary
 from tabletopic_kernel.table.changes.upsert.upserted import Upsert, remembering, upserted, with_fewer_files
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
@@ -146,7 +146,8 @@ class Owner:
                 self.pending = pending = replace(pending, dead_letters_sent=True)
                 reach(Step.LETTERS)
             if pending.upsert is not None and not pending.sent:
-                change = with_fewer_files(table.table, pending.change, pending.upsert)
+                newest, letters = self.ledger.newest_ms, self.dead_letters
+                change = with_fewer_files(table.table, pending.change, pending.upsert, newest, letters)
                 self.pending = pending = replace(pending, change=change)
             table.commit(self.ledger, pending.change)
         except UnreadableFilesError as error:
@@ -186,10 +187,19 @@ class Owner:
         return self.pending is not None and table.has_commit(self.pending.after.commit_id)
 
     def done(self) -> PendingCommit:
-        """Adopt the ledger of the pending commit, which is in the table."""
+        """Adopt the ledger of the pending commit, which is in the table.
+
+        Deletes that were merged before it was sent are in no request: their files go.
+        """
         pending, self.pending = self.pending, None
         assert pending is not None
         self.ledger = pending.after
+        if pending.upsert is not None and self.table is not None:
+            named = locations(self.table.table, self.ledger)
+            merged = [file for file in pending.upsert.deletes if file.file_path not in named]
+            if merged:
+                with suppress(RetryableError):  # the next owner's sweep takes what is left
+                    self.files.discard(merged, ())
         return pending
 
     def settle_letters(self) -> None:

@@ -58,7 +58,8 @@ def data_root(metadata: TableMetadata) -> str:
 _STAGED = ".parquet"  # the end of files' names
 # For files with rows of other files: the age of such a file says nothing about its rows.
 REWRITTEN = "-rewritten.parquet"
-DELETED_KEYS = "-keys.parquet"  # the end of the names of files with deleted keys
+# Files with deleted keys, which no manifest names: Iceberg's removal of orphans passes over hidden names.
+DELETED_KEYS = "_{}-keys.parquet"
 
 
 # Numbers that grow by a little: as differences they take less time and a fraction of the bytes (ADR 0038).
@@ -215,7 +216,7 @@ class KeysWriter:
 
     def write(self, table: pa.Table, most: float = math.inf) -> list[DataFile]:
         """Write ``table`` as one file; raises RetryableError if the storage refuses."""
-        output = self._io.new_output(f"{self._folder}/{uuid.uuid4()}{DELETED_KEYS}")
+        output = self._io.new_output(f"{self._folder}/{DELETED_KEYS.format(uuid.uuid4())}")
         try:
             with output.create() as stream:
                 pq.write_table(table, stream, compression="zstd")

@@ -8,7 +8,8 @@ ledger's, and the one with the highest epoch (I5). All others expire by age. Ref
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from tabletopic_kernel.clients.storage.storage import live_files, manifests_of, 
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import in_sql
-from tabletopic_kernel.table.changes.ledger_history import ledger_of, summary
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations, summary
 from tabletopic_kernel.table.files.orphans import orphan_candidates
 from tabletopic_kernel.table.files.own import UnreachableFiles, is_collected
 from tabletopic_kernel.table.sweep import Removed, orphans_of, removable
@@ -167,6 +168,9 @@ def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
             only = [manifest for path, manifest in manifests_of(io, gone).items() if path not in shared]
             for _, live in live_files(io, only):
                 data.update(live)
+            for path in _deleted_keys(table, gone) - _deleted_keys(table, kept):
+                with suppress(FileNotFoundError):  # somebody removed it before
+                    data |= sizes_of(io, [path])
             files = sizes_of(io, [snapshot.manifest_list for snapshot in gone if snapshot.manifest_list])
     except FileNotFoundError as error:
         # Nobody can read these snapshots. They may go; what else they reached is left as orphans.
@@ -177,6 +181,12 @@ def only_reached_by(table: Table, ids: Collection[int]) -> UnreachableFiles:
         if statistics.snapshot_id in ids:
             files[statistics.statistics_path] = statistics.file_size_in_bytes
     return UnreachableFiles(frozenset(ids), data, files)
+
+
+def _deleted_keys(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+    """The files with an upsert table's deleted keys, which ledgers name, not manifests."""
+    ledgers = map(ledger_of, snapshots)
+    return {path for ledger in ledgers if ledger is not None for path in locations(table, ledger)}
 
 
 @dataclass(frozen=True)

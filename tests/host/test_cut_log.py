@@ -10,10 +10,12 @@ import pytest
 
 from tabletopic_kernel.clients.kafka.reader import KafkaRecord
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.ownership.cut_log import lost_part
 from tabletopic_kernel.model.commit_cycle import Event, State
-from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.progress.events import GapDetected
+from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.plan import StagedBatch
 from tabletopic_kernel.pipeline.stage import note_last
@@ -108,6 +110,24 @@ def test_a_log_that_was_cut_and_grew_again_stops_the_topic(rig: Rig, cut: int) -
     assert "another record at offset 9" in reason
     assert "`tabletopic resume clicks --on-truncation mark`" in reason
     assert rig.offset() == 10
+
+
+@pytest.mark.parametrize("choice", ["stop", "mark", "rewind"])
+@pytest.mark.parametrize("order_by", [None, "a"])
+def test_a_table_by_key_has_fewer_choices(rig: Rig, choice: str, order_by: str | None) -> None:
+    """Rows that were replaced cannot come back, and without an order lost records look newer."""
+    filled(rig)
+    send(rig, log(16, 6))
+    settings = TopicSettings(mode="upsert", key=("a",), order_by=order_by, on_truncation=choice)
+    facts, ledger = rig.broker.facts("clicks"), rig.table.ledger
+    if order_by and choice == "mark":
+        assert lost_part(ledger, facts, settings, rig.table, rig.broker) == {0: (6, 10)}
+        return
+    with pytest.raises(ActionNeededError) as raised:
+        lost_part(ledger, facts, settings, rig.table, rig.broker)
+    text = str(raised.value)
+    assert ("--on-truncation mark" in text) == bool(order_by)
+    assert "--on-truncation rewind" not in text
 
 
 def test_a_log_that_is_as_it_was_goes_on(rig: Rig) -> None:

@@ -8,6 +8,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from tabletopic_kernel.clients.storage.storage import list_infos
 from tabletopic_kernel.host.schedule import Schedule
 from tabletopic_kernel.model.commit_cycle import Event, State
 from tabletopic_kernel.model.ledger import StagedOffsets
@@ -15,6 +16,9 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import StageResult
 from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker.jobs import batch_of_result
+from tabletopic_kernel.pipeline.write import epochs_root
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations
+from tabletopic_kernel.table.changes.upsert.upserted import MOST_FILES
 from tests.host.rig import Rig, drain
 from tests.pipeline.source import SOURCE
 from tests.table.samples import answer_lost, never_arrived, refused, sent_twice
@@ -104,3 +108,20 @@ def test_the_table_is_the_dict_of_its_records(rig: Rig, seed: int) -> None:
         assert _rows(rig) == sorted(_dict_of(log, dict(ledger.next_offsets)).items())
         assert coordinator.progress().rows == len(_rows(rig))
     assert _rows(rig) == sorted(_dict_of(log, dict.fromkeys(log, 60)).items())
+
+
+def test_deletes_that_were_merged_leave_no_files(rig: Rig) -> None:
+    """What a commit puts into a file with others was never named: only that file stays."""
+    log: Log = {0: [(f"{at}".encode(), None) for at in range(MOST_FILES + 1)], 1: []}
+    coordinator = rig.running(**UPSERT)
+    for at in range(len(log[0])):
+        _stage(rig, log, {0: at, 1: 0}, {0: at + 1, 1: 0})
+        drain(coordinator)
+        rig.after(20_000, coordinator)
+    table = rig.table.table
+    ledgers = list(filter(None, map(ledger_of, table.snapshots())))
+    files = list_infos(table, epochs_root(table.metadata), recursive=True)
+    assert len(ledgers[-1].deleted_keys) == 1
+    assert {path for path in files if path.endswith("-keys.parquet")} == {
+        path for ledger in ledgers for path in locations(table, ledger)
+    }

@@ -26,21 +26,23 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 from tabletopic_kernel.query.duckdb import DuckLake
+from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.upserted import (
     MOST_FILES,
     Upsert,
-    locations,
     remembering,
     upserted,
     with_fewer_files,
 )
+from tabletopic_kernel.table.dead_letters import DeadLetters
+from tabletopic_kernel.table.expiry import only_reached_by
 from tabletopic_kernel.table.layout import names_before
 from tabletopic_kernel.table.sweep import sweep
 from tests.table.foreign_deletes import delete_files
 from tests.table.lake import Lake, read_file
-from tests.table.samples import FlakyCatalog, refused
+from tests.table.samples import TOPIC, FlakyCatalog, refused
 
 PARTITIONS = 3
 
@@ -101,6 +103,7 @@ class Upserts:
         metadata = [column for column in metadata_columns(self.settings) if column.name == "_kafka_metadata"]
         schema = _numbered([*value, *metadata], number)
         self.lake = Lake(self.catalog, schema, self.by, mode="upsert", key=("id",), order_by=self.order_by)
+        self.letters = DeadLetters(self.catalog, self.lake.topic.table.name(), TOPIC)
 
     @property
     def columns(self) -> Any:
@@ -156,7 +159,8 @@ class Upserts:
         topic = self.lake.topic
         upsert = Upsert(self.settings, tuple(files), tuple(deletes))
         change = upserted(remembering(topic.table, after, deletes), upsert)
-        change = with_fewer_files(topic.table, change, upsert)
+        newest_ms = self.lake.ledger.newest_ms
+        change = with_fewer_files(topic.table, change, upsert, newest_ms, self.letters)
         if meanwhile is not None:
             meanwhile()
         topic.commit(self.lake.ledger, change)
@@ -319,35 +323,116 @@ def test_delete_files_and_deleted_keys_are_merged(table: Upserts) -> None:
     table.check()
 
 
+def test_manifests_stay_few(table: Upserts) -> None:
+    """However many commits replace rows: those without files go, and small ones are merged."""
+    for lsn in range(1, 131):
+        table.commit([_write(lsn % 7, lsn, lsn)])
+        snapshot = table.lake.table.current_snapshot()
+        assert snapshot is not None
+        manifests = snapshot.manifests(table.lake.table.io)
+        assert len(manifests) <= 2 * MOST_FILES + 4
+    table.check()
+    assert table.rows_of_duckdb() == table.expected()
+
+
 def test_what_nothing_older_can_follow_is_forgotten(table: Upserts) -> None:
     """Once all partitions were read to a newer time, unless a refused record may be replayed."""
     hours = 3 * CLOCK_TOLERANCE_MS
     for lsn in range(1, MOST_FILES + 1):
         table.commit([_write(lsn, None, lsn, ms=hours)])
     later = [_write(90 + p, None, 90 + p, partition=p, ms=3 * hours) for p in range(PARTITIONS)]
-    refused = replace(table.lake.ledger, refused={"no_key": 1})
-    topic = table.lake.topic
+    topic, letters = table.lake.topic, table.letters
     _, deletes = table.staged(later)
-    ledger = replace(table.lake.ledger, newest_ms=dict.fromkeys(range(PARTITIONS), 3 * hours))
+    newest_ms = dict.fromkeys(range(PARTITIONS), 3 * hours)
+    ledger = replace(table.lake.ledger, newest_ms=newest_ms, refused={"no_key": 1})  # since it was created
     upsert = Upsert(table.settings, (), tuple(deletes))
+    letters.ensure(topic, table.lake.ledger)
+    assert letters.table is not None
+    target = file_schema(letters.table.table.schema())
+    letter = {"topic": pa.array([TOPIC]), "partition": pa.array([0], pa.int32()), "offset": pa.array([7])}
+    letter |= {"reason": pa.array(["no_key"]), "message": pa.array(["it has no key"])}
+    letter["at"] = pa.array([0], pa.timestamp("us", "UTC"))
+    letters.table.table.append(pa.Table.from_batches([conform(letter, 1, target)]))
+    letters.refresh()
     kept = {}
-    for name, before in (("all", replace(refused, newest_ms=ledger.newest_ms)), ("newest", ledger)):
-        change = upserted(remembering(topic.table, before, deletes), upsert)
-        (path,) = locations(topic.table, with_fewer_files(topic.table, change, upsert).ledger)
+    for name in ("all", "newest"):
+        change = upserted(remembering(topic.table, ledger, deletes), upsert)
+        merged = with_fewer_files(topic.table, change, upsert, newest_ms, letters)
+        (path,) = locations(topic.table, merged.ledger)
         kept[name] = len(read_file(path))
+        if name == "all":
+            letters.table.table.delete()
+            letters.refresh()
     assert kept == {"all": MOST_FILES + PARTITIONS, "newest": PARTITIONS}
+
+
+def test_many_deleted_keys_are_written_again_rarely(table: Upserts) -> None:
+    """Small files are merged with one another; the large one waits until there is as much beside it."""
+    table.commit([_write(key, None, key) for key in range(1, 5_000)])
+    (large,) = table.lake.ledger.deleted_keys
+    for lsn in range(5_000, 5_030):
+        table.commit([_write(lsn, None, lsn)])
+        assert len(table.lake.ledger.deleted_keys) <= MOST_FILES
+    assert table.lake.ledger.deleted_keys[0] == large
+    table.commit([_write(key, 1, 0, partition=1) for key in (1, 4_000, 5_001, 9_000)])
+    assert table.rows() == table.expected() == [(9_000, 1)]
+
+
+def test_files_of_deleted_keys_go_with_their_snapshots(table: Upserts) -> None:
+    """Those that no ledger names any more, and no others."""
+    for lsn in range(1, 2 * MOST_FILES):
+        table.commit([_write(lsn, None, lsn)])
+    loaded = table.lake.table
+    ids = {snapshot.snapshot_id for snapshot in loaded.snapshots()[:-1]}
+    gone = {path for path in only_reached_by(loaded, ids).data if path.endswith("-keys.parquet")}
+    named = {
+        path for ledger in map(ledger_of, loaded.snapshots()) if ledger for path in locations(loaded, ledger)
+    }
+    kept = set(locations(loaded, table.lake.ledger))
+    assert kept
+    assert gone == named - kept
+
+
+def test_a_partition_that_catches_up_brings_no_row_back(table: Upserts) -> None:
+    """Its batch begins with what is older than a delete, and ends with what is newer by hours."""
+    hour = CLOCK_TOLERANCE_MS
+    table.commit([_write(90 + p, 1, p, partition=p, ms=hour) for p in range(PARTITIONS)])
+    late = [_write(20 + p, 1, 300 + p, partition=p, ms=20 * hour) for p in (0, 2)]
+    table.commit([_write(1, None, 100, ms=5 * hour)], late)
+    for lsn in range(101, 101 + MOST_FILES - 1):
+        table.commit([_write(lsn, None, lsn, ms=20 * hour)])
+    older = _write(1, 5, 50, partition=1, ms=4 * hour)
+    newer = [_write(50, value, 400, partition=1, ms=20 * hour) for value in (1, None)]
+    table.commit([older, *newer])
+    table.check()
 
 
 def test_deleted_keys_that_others_removed_are_said(table: Upserts) -> None:
     """The topic stops with the way to go on; there the file is left out."""
     table.commit([_write(1, None, 9)])
     (path,) = locations(table.lake.table, table.lake.ledger)
+    assert path.rpartition("/")[2].startswith("_")  # Spark's removal of orphans passes over it
     Path(path.removeprefix("file://")).unlink()
     with pytest.raises(ActionNeededError, match=r"deleted 1 files with deleted keys.*--on-gap go_on"):
         table.commit([_write(2, 1, 10)])
     table.settings = table.settings.model_copy(update={"on_gap": "go_on"})
     table.commit([_write(2, 1, 11)])
     assert table.rows() == [(2, 1)]
+
+
+def test_deleted_keys_are_found_in_another_folder(table: Upserts, tmp_path: Path) -> None:
+    """Somebody sets where data is written, and unsets it: files stay where they were."""
+    table.commit([_write(1, None, 9)])
+    for key, lsn in ((2, 19), (3, 29)):
+        with table.lake.table.transaction() as transaction:
+            if key == 2:
+                transaction.set_properties({"write.data.path": f"file://{tmp_path}/elsewhere"})
+            else:
+                transaction.remove_properties("write.data.path")
+        table.commit([_write(key, None, lsn)])
+    table.commit([_write(key, 5, 7, partition=1) for key in (1, 2, 3, 4)])
+    table.check()
+    assert table.rows() == [(4, 5)]
 
 
 def test_replaced_newest_rows_are_no_rollback(table: Upserts) -> None:

@@ -43,6 +43,7 @@ def test_a_key_of_columns_is_enough(catalog: Catalog) -> None:  # noqa: F811
         (V1, {"metadata_columns": ("metadata",)}, "needs a key"),
         (V1, {"key": ("id",), "metadata_columns": ("key",)}, "metadata_columns"),
         (V1, {"key": ("id",), "on_truncation": "rewind"}, "on_truncation"),
+        (V1, {"key": ("id",), "on_truncation": "mark"}, "rows of lost records would win.*order_by"),
         (V1, {"key": ("id",), "projection": "SELECT * FROM batch WHERE id > 1"}, "WHERE"),
     ],
 )

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from tabletopic_kernel.clients.kafka.broker import Broker, TopicFacts
 from tabletopic_kernel.host.resume_point import check_same_topic
 from tabletopic_kernel.model.columns.evolution import METADATA
-from tabletopic_kernel.model.errors import ActionNeededError, ResumeError
+from tabletopic_kernel.model.columns.upsert_columns import check_upsert
+from tabletopic_kernel.model.errors import ActionNeededError, ResumeError, UsageError
 from tabletopic_kernel.model.fingerprint import LastRecords, fingerprint
 from tabletopic_kernel.model.ledger import Ledger, Offsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -89,17 +90,34 @@ def lost_part(
         p: (_divergence(table, p, offset, facts, broker), ledger.next_offsets[p])
         for p, offset in other.items()
     }
-    if settings.on_truncation == "stop":
+    choices = _choices(settings)
+    if not choices:
+        raise ActionNeededError(
+            f"{_explained(ledger.topic, facts, other)}. The table is kept by key without an order, so which "
+            "of its rows are the newest is unknown: enable the topic with another --table"
+        )
+    if settings.on_truncation not in choices:
         ranges = "; ".join(f"partition {p}: {first} to {end - 1}" for p, (first, end) in sorted(lost.items()))
         resume = f"tabletopic resume {ledger.topic} --on-truncation"
+        ways = ", ".join(f"`{resume} {choice}` {effect}" for choice, effect in choices.items())
         raise ResumeError(
             f"{_explained(ledger.topic, facts, other)}. Committed offsets with other records now, or "
-            f"none: {ranges}. `{resume} mark` keeps their rows and notes them in the ledger, "
-            f"`{resume} rewind` deletes them; both read the topic again from the first of them on"
+            f"none: {ranges}. {ways}; the topic is read again from the first of them on"
         )
     if settings.on_truncation == "rewind":
         _check_alone(ledger, lost)
     return lost
+
+
+def _choices(settings: TopicSettings) -> dict[str, str]:
+    """What may become of the rows of lost records, and its effect: all, unless the table is kept by key."""
+    effects = {"mark": "keeps their rows and notes them in the ledger", "rewind": "deletes them"}
+    for choice in list(effects) if settings.mode == "upsert" else ():
+        try:
+            check_upsert(settings.model_copy(update={"on_truncation": choice}))
+        except UsageError:
+            del effects[choice]
+    return effects
 
 
 def _check_alone(ledger: Ledger, lost: Lost) -> None:

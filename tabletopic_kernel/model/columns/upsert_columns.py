@@ -92,7 +92,14 @@ def check_upsert(settings: TopicSettings) -> None:
         ),
         (
             settings.on_truncation == "rewind",
-            "rows that a lost record replaced cannot come back: set on_truncation to stop or mark",
+            "rows that a lost record replaced cannot come back: set on_truncation to stop",
+        ),
+        (
+            settings.on_truncation == "mark"
+            and settings.order_by is None
+            and settings.transform != "flatten_debezium",
+            "rows of lost records would win over newer ones, which have smaller offsets: set on_truncation "
+            "to stop, or order_by to a column",
         ),
     )
     if reason := next((reason for applies, reason in reasons if applies), None):

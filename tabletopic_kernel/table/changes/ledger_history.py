@@ -222,3 +222,21 @@ def kept_keys(table: Table) -> tuple[str, ...]:
     """Files with deleted keys that the ledger in a property names."""
     kept = Ledger.from_summary(json.loads(table.properties.get(KEPT_PROPERTY, "{}")))
     return kept.deleted_keys if kept else ()
+
+
+def locations(table: Table, ledger: Ledger) -> list[str]:
+    """Where the files with the deleted keys are that a ledger names."""
+    names = ledger.deleted_keys
+    return [f"{_keys_root(table)}{name}" if name.startswith("epoch-") else name for name in names]
+
+
+def key_file_name(table: Table, location: str) -> str:
+    """How a ledger names a file with deleted keys: whole if it is elsewhere, by ``write.data.path``.
+
+    So it is found again if somebody changes that property.
+    """
+    return location.removeprefix(_keys_root(table))
+
+
+def _keys_root(table: Table) -> str:
+    return f"{table.metadata.location.rstrip('/')}/data/{table.metadata.table_uuid}/"

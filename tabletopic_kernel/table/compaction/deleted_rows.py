@@ -17,6 +17,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.table import Table
 
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import has_files
 from tabletopic_kernel.clients.storage.locations import file_name
 from tabletopic_kernel.clients.storage.position_deletes import PATH_ID, read_positions
 from tabletopic_kernel.model.errors import ActionNeededError
@@ -61,7 +62,7 @@ class Head:
         self.data: list[ManifestEntry] = []
         self.deletes: list[ManifestEntry] = []
         head = table.metadata.current_snapshot()
-        for manifest in head.manifests(table.io) if head is not None else ():
+        for manifest in filter(has_files, head.manifests(table.io) if head is not None else ()):
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 entry.data_file.spec_id = manifest.partition_spec_id
                 is_data = entry.data_file.content == DataFileContent.DATA

@@ -95,3 +95,8 @@ class OwnSnapshot(Snapshot):
 def own_snapshot(snapshot: Snapshot) -> Snapshot:
     """The same snapshot, as one of ours."""
     return snapshot if isinstance(snapshot, OwnSnapshot) else copy_as(OwnSnapshot, snapshot)
+
+
+def has_files(manifest: ManifestFile) -> bool:
+    """Whether it has files of the table, not just those that its snapshot removed."""
+    return bool(manifest.has_added_files() or manifest.has_existing_files())

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from pyiceberg.exceptions import ValidationException
@@ -26,9 +27,10 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update.snapshot import _OverwriteFiles, _SnapshotProducer
+from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles, _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT
 
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.manifests import has_files
 from tabletopic_kernel.clients.storage.position_deletes import partition_of, write_positions
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.moved_rows import Positions
@@ -36,6 +38,7 @@ from tabletopic_kernel.model.moved_rows import Positions
 DELETES = "-deletes.parquet"  # the end of our position delete files' names
 
 _FEW = 4
+_MOST_MANIFESTS = 10  # of a change that removes rows; more are merged
 
 SnapshotProducer = _SnapshotProducer[Any]
 
@@ -139,33 +142,55 @@ class ChangeSnapshot(_OverwriteFiles):
             self._added_deletes += (write_positions(self._io, location, files[0], positions),)
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        removed = {file.file_path for file in self._removed_deletes}
-        processed: list[ManifestFile] = []
-        for manifest in super()._process_manifests(manifests):
-            entries = []
-            if removed and manifest.content == ManifestContent.DELETES:
-                entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
-            if not any(entry.data_file.file_path in removed for entry in entries):
-                processed.append(manifest)
-                continue
-            with self._deletes_writer(self.spec(manifest.partition_spec_id)) as writer:
-                for entry in entries:
-                    add = writer.delete if entry.data_file.file_path in removed else writer.existing
-                    add(entry)
-            processed.append(writer.to_manifest_file())
-        for spec_id in sorted({file.spec_id for file in self._added_deletes}):
-            with self._deletes_writer(self.spec(spec_id)) as writer:
-                for file in (file for file in self._added_deletes if file.spec_id == spec_id):
-                    entry = ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED,
-                        snapshot_id=self._snapshot_id,
-                        sequence_number=None,
-                        file_sequence_number=None,
-                        data_file=file,
-                    )
-                    writer.add(entry)
-            processed.append(writer.to_manifest_file())
+        """Few manifests, as every commit of an upsert and every reader opens all: those without files go, and
+        small ones are merged; a compaction leaves those of data as they are.
+        """
+        live = [
+            manifest
+            for manifest in manifests
+            if has_files(manifest) or manifest.added_snapshot_id == self._snapshot_id
+        ]
+        data = [manifest for manifest in live if manifest.content == ManifestContent.DATA]
+        deletes = [manifest for manifest in live if manifest.content == ManifestContent.DELETES]
+        specs = {manifest.partition_spec_id for manifest in deletes}
+        processed = data if self._keeps_rows else self._merged(data)
+        for spec_id in sorted(specs.union(file.spec_id for file in self._added_deletes)):
+            of_spec = [manifest for manifest in deletes if manifest.partition_spec_id == spec_id]
+            processed = [*processed, *self._with_deletes(spec_id, of_spec)]
         return processed
+
+    def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        append = self._transaction.update_snapshot().merge_append()  # has what the table's properties say
+        at_most = min(append._min_count_to_merge, _MOST_MANIFESTS)
+        merging = _ManifestMergeManager(append._target_size_bytes, at_most, append._merge_enabled, self)
+        return merging.merge_manifests(manifests)
+
+    def _with_deletes(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Delete manifests of a spec, with the added files in one that replaces those with removed files."""
+        removed = {file.file_path for file in self._removed_deletes}
+        added = [file for file in self._added_deletes if file.spec_id == spec_id]
+        many = bool(added) and len(manifests) >= _MOST_MANIFESTS
+        replaced: dict[str, list[ManifestEntry]] = {}
+        for manifest in manifests if removed or many else ():
+            entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+            if many or any(entry.data_file.file_path in removed for entry in entries):
+                replaced[manifest.manifest_path] = entries
+        if not replaced and not added:
+            return manifests
+        with self._deletes_writer(self.spec(spec_id)) as writer:
+            for entry in chain.from_iterable(replaced.values()):
+                (writer.delete if entry.data_file.file_path in removed else writer.existing)(entry)
+            for file in added:
+                entry = ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=self._snapshot_id,
+                    sequence_number=None,
+                    file_sequence_number=None,
+                    data_file=file,
+                )
+                writer.add(entry)
+        kept = [manifest for manifest in manifests if manifest.manifest_path not in replaced]
+        return [*kept, writer.to_manifest_file()]
 
     def _deletes_writer(self, spec: PartitionSpec) -> _DeletesWriter:
         output = self.new_manifest_output()

@@ -11,12 +11,14 @@ With eight delete files in a partition, the next ones are merged with them in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField
@@ -34,8 +36,10 @@ from tabletopic_kernel.pipeline.arrange import partition_values
 from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
 from tabletopic_kernel.pipeline.write import KeysWriter, epoch_folder, epochs_root
 from tabletopic_kernel.table.changes.change import TableChange, checked_columns
+from tabletopic_kernel.table.changes.ledger_history import key_file_name, locations
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
+from tabletopic_kernel.table.dead_letters import LetterTable
 from tabletopic_kernel.table.layout import names_before
 from tabletopic_kernel.table.topic_table import TopicTable
 
@@ -169,32 +173,32 @@ def _merged(
     return merged, tuple(file for key in full for file in live.delete_files[key])
 
 
-def locations(table: Table, ledger: Ledger) -> list[str]:
-    """Where the files with the deleted keys are that a ledger names."""
-    return [f"{epochs_root(table.metadata)}/{name}" for name in ledger.deleted_keys]
-
-
 def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Ledger:
     """The ledger that names files with deleted keys, too."""
-    root = f"{epochs_root(table.metadata)}/"
-    names = (file.file_path.removeprefix(root) for file in deletes)
+    names = (key_file_name(table, file.file_path) for file in deletes)
     return replace(ledger, deleted_keys=(*ledger.deleted_keys, *names))
 
 
-def with_fewer_files(table: Table, change: TableChange, upsert: Upsert) -> TableChange:
-    """The change whose ledger names one file instead of many, without what is forgotten.
+def with_fewer_files(
+    table: Table, change: TableChange, upsert: Upsert, newest_ms: Mapping[int, int], letters: LetterTable
+) -> TableChange:
+    """The change whose ledger names one file instead of several small ones, without what is forgotten.
 
-    A deleted key is forgotten once nothing older can arrive: all partitions were read to a newer timestamp,
-    and no record was refused, which a replay could bring.
+    A deleted key is forgotten once nothing older can arrive, nor is in this commit: by ``newest_ms``, that of
+    the ledger before, all partitions were read to a newer timestamp, and there are no dead ``letters``, which
+    a replay could bring.
     """
     ledger = change.ledger
     if len(ledger.deleted_keys) <= MOST_FILES:
         return change
     columns = upsert.columns(table)
-    oldest = min((ledger.newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
-    since_us = None if ledger.refused else (oldest - CLOCK_TOLERANCE_MS) * 1000
+    oldest = min((newest_ms.get(p, 0) for p in ledger.next_offsets), default=0)
+    may_replay = letters.table is not None and bool(letters.tasks(AlwaysTrue()))
+    since_us = None if may_replay else (oldest - CLOCK_TOLERANCE_MS) * 1000
+    paths = locations(table, ledger)
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
-        rows = _remembered(table, upsert, columns, ledger, locations(table, ledger))
+        small = _small(table, paths)
+        rows = _remembered(table, upsert, columns, ledger, small)
         kept = lookup.newest_deletes(rows, since_us)
     target = deletes_schema(columns)
     arrays = [kept.column(field.name).cast(_castable(field.type)) for field in target]
@@ -203,7 +207,23 @@ def with_fewer_files(table: Table, change: TableChange, upsert: Upsert) -> Table
     )
     writer = KeysWriter(table.io, f"{epochs_root(table.metadata)}/{epoch_folder(ledger.epoch)}")
     files = writer.write(whole) if len(whole) else []
-    return replace(change, ledger=remembering(table, replace(ledger, deleted_keys=()), files))
+    large = tuple(name for name, path in zip(ledger.deleted_keys, paths, strict=True) if path not in small)
+    return replace(change, ledger=remembering(table, replace(ledger, deleted_keys=large), files))
+
+
+def _small(table: Table, paths: Sequence[str]) -> list[str]:
+    """The files to merge: without each that is larger than all smaller ones together. So a deleted key is
+    written again when about as many others were deleted, not with every merge.
+    """
+    sizes = dict.fromkeys(paths, 0)
+    for path in paths:
+        with suppress(FileNotFoundError):
+            sizes[path] = len(table.io.new_input(path))
+    small = sorted(paths, key=sizes.__getitem__)
+    least = max(2, len(paths) - MOST_FILES + 1)
+    while len(small) > least and 2 * sizes[small[-1]] > sum(sizes[path] for path in small):
+        small.pop()
+    return small
 
 
 def _castable(kind: pa.DataType) -> pa.DataType:
