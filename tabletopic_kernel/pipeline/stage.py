@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -36,7 +36,13 @@ from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, S
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
 from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
-from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, follow_events, moved_keys
+from tabletopic_kernel.pipeline.transform.deletes import (
+    DELETED,
+    Changes,
+    changes_of,
+    follow_events,
+    moved_keys,
+)
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 R = TypeVar("R")
@@ -100,6 +106,9 @@ class _Part:
     unframed: list[Rejections]
     keys: KeyColumns
     texts: Mapping[SchemaKey, str]
+
+
+_Judged = tuple[DecodedGroup, Sequence[Changes | None], Sequence[pa.Table]]
 
 
 class _Staging:
@@ -170,13 +179,13 @@ class _Staging:
             return
         try:
             decoded = self._isolated(
-                lambda part: decode_group(self._loaded, batch, group.part(part.start, part.stop), keys),
+                lambda part: self._judge(batch, group.part(part.start, part.stop), keys),
                 len(group),
             )
         except ProjectionError as error:  # the statement's fault, not the record's: no letter
             result.error = ActionNeededError(str(error))
             return
-        for part in decoded.results:
+        for part, changes, moved in decoded.results:
             for rejections in part.rejections:
                 self._refuse(batch, rejections)
             result.passed_over = added(result.passed_over, part.passed_over)
@@ -185,15 +194,26 @@ class _Staging:
                 result.needs |= Needs(columns=(part.needed_columns,))
             if part.proved and schema_id is not None:
                 result.needs |= Needs(proved=frozenset((schema_id,)))
-            for rows in part.rows:
-                self._take_rows(batch, rows)
-            self._take_moved(part)
+            for rows, change in zip(part.rows, changes, strict=True):
+                self._take_rows(batch, rows, change)
+            for deletes in moved:
+                self._take_deletes(deletes)
         self._failed(batch, schema_id, group.positions, decoded)
 
-    def _take_rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        if (columns := self._plan.upsert) is not None:
+    def _judge(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> _Judged:
+        """Decode; of an upsert table also what each of the rows says, and the keys that updates changed."""
+        decoded, columns = decode_group(self._loaded, batch, group, keys), self._plan.upsert
+        if columns is None:
+            return decoded, [None] * len(decoded.rows), []
+        is_bare = group.schema_id is None
+        changes = [changes_of(rows.rows, columns, without_value=is_bare) for rows in decoded.rows]
+        after = [(rows.positions, rows.rows) for rows in decoded.rows]
+        moved = (moved_keys(old.rows, old.positions, after, columns.key) for old in decoded.before)
+        return decoded, changes, [changes_of(rows, columns).deletes for rows in moved]
+
+    def _take_rows(self, batch: pa.RecordBatch, rows: StagedRows, changes: Changes | None) -> None:
+        if changes is not None:
             without_value = rows.schema_id is None
-            changes = changes_of(rows.rows, columns, without_value=without_value)
             counts = {TOMBSTONE if without_value else DELETE: len(changes.deletes) - changes.truncates}
             counts |= {ROWLESS_OPS["t"]: changes.truncates}
             if changes.keyless.any():
@@ -209,15 +229,6 @@ class _Staging:
             rows = StagedRows(rows.positions[changes.writes], rows.schema_id, kept)
         if len(rows) and not self.result.is_void(self._plan.settings):
             self._sink.rows(batch, rows)
-
-    def _take_moved(self, part: DecodedGroup) -> None:
-        """Delete the keys that updates have changed."""
-        if (columns := self._plan.upsert) is None:
-            return
-        after = [(rows.positions, rows.rows) for rows in part.rows]
-        for before in part.before:
-            moved = moved_keys(before.rows, before.positions, after, columns.key)
-            self._take_deletes(changes_of(moved, columns).deletes)
 
     def _take_deletes(self, deletes: pa.Table) -> None:
         if len(deletes) and not self.result.is_void(self._plan.settings):

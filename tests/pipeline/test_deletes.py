@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDType
 
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
@@ -86,6 +86,33 @@ def test_an_update_of_the_key_deletes_the_old_one() -> None:
     old = _rows(target, id=[1, 2, None])
     new = (np.array([10, 11, 12, 13]), _rows(target, id=[1, 20, 3, 4]))
     assert moved_keys(old, np.array([10, 11, 12]), [new], columns.key)["id"].to_pylist() == [2]
+
+
+def test_keys_of_each_type_are_compared() -> None:
+    """Arrow has no comparison of UUIDs."""
+    target, columns = _table(NestedField(1, "id", UUIDType(), required=False), key=("id",))
+    old, new = (_rows(target, id=ids) for ids in ([b"a" * 16, b"b" * 16], [b"a" * 16, b"c" * 16]))
+    moved = moved_keys(old, np.arange(2), [(np.arange(2), new)], columns.key)
+    assert len(changes_of(moved, columns).keyless) == 1
+
+
+@pytest.mark.parametrize(("kind", "good"), [(LongType(), "5"), (UUIDType(), None)])
+def test_a_kafka_key_of_another_type_is_none(kind: Any, good: str | None) -> None:
+    """As far as it has no value of the column's type."""
+    kafka_key = NestedField(9, "_kafka_key", StructType(NestedField(10, "id", StringType())), required=False)
+    given = TopicSettings(mode="upsert", key=("id",), metadata_columns=("metadata",))
+    value = NestedField(1, "id", kind, required=False)
+    schema = assign_fresh_schema_ids(Schema(value, kafka_key, *metadata_columns(given)))
+    rows = _rows(file_schema(schema), _kafka_key=[{"id": "x" * 16}, {"id": "5"}, {"id": "y"}])
+    changes = changes_of(rows, upsert_columns(given, schema), without_value=True)
+    assert changes.keyless.tolist() == [True, good is None, True]
+
+
+def test_deleted_that_is_no_text_says_nothing() -> None:
+    """A struct of that name is the topic's own."""
+    own = NestedField(2, "__deleted", StructType(NestedField(3, "by", StringType())), required=False)
+    target, columns = _table(ID, own, key=("id",))
+    assert changes_of(_rows(target, id=[1], __deleted=[{"by": "me"}]), columns).writes.tolist() == [True]
 
 
 def test_a_record_without_a_value_adds_nothing_to_the_event_before_it() -> None:

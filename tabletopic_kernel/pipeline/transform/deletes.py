@@ -55,8 +55,9 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
         deleted |= _mask(pc.is_in(ops, _DELETES))
         truncates |= _mask(pc.equal(ops, "T"))
     if DELETED in rows.schema.names and not without_value:
-        deleted |= _mask(pc.equal(rows.column(DELETED).cast(pa.large_string()), "true"))
-    keys = [_key_of(rows, leaf, without_value=without_value) for leaf in columns.key]
+        deleted |= _mask(pc.equal(_cast(rows.column(DELETED), pa.large_string()), "true"))
+    target = deletes_schema(columns)
+    keys = [_key_of(rows, leaf, target.field(_name(leaf)).type, without_value) for leaf in columns.key]
     keyless = np.zeros(count, np.bool_)
     for key in keys:
         keyless |= _mask(key.is_null())
@@ -64,9 +65,8 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
     deleted &= ~keyless
     arrays = dict(zip(map(_name, columns.key), keys, strict=True))
     arrays = {_name(leaf): value_of(rows, leaf.path) for leaf in columns.leaves} | arrays
-    target = deletes_schema(columns)
     arrays[ALL_KEYS.name] = pa.array(truncates)
-    table = pa.table([arrays[field.name].cast(field.type) for field in target], schema=target)
+    table = pa.table([_cast(arrays[field.name], field.type) for field in target], schema=target)
     return Changes(
         ~deleted & ~keyless, keyless, deleted, table.filter(pa.array(deleted)), int(truncates.sum())
     )
@@ -100,7 +100,7 @@ def moved_keys(
                 value_of(before, leaf.path).take(pa.array(mine)),
                 value_of(rows, leaf.path).take(theirs),
             )
-            moved[mine] |= ~_mask(pc.fill_null(pc.equal(old, new), True))
+            moved[mine] |= ~_mask(pc.fill_null(pc.equal(_storage(old), _storage(new)), True))
     return before.filter(pa.array(moved))
 
 
@@ -125,15 +125,34 @@ def value_of(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
-def _key_of(rows: pa.RecordBatch, leaf: Leaf, *, without_value: bool) -> pa.Array:
+def _key_of(rows: pa.RecordBatch, leaf: Leaf, kind: pa.DataType, without_value: bool) -> pa.Array:
     """A part of the key; of a record without a value, the field of that name in its Kafka key."""
     if not without_value or leaf.path[0] == KEY:
         return value_of(rows, leaf.path)
-    kind = rows.schema.field(leaf.path[0]).type if len(leaf.path) == 1 else pa.null()
     key = rows.schema.field(KEY).type if KEY in rows.schema.names else pa.null()
     if pa.types.is_struct(key) and key.get_field_index(leaf.path[-1]) >= 0:
-        return value_of(rows, (KEY, leaf.path[-1]))
+        return _cast(value_of(rows, (KEY, leaf.path[-1])), kind)
     return pa.nulls(len(rows), kind)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values as another type, null where that has no such value."""
+    if isinstance(kind, pa.BaseExtensionType) and values.type != kind:  # Arrow takes 16 letters for a UUID
+        return pa.nulls(len(values), kind)
+    try:
+        return values.cast(kind)
+    except pa.ArrowNotImplementedError:
+        return pa.nulls(len(values), kind)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return pa.nulls(1, kind)
+        middle = len(values) // 2
+        return pa.concat_arrays([_cast(values[:middle], kind), _cast(values[middle:], kind)])
+
+
+def _storage(values: pa.Array) -> pa.Array:
+    """What is compared: Arrow has no comparison of UUIDs."""
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
 
 
 def _mask(flags: pa.Array) -> np.ndarray:
