@@ -108,6 +108,13 @@ def test_a_kafka_key_of_another_type_is_none(kind: Any, good: str | None) -> Non
     assert changes.keyless.tolist() == [True, good is None, True]
 
 
+def test_a_part_of_the_key_may_have_a_dot_in_its_name() -> None:
+    """Columns are found by the structure of the schema."""
+    whole = NestedField(1, "k", StructType(NestedField(2, "a.b", LongType())), required=False)
+    target, columns = _table(whole, key=("k",))
+    assert changes_of(_rows(target, k=[{"a.b": 1}, None]), columns).writes.tolist() == [True, False]
+
+
 def test_deleted_that_is_no_text_says_nothing() -> None:
     """A struct of that name is the topic's own."""
     own = NestedField(2, "__deleted", StructType(NestedField(3, "by", StringType())), required=False)

@@ -6,7 +6,7 @@ Columns are known by field id, so a rename or a wider type changes nothing. A st
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -136,4 +136,15 @@ def _leaves(column: NestedField, schema: Schema, use: str) -> list[Leaf]:
     name = schema.find_column_name(column.field_id) or column.name
     if not kind.is_primitive or (use == "key" and isinstance(kind, FloatType | DoubleType)):
         raise UsageError(f"{name} is {kind}, which cannot be {f'a {use}' if use else 'an order'}")
-    return [Leaf(column.field_id, tuple(name.split(".")), kind)]
+    return [Leaf(column.field_id, _path_to(column.field_id, schema.fields), kind)]
+
+
+def _path_to(field_id: int, fields: Iterable[NestedField]) -> tuple[str, ...]:
+    """The names from the outside, which may have dots; empty if the field is not there."""
+    for field in fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        kind = field.field_type
+        if isinstance(kind, StructType) and (inner := _path_to(field_id, kind.fields)):
+            return (field.name, *inner)
+    return ()
