@@ -36,13 +36,7 @@ from tabletopic_kernel.pipeline.plan import MAX_SAMPLES, Needs, RefusedRecord, S
 from tabletopic_kernel.pipeline.sinks import Files, Rejections, Sink, StagedRows, places_of
 from tabletopic_kernel.pipeline.split_by_schema import Group, schema_fault, split, split_connect, unsplit
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
-from tabletopic_kernel.pipeline.transform.deletes import (
-    DELETED,
-    Changes,
-    changes_of,
-    follow_events,
-    moved_keys,
-)
+from tabletopic_kernel.pipeline.transform.deletes import DELETED, Changes, Followers, changes_of, moved_keys
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 R = TypeVar("R")
@@ -118,6 +112,7 @@ class _Staging:
         self._sink = sink
         self._names_schemas = loaded.plan.settings.value_format == "by_schema_id"
         self._now_ms = time.time_ns() // 1_000_000  # the executor's clock
+        self._followers = Followers()
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -154,7 +149,11 @@ class _Staging:
         if not self.result.ends(self._plan.settings):
             for rejections in part.unframed:
                 self._refuse(part.batch, rejections)
-        for group in part.groups:
+        groups = part.groups
+        if self._plan.upsert is not None:
+            self._followers.begin(part.batch)
+            groups = sorted(groups, key=lambda group: group.schema_id is None)  # after the deletes
+        for group in groups:
             if not self.result.ends(self._plan.settings) or group.schema_id in self._plan.values.candidates:
                 self._take_group(part.batch, group, part.keys)
 
@@ -167,8 +166,10 @@ class _Staging:
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         result, schema_id = self.result, group.schema_id
-        if schema_id is None and self._plan.passes_over_tombstones:
-            passed = follow_events(batch, group.positions) if self._plan.upsert else np.full(len(group), True)
+        if schema_id is None:
+            passed = np.full(len(group), self._plan.passes_over_tombstones)
+            if self._plan.upsert is not None:
+                passed = self._followers.among(group.positions)
             if passed.any():
                 result.passed_over = added(result.passed_over, {TOMBSTONE: int(passed.sum())})
                 group = group.only(~passed)
@@ -225,6 +226,8 @@ class _Staging:
             counts = {reason: count for reason, count in counts.items() if count}
             self.result.passed_over = added(self.result.passed_over, counts)
             self._take_deletes(changes.deletes)
+            if not without_value:
+                self._followers.deleted(rows.positions[changes.deleted])
             kept = rows.rows.filter(pa.array(changes.writes))
             rows = StagedRows(rows.positions[changes.writes], rows.schema_id, kept)
         if len(rows) and not self.result.is_void(self._plan.settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDType
 
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -17,11 +19,12 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
 from tabletopic_kernel.pipeline.transform.deletes import (
     ALL_KEYS,
+    Followers,
     changes_of,
-    follow_events,
     former_rows,
     moved_keys,
 )
+from tests.pipeline.whole_path import Path as Topic
 
 ID = NestedField(1, "id", LongType(), required=False)
 
@@ -122,14 +125,34 @@ def test_deleted_that_is_no_text_says_nothing() -> None:
     assert changes_of(_rows(target, id=[1], __deleted=[{"by": "me"}]), columns).writes.tolist() == [True]
 
 
-def test_a_record_without_a_value_adds_nothing_to_the_event_before_it() -> None:
-    """With the same key and in the same partition; any other one is a delete of its own."""
+def test_a_record_without_a_value_adds_nothing_to_the_delete_before_it() -> None:
+    """With the same key and in the same partition, also across batches; any other one is a delete itself."""
     records = pa.record_batch(
         {
-            "partition": [0, 0, 0, 0, 0, 1],
-            "key": pa.array([b"a", b"a", b"b", b"c", b"c", b"c"], pa.large_binary()),
-            "value": pa.array([b"d", None, None, None, None, None], pa.large_binary()),
+            "partition": [0, 0, 0, 0, 0, 1, 0, 0],
+            "key": pa.array([b"a", b"a", b"b", b"c", b"c", b"c", b"d", b"d"], pa.large_binary()),
         }
     )
-    assert follow_events(records, np.array([1, 2, 3, 4, 5])).tolist() == [True, False, False, False, False]
-    assert follow_events(records.slice(1), np.array([0, 1])).tolist() == [False, False]
+    followers = Followers()
+    followers.begin(records)
+    followers.deleted(np.array([0, 3]))
+    marks = [True, False, True, False, False]
+    assert followers.among(np.array([1, 2, 4, 5, 7])).tolist() == marks  # the last follows no delete
+    followers.deleted(np.array([5]))
+    followers.begin(records[:0])
+    followers.begin(records[5:6])
+    assert followers.among(np.array([0])).tolist() == [True]
+    followers.begin(records[3:6])
+    assert followers.among(np.array([2])).tolist() == [False]
+
+
+def test_a_record_without_a_value_deletes_unless_the_record_before_it_did(tmp_path: Path) -> None:
+    """Flat events say that in ``__deleted``; a row before it says nothing of it."""
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    catalog = open_catalog({"name": "lake", **properties})
+    settings = TopicSettings(mode="upsert", value_format="json", key_format="string", order_by="lsn")
+    topic = Topic(catalog, settings)
+    row, gone = (b'{"lsn": %d, "__deleted": "%s"}' % values for values in ((1, b"false"), (2, b"true")))
+    for values, deletes in (((row, None), 1), ((row, gone, None), 1), ((gone, None, None), 2)):
+        topic.send(*values)
+        assert sum(file.record_count for file in topic.result.deletes) == deletes

@@ -104,19 +104,41 @@ def moved_keys(
     return before.filter(pa.array(moved))
 
 
-def follow_events(records: pa.RecordBatch, positions: np.ndarray) -> np.ndarray:
-    """Which records without a value directly follow one with a value and their key, in their partition.
+class Followers:
+    """Finds the records without a value that directly follow the delete of their key, in their partition.
 
     Debezium sends such a one after the event of a delete, and that event says where the delete belongs: if it
     is sent again behind newer changes, it is older than these, and a record without a value would not be.
+    One batch begins where the last one ended.
     """
-    before = np.maximum(positions - 1, 0)
-    key, value, partition = (records.column(name) for name in ("key", "value", "partition"))
-    follows = _mask(pc.equal(key.take(pa.array(positions)), key.take(pa.array(before))))
-    partitions = np.asarray(partition)
-    follows &= partitions[positions] == partitions[before]
-    follows &= _mask(value.is_valid())[before] & (positions > 0)
-    return follows
+
+    def __init__(self) -> None:
+        self._records, self._deletes = pa.record_batch({"partition": [], "key": []}), np.empty(0, np.bool_)
+        self._last: dict[int, bytes | None] = {}  # by partition: the key, if the last record deleted it
+
+    def begin(self, records: pa.RecordBatch) -> None:
+        """The next batch."""
+        partitions, keys = np.asarray(self._records.column("partition")), self._records.column("key")
+        found, from_end = np.unique(partitions[::-1], return_index=True)
+        for partition, at in zip(found.tolist(), (len(partitions) - 1 - from_end).tolist(), strict=True):
+            self._last[partition] = keys[at].as_py() if self._deletes[at] else None
+        self._records, self._deletes = records, np.zeros(len(records), np.bool_)
+
+    def deleted(self, positions: np.ndarray) -> None:
+        """Note records with a value that were taken as deletes of their key."""
+        self._deletes[positions] = True
+
+    def among(self, positions: np.ndarray) -> np.ndarray:
+        """Which of the records without a value are such ones; all deletes of the batch are noted."""
+        before, keys = np.maximum(positions - 1, 0), self._records.column("key")
+        partitions = np.asarray(self._records.column("partition"))
+        follows = _mask(pc.equal(keys.take(pa.array(positions)), keys.take(pa.array(before))))
+        follows &= (partitions[positions] == partitions[before]) & self._deletes[before]
+        firsts = np.unique(partitions, return_index=True)[1]
+        for at in np.flatnonzero(np.isin(positions, firsts)).tolist():
+            key = self._last.get(int(partitions[positions[at]]))
+            follows[at] = key is not None and key == keys[int(positions[at])].as_py()
+        return follows
 
 
 def value_of(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
