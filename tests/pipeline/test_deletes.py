@@ -78,6 +78,27 @@ def test_a_record_without_a_value_deletes_its_kafka_key(name: str) -> None:
     assert (len(changes.deletes), changes.keyless.tolist()) == ((1, [False]) if name == "id" else (0, [True]))
 
 
+def test_a_delete_without_its_row_deletes_its_kafka_key() -> None:
+    """Of a key of columns, too, if it has fields of their names; a truncate and a row have no such key."""
+    key = StructType(NestedField(10, "id", LongType()))
+    fields = ID, NestedField(2, "_cdc", CDC_STRUCT), NestedField(9, "_kafka_key", key, required=False)
+    given = TopicSettings(
+        mode="upsert", key=("id",), transform="flatten_debezium", metadata_columns=("metadata",)
+    )
+    schema = assign_fresh_schema_ids(Schema(*fields, *metadata_columns(given)))
+    ops = [{"op": op} for op in "DDTI"]
+    rows = _rows(
+        file_schema(schema), id=[1, None, None, None], _cdc=ops, _kafka_key=[{"id": n} for n in range(5, 9)]
+    )
+    columns = upsert_columns(given, schema)
+    changes = changes_of(rows, columns)
+    name = f"column_{columns.key[0].field_id}"
+    assert (changes.deletes[name].to_pylist(), changes.keyless.tolist()) == (
+        [1, 6, None],
+        [False] * 3 + [True],
+    )
+
+
 def test_an_update_of_the_key_deletes_the_old_one() -> None:
     """Only where it is known and another one."""
     target, columns = _table(ID, key=("id",))

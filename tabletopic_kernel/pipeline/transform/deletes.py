@@ -56,8 +56,7 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
         truncates |= _mask(pc.equal(ops, "T"))
     if DELETED in rows.schema.names and not without_value:
         deleted |= _mask(pc.equal(_cast(rows.column(DELETED), pa.large_string()), "true"))
-    target = deletes_schema(columns)
-    keys = [_key_of(rows, leaf, target.field(_name(leaf)).type, without_value) for leaf in columns.key]
+    keys = [_key_of(rows, leaf, deleted & ~truncates) for leaf in columns.key]
     keyless = np.zeros(count, np.bool_)
     for key in keys:
         keyless |= _mask(key.is_null())
@@ -65,6 +64,7 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
     deleted &= ~keyless
     arrays = dict(zip(map(_name, columns.key), keys, strict=True))
     arrays = {_name(leaf): value_of(rows, leaf.path) for leaf in columns.leaves} | arrays
+    target = deletes_schema(columns)
     arrays[ALL_KEYS.name] = pa.array(truncates)
     table = pa.table([_cast(arrays[field.name], field.type) for field in target], schema=target)
     return Changes(
@@ -90,7 +90,9 @@ def moved_keys(
     key: Sequence[Leaf],
 ) -> pa.RecordBatch:
     """The rows ``before`` whose key is known and another one than in the rows ``after``, by position."""
-    moved = np.zeros(len(before), np.bool_)
+    moved, known = np.zeros(len(before), np.bool_), np.ones(len(before), np.bool_)
+    for leaf in key:
+        known &= _mask(value_of(before, leaf.path).is_valid())
     for positions, rows in after:
         mine = np.flatnonzero(np.isin(at, positions))
         order = np.argsort(positions)
@@ -101,7 +103,7 @@ def moved_keys(
                 value_of(rows, leaf.path).take(theirs),
             )
             moved[mine] |= ~_mask(pc.fill_null(pc.equal(_storage(old), _storage(new)), True))
-    return before.filter(pa.array(moved))
+    return before.filter(pa.array(moved & known))
 
 
 class Followers:
@@ -147,14 +149,16 @@ def value_of(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
-def _key_of(rows: pa.RecordBatch, leaf: Leaf, kind: pa.DataType, without_value: bool) -> pa.Array:
-    """A part of the key; of a record without a value, the field of that name in its Kafka key."""
-    if not without_value or leaf.path[0] == KEY:
-        return value_of(rows, leaf.path)
+def _key_of(rows: pa.RecordBatch, leaf: Leaf, deleted: np.ndarray) -> pa.Array:
+    """A part of the key; where a delete lacks it, the field of that name in its Kafka key."""
+    values = value_of(rows, leaf.path)
+    lacking = deleted & _mask(values.is_null())
     key = rows.schema.field(KEY).type if KEY in rows.schema.names else pa.null()
-    if pa.types.is_struct(key) and key.get_field_index(leaf.path[-1]) >= 0:
-        return _cast(value_of(rows, (KEY, leaf.path[-1])), kind)
-    return pa.nulls(len(rows), kind)
+    is_there = pa.types.is_struct(key) and key.get_field_index(leaf.path[-1]) >= 0
+    if leaf.path[0] == KEY or not is_there or not lacking.any():
+        return values
+    both = pa.concat_arrays([values, _cast(value_of(rows, (KEY, leaf.path[-1])), values.type)])
+    return both.take(pa.array(np.arange(len(rows)) + np.where(lacking, len(rows), 0)))
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
