@@ -15,7 +15,7 @@ from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, Iceber
 
 from tabletopic_kernel.model.columns.evolution import KEY, METADATA
 from tabletopic_kernel.model.columns.partitions import PartitionExpression, source_of
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -115,6 +115,22 @@ def check_same_mode(settings: TopicSettings, properties: Mapping[str, str], tabl
         f"the table {table} was created {mode}, and keeps that: use the same settings, or fill another table "
         "with --table OTHER"
     )
+
+
+def check_same_key(settings: TopicSettings, before: Schema, after: Schema, former: Former) -> None:
+    """Check that a change of columns adds none to the key of an upsert table; raises ActionNeededError.
+
+    The rows that are there would have no value in it, so a key would have two rows.
+    """
+    if settings.mode != "upsert":
+        return
+    old, new = (upsert_columns(settings, schema, former).key for schema in (before, after))
+    known = {leaf.field_id for leaf in old}
+    if added := [".".join(leaf.path) for leaf in new if leaf.field_id not in known]:
+        raise ActionNeededError(
+            f"the key has another field, {', '.join(added)}, which the rows of the table lack, so a key "
+            "would have two rows: enable with another --table, perhaps there with columns of the value as --key"
+        )
 
 
 def _order_names(settings: TopicSettings, schema: Schema) -> tuple[str, ...]:
