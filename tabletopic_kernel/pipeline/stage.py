@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -43,7 +43,7 @@ from tabletopic_kernel.pipeline.split_by_schema import (
     unsplit,
 )
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
-from tabletopic_kernel.pipeline.transform.deletes import DELETED, changes_of, follow_events, moved_keys
+from tabletopic_kernel.pipeline.transform.deletes import DELETED, Changes, Followers, changes_of, moved_keys
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 R = TypeVar("R")
@@ -109,6 +109,9 @@ class _Part:
     texts: Mapping[SchemaKey, str]
 
 
+_Judged = tuple[DecodedGroup, Sequence[Changes | None], Sequence[pa.Table]]
+
+
 class _Staging:
     def __init__(self, loaded: LoadedPlan, sink: Sink) -> None:
         self._loaded = loaded
@@ -116,6 +119,7 @@ class _Staging:
         self._sink = sink
         self._names_schemas = loaded.plan.settings.value_format == "by_schema_id"
         self._now_ms = time.time_ns() // 1_000_000  # the executor's clock
+        self._followers = Followers()
         self.result = StageResult()
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -152,7 +156,11 @@ class _Staging:
         if not self.result.ends(self._plan.settings):
             for rejections in part.unframed:
                 self._refuse(part.batch, rejections)
-        for group in part.groups:
+        groups = part.groups
+        if self._plan.upsert is not None:
+            self._followers.begin(part.batch)
+            groups = sorted(groups, key=lambda group: group.schema_id is None)  # after the deletes
+        for group in groups:
             if not self.result.ends(self._plan.settings) or group.schema_id in self._plan.values.candidates:
                 self._take_group(part.batch, group, part.keys)
 
@@ -165,8 +173,10 @@ class _Staging:
 
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         result, schema_id = self.result, group.schema_id
-        if schema_id is None and self._plan.passes_over_tombstones:
-            passed = follow_events(batch, group.positions) if self._plan.upsert else np.full(len(group), True)
+        if schema_id is None:
+            passed = np.full(len(group), self._plan.passes_over_tombstones)
+            if self._plan.upsert is not None:
+                passed = self._followers.among(group.positions)
             if passed.any():
                 result.passed_over = added(result.passed_over, {TOMBSTONE: int(passed.sum())})
                 group = group.only(~passed)
@@ -177,13 +187,13 @@ class _Staging:
             return
         try:
             decoded = self._isolated(
-                lambda part: decode_group(self._loaded, batch, group.part(part.start, part.stop), keys),
+                lambda part: self._judge(batch, group.part(part.start, part.stop), keys),
                 len(group),
             )
         except ProjectionError as error:  # the statement's fault, not the record's: no letter
             result.error = ActionNeededError(str(error))
             return
-        for part in decoded.results:
+        for part, changes, moved in decoded.results:
             for rejections in part.rejections:
                 refused, whole = rejections, None
                 if self._loaded.infers:  # a reader of keys alone does not
@@ -197,15 +207,26 @@ class _Staging:
                 result.needs |= Needs(columns=(part.needed_columns,))
             if part.proved and schema_id is not None:
                 result.needs |= Needs(proved=frozenset((schema_id,)))
-            for rows in part.rows:
-                self._take_rows(batch, rows)
-            self._take_moved(part)
+            for rows, change in zip(part.rows, changes, strict=True):
+                self._take_rows(batch, rows, change)
+            for deletes in moved:
+                self._take_deletes(deletes)
         self._failed(batch, schema_id, group.positions, decoded)
 
-    def _take_rows(self, batch: pa.RecordBatch, rows: StagedRows) -> None:
-        if (columns := self._plan.upsert) is not None:
+    def _judge(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> _Judged:
+        """Decode; of an upsert table also what each of the rows says, and the keys that updates changed."""
+        decoded, columns = decode_group(self._loaded, batch, group, keys), self._plan.upsert
+        if columns is None:
+            return decoded, [None] * len(decoded.rows), []
+        is_bare = group.schema_id is None
+        changes = [changes_of(rows.rows, columns, without_value=is_bare) for rows in decoded.rows]
+        after = [(rows.positions, rows.rows) for rows in decoded.rows]
+        moved = (moved_keys(old.rows, old.positions, after, columns.key) for old in decoded.before)
+        return decoded, changes, [changes_of(rows, columns).deletes for rows in moved]
+
+    def _take_rows(self, batch: pa.RecordBatch, rows: StagedRows, changes: Changes | None) -> None:
+        if changes is not None:
             without_value = rows.schema_id is None
-            changes = changes_of(rows.rows, columns, without_value=without_value)
             counts = {TOMBSTONE if without_value else DELETE: len(changes.deletes) - changes.truncates}
             counts |= {ROWLESS_OPS["t"]: changes.truncates}
             if changes.keyless.any():
@@ -217,19 +238,12 @@ class _Staging:
             counts = {reason: count for reason, count in counts.items() if count}
             self.result.passed_over = added(self.result.passed_over, counts)
             self._take_deletes(changes.deletes)
+            if not without_value:
+                self._followers.deleted(rows.positions[changes.deleted])
             kept = rows.rows.filter(pa.array(changes.writes))
             rows = StagedRows(rows.positions[changes.writes], rows.schema_id, kept)
         if len(rows) and not self.result.is_void(self._plan.settings):
             self._sink.rows(batch, rows)
-
-    def _take_moved(self, part: DecodedGroup) -> None:
-        """Delete the keys that updates have changed."""
-        if (columns := self._plan.upsert) is None:
-            return
-        after = [(rows.positions, rows.rows) for rows in part.rows]
-        for before in part.before:
-            moved = moved_keys(before.rows, before.positions, after, columns.key)
-            self._take_deletes(changes_of(moved, columns).deletes)
 
     def _take_deletes(self, deletes: pa.Table) -> None:
         if len(deletes) and not self.result.is_void(self._plan.settings):

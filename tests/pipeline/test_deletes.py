@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDType
 
+from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -17,11 +19,12 @@ from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
 from tabletopic_kernel.pipeline.transform.deletes import (
     ALL_KEYS,
+    Followers,
     changes_of,
-    follow_events,
     former_rows,
     moved_keys,
 )
+from tests.pipeline.whole_path import Path as Topic
 
 ID = NestedField(1, "id", LongType(), required=False)
 
@@ -75,6 +78,27 @@ def test_a_record_without_a_value_deletes_its_kafka_key(name: str) -> None:
     assert (len(changes.deletes), changes.keyless.tolist()) == ((1, [False]) if name == "id" else (0, [True]))
 
 
+def test_a_delete_without_its_row_deletes_its_kafka_key() -> None:
+    """Of a key of columns, too, if it has fields of their names; a truncate and a row have no such key."""
+    key = StructType(NestedField(10, "id", LongType()))
+    fields = ID, NestedField(2, "_cdc", CDC_STRUCT), NestedField(9, "_kafka_key", key, required=False)
+    given = TopicSettings(
+        mode="upsert", key=("id",), transform="flatten_debezium", metadata_columns=("metadata",)
+    )
+    schema = assign_fresh_schema_ids(Schema(*fields, *metadata_columns(given)))
+    ops = [{"op": op} for op in "DDTI"]
+    rows = _rows(
+        file_schema(schema), id=[1, None, None, None], _cdc=ops, _kafka_key=[{"id": n} for n in range(5, 9)]
+    )
+    columns = upsert_columns(given, schema)
+    changes = changes_of(rows, columns)
+    name = f"column_{columns.key[0].field_id}"
+    assert (changes.deletes[name].to_pylist(), changes.keyless.tolist()) == (
+        [1, 6, None],
+        [False] * 3 + [True],
+    )
+
+
 def test_an_update_of_the_key_deletes_the_old_one() -> None:
     """Only where it is known and another one."""
     target, columns = _table(ID, key=("id",))
@@ -88,14 +112,68 @@ def test_an_update_of_the_key_deletes_the_old_one() -> None:
     assert moved_keys(old, np.array([10, 11, 12]), [new], columns.key)["id"].to_pylist() == [2]
 
 
-def test_a_record_without_a_value_adds_nothing_to_the_event_before_it() -> None:
-    """With the same key and in the same partition; any other one is a delete of its own."""
+def test_keys_of_each_type_are_compared() -> None:
+    """Arrow has no comparison of UUIDs."""
+    target, columns = _table(NestedField(1, "id", UUIDType(), required=False), key=("id",))
+    old, new = (_rows(target, id=ids) for ids in ([b"a" * 16, b"b" * 16], [b"a" * 16, b"c" * 16]))
+    moved = moved_keys(old, np.arange(2), [(np.arange(2), new)], columns.key)
+    assert len(changes_of(moved, columns).keyless) == 1
+
+
+@pytest.mark.parametrize(("kind", "good"), [(LongType(), "5"), (UUIDType(), None)])
+def test_a_kafka_key_of_another_type_is_none(kind: Any, good: str | None) -> None:
+    """As far as it has no value of the column's type."""
+    kafka_key = NestedField(9, "_kafka_key", StructType(NestedField(10, "id", StringType())), required=False)
+    given = TopicSettings(mode="upsert", key=("id",), metadata_columns=("metadata",))
+    value = NestedField(1, "id", kind, required=False)
+    schema = assign_fresh_schema_ids(Schema(value, kafka_key, *metadata_columns(given)))
+    rows = _rows(file_schema(schema), _kafka_key=[{"id": "x" * 16}, {"id": "5"}, {"id": "y"}])
+    changes = changes_of(rows, upsert_columns(given, schema), without_value=True)
+    assert changes.keyless.tolist() == [True, good is None, True]
+
+
+def test_a_part_of_the_key_may_have_a_dot_in_its_name() -> None:
+    """Columns are found by the structure of the schema."""
+    whole = NestedField(1, "k", StructType(NestedField(2, "a.b", LongType())), required=False)
+    target, columns = _table(whole, key=("k",))
+    assert changes_of(_rows(target, k=[{"a.b": 1}, None]), columns).writes.tolist() == [True, False]
+
+
+def test_deleted_that_is_no_text_says_nothing() -> None:
+    """A struct of that name is the topic's own."""
+    own = NestedField(2, "__deleted", StructType(NestedField(3, "by", StringType())), required=False)
+    target, columns = _table(ID, own, key=("id",))
+    assert changes_of(_rows(target, id=[1], __deleted=[{"by": "me"}]), columns).writes.tolist() == [True]
+
+
+def test_a_record_without_a_value_adds_nothing_to_the_delete_before_it() -> None:
+    """With the same key and in the same partition, also across batches; any other one is a delete itself."""
     records = pa.record_batch(
         {
-            "partition": [0, 0, 0, 0, 0, 1],
-            "key": pa.array([b"a", b"a", b"b", b"c", b"c", b"c"], pa.large_binary()),
-            "value": pa.array([b"d", None, None, None, None, None], pa.large_binary()),
+            "partition": [0, 0, 0, 0, 0, 1, 0, 0],
+            "key": pa.array([b"a", b"a", b"b", b"c", b"c", b"c", b"d", b"d"], pa.large_binary()),
         }
     )
-    assert follow_events(records, np.array([1, 2, 3, 4, 5])).tolist() == [True, False, False, False, False]
-    assert follow_events(records.slice(1), np.array([0, 1])).tolist() == [False, False]
+    followers = Followers()
+    followers.begin(records)
+    followers.deleted(np.array([0, 3]))
+    marks = [True, False, True, False, False]
+    assert followers.among(np.array([1, 2, 4, 5, 7])).tolist() == marks  # the last follows no delete
+    followers.deleted(np.array([5]))
+    followers.begin(records[:0])
+    followers.begin(records[5:6])
+    assert followers.among(np.array([0])).tolist() == [True]
+    followers.begin(records[3:6])
+    assert followers.among(np.array([2])).tolist() == [False]
+
+
+def test_a_record_without_a_value_deletes_unless_the_record_before_it_did(tmp_path: Path) -> None:
+    """Flat events say that in ``__deleted``; a row before it says nothing of it."""
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    catalog = open_catalog({"name": "lake", **properties})
+    settings = TopicSettings(mode="upsert", value_format="json", key_format="string", order_by="lsn")
+    topic = Topic(catalog, settings)
+    row, gone = (b'{"lsn": %d, "__deleted": "%s"}' % values for values in ((1, b"false"), (2, b"true")))
+    for values, deletes in (((row, None), 1), ((row, gone, None), 1), ((gone, None, None), 2)):
+        topic.send(*values)
+        assert sum(file.record_count for file in topic.result.deletes) == deletes

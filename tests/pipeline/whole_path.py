@@ -125,6 +125,10 @@ class Tried:
         for index, place in enumerate(places_of(batch, rejected.positions)):
             self.reasons[place], self.messages[place] = rejected.reason(index), rejected.message(index)
 
+    def deletes(self, deletes: pa.Table) -> None:
+        """Into the files."""
+        self._files.deletes(deletes)
+
 
 def read(result: StageResult) -> list[dict[str, Any]]:
     """Everything in the data files, by offset, without the ``_kafka_*`` columns."""

@@ -243,6 +243,18 @@ def test_the_newest_key_schema_makes_the_column(catalog: Catalog) -> None:
     assert topic.keys() == {0: "a", 1: "ö"}
 
 
+def test_a_key_that_gets_another_field_stops_a_table_that_is_kept_by_it(catalog: Catalog) -> None:
+    """Its rows lack that, so a key would have two; wider types are no matter, and the table stays."""
+    client = SchemaRegistryClient.new_client({"url": f"mock://{uuid.uuid4()}"})
+    client.register_schema(f"{TOPIC}-value", Registered(VALUE, "AVRO"))
+    client.register_schema(f"{TOPIC}-key", Registered(K1, "AVRO"))
+    topic = Topic(catalog, TopicSettings(key_format="by_schema_id", mode="upsert"), client)
+    topic.send(topic.key(K1.replace("int", "long"), {"id": 1}))
+    with pytest.raises(ActionNeededError, match=r"another field, _kafka_key\.region, .* --table"):
+        topic.send(topic.key(K2, {"id": 1, "region": "eu"}))
+    assert topic.type_of_key() == "struct<5: id: required long>"
+
+
 @pytest.mark.parametrize(
     ("schema", "kind", "value"),
     [

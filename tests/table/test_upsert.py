@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
@@ -23,12 +23,14 @@ from tabletopic_kernel.model.errors import ActionNeededError, HeadMovedError
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, StagedOffsets
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS, deletes_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
-from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
+from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION, LiveRows, read_rows, rows_schema
+from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
 from tabletopic_kernel.table.changes.upsert.upserted import (
     MOST_FILES,
     Upsert,
@@ -208,8 +210,6 @@ class Upserts:
 
 
 def _numbered(fields: Sequence[NestedField], _: Iterator[int]) -> Schema:
-    from pyiceberg.schema import assign_fresh_schema_ids
-
     return assign_fresh_schema_ids(Schema(*fields))
 
 
@@ -287,6 +287,24 @@ def _next_batch(dice: Random, logs: list[list[Event]], read: list[int]) -> list[
 
 def _write(key: int, value: int | None, lsn: int, partition: int = 0, ms: int = 0) -> Event:
     return Event(key, value, lsn, partition, lsn, ms)
+
+
+def test_a_truncate_deletes_no_row_of_its_order() -> None:
+    """If its order lacks the second value, which ranks below any."""
+    schema = Schema(
+        NestedField(1, "_cdc", CDC_STRUCT, required=False),
+        *metadata_columns(TopicSettings(metadata_columns=("metadata",))),
+    )
+    settings = TopicSettings(mode="upsert", key=("_cdc.snapshot",), transform="flatten_debezium")
+    columns = upsert_columns(settings, assign_fresh_schema_ids(schema))
+    names = [f"column_{leaf.field_id}" for leaf in (*columns.key, *columns.order, *columns.place)]
+    names += [ALL_KEYS.name, FILE, POSITION]
+    rows = [("k", 5, 1, 0, 0, None, False, 0, 0), (None, 5, None, 0, 1, None, True, None, 0)]
+    batch = pa.RecordBatch.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows], rows_schema(columns)
+    )
+    with open_lookup(columns) as lookup:
+        assert lookup.superseded([batch], [], lambda _: []) == {}
 
 
 def test_a_deleted_key_stays_deleted(table: Upserts) -> None:

@@ -6,7 +6,7 @@ Columns are known by field id, so a rename or a wider type changes nothing. A st
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, Iceber
 
 from tabletopic_kernel.model.columns.evolution import KEY, METADATA
 from tabletopic_kernel.model.columns.partitions import PartitionExpression, source_of
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.ledger import PREFIX
 from tabletopic_kernel.model.settings.sections import TopicSettings
 
@@ -124,6 +124,22 @@ def check_same_mode(settings: TopicSettings, properties: Mapping[str, str], tabl
     )
 
 
+def check_same_key(settings: TopicSettings, before: Schema, after: Schema, former: Former) -> None:
+    """Check that a change of columns adds none to the key of an upsert table; raises ActionNeededError.
+
+    The rows that are there would have no value in it, so a key would have two rows.
+    """
+    if settings.mode != "upsert":
+        return
+    old, new = (upsert_columns(settings, schema, former).key for schema in (before, after))
+    known = {leaf.field_id for leaf in old}
+    if added := [".".join(leaf.path) for leaf in new if leaf.field_id not in known]:
+        raise ActionNeededError(
+            f"the key has another field, {', '.join(added)}, which the rows of the table lack, so a key "
+            "would have two rows: enable with another --table, or there name columns of the value with --key"
+        )
+
+
 def _order_names(settings: TopicSettings, schema: Schema) -> tuple[str, ...]:
     if settings.order_by is not None:
         return (settings.order_by,)
@@ -143,4 +159,15 @@ def _leaves(column: NestedField, schema: Schema, use: str) -> list[Leaf]:
     name = schema.find_column_name(column.field_id) or column.name
     if not kind.is_primitive or (use == "key" and isinstance(kind, FloatType | DoubleType)):
         raise UsageError(f"{name} is {kind}, which cannot be {f'a {use}' if use else 'an order'}")
-    return [Leaf(column.field_id, tuple(name.split(".")), kind)]
+    return [Leaf(column.field_id, _path_to(column.field_id, schema.fields), kind)]
+
+
+def _path_to(field_id: int, fields: Iterable[NestedField]) -> tuple[str, ...]:
+    """The names from the outside, which may have dots; empty if the field is not there."""
+    for field in fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        kind = field.field_type
+        if isinstance(kind, StructType) and (inner := _path_to(field_id, kind.fields)):
+            return (field.name, *inner)
+    return ()

@@ -55,8 +55,8 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
         deleted |= _mask(pc.is_in(ops, _DELETES))
         truncates |= _mask(pc.equal(ops, "T"))
     if DELETED in rows.schema.names and not without_value:
-        deleted |= _mask(pc.equal(rows.column(DELETED).cast(pa.large_string()), "true"))
-    keys = [_key_of(rows, leaf, without_value=without_value) for leaf in columns.key]
+        deleted |= _mask(pc.equal(_cast(rows.column(DELETED), pa.large_string()), "true"))
+    keys = [_key_of(rows, leaf, deleted & ~truncates) for leaf in columns.key]
     keyless = np.zeros(count, np.bool_)
     for key in keys:
         keyless |= _mask(key.is_null())
@@ -66,7 +66,7 @@ def changes_of(rows: pa.RecordBatch, columns: UpsertColumns, *, without_value: b
     arrays = {_name(leaf): value_of(rows, leaf.path) for leaf in columns.leaves} | arrays
     target = deletes_schema(columns)
     arrays[ALL_KEYS.name] = pa.array(truncates)
-    table = pa.table([arrays[field.name].cast(field.type) for field in target], schema=target)
+    table = pa.table([_cast(arrays[field.name], field.type) for field in target], schema=target)
     return Changes(
         ~deleted & ~keyless, keyless, deleted, table.filter(pa.array(deleted)), int(truncates.sum())
     )
@@ -90,7 +90,9 @@ def moved_keys(
     key: Sequence[Leaf],
 ) -> pa.RecordBatch:
     """The rows ``before`` whose key is known and another one than in the rows ``after``, by position."""
-    moved = np.zeros(len(before), np.bool_)
+    moved, known = np.zeros(len(before), np.bool_), np.ones(len(before), np.bool_)
+    for leaf in key:
+        known &= _mask(value_of(before, leaf.path).is_valid())
     for positions, rows in after:
         mine = np.flatnonzero(np.isin(at, positions))
         order = np.argsort(positions)
@@ -100,23 +102,45 @@ def moved_keys(
                 value_of(before, leaf.path).take(pa.array(mine)),
                 value_of(rows, leaf.path).take(theirs),
             )
-            moved[mine] |= ~_mask(pc.fill_null(pc.equal(old, new), True))
-    return before.filter(pa.array(moved))
+            moved[mine] |= ~_mask(pc.fill_null(pc.equal(_storage(old), _storage(new)), True))
+    return before.filter(pa.array(moved & known))
 
 
-def follow_events(records: pa.RecordBatch, positions: np.ndarray) -> np.ndarray:
-    """Which records without a value directly follow one with a value and their key, in their partition.
+class Followers:
+    """Finds the records without a value that directly follow the delete of their key, in their partition.
 
     Debezium sends such a one after the event of a delete, and that event says where the delete belongs: if it
     is sent again behind newer changes, it is older than these, and a record without a value would not be.
+    One batch begins where the last one ended.
     """
-    before = np.maximum(positions - 1, 0)
-    key, value, partition = (records.column(name) for name in ("key", "value", "partition"))
-    follows = _mask(pc.equal(key.take(pa.array(positions)), key.take(pa.array(before))))
-    partitions = np.asarray(partition)
-    follows &= partitions[positions] == partitions[before]
-    follows &= _mask(value.is_valid())[before] & (positions > 0)
-    return follows
+
+    def __init__(self) -> None:
+        self._records, self._deletes = pa.record_batch({"partition": [], "key": []}), np.empty(0, np.bool_)
+        self._last: dict[int, bytes | None] = {}  # by partition: the key, if the last record deleted it
+
+    def begin(self, records: pa.RecordBatch) -> None:
+        """The next batch."""
+        partitions, keys = np.asarray(self._records.column("partition")), self._records.column("key")
+        found, from_end = np.unique(partitions[::-1], return_index=True)
+        for partition, at in zip(found.tolist(), (len(partitions) - 1 - from_end).tolist(), strict=True):
+            self._last[partition] = keys[at].as_py() if self._deletes[at] else None
+        self._records, self._deletes = records, np.zeros(len(records), np.bool_)
+
+    def deleted(self, positions: np.ndarray) -> None:
+        """Note records with a value that were taken as deletes of their key."""
+        self._deletes[positions] = True
+
+    def among(self, positions: np.ndarray) -> np.ndarray:
+        """Which of the records without a value are such ones; all deletes of the batch are noted."""
+        before, keys = np.maximum(positions - 1, 0), self._records.column("key")
+        partitions = np.asarray(self._records.column("partition"))
+        follows = _mask(pc.equal(keys.take(pa.array(positions)), keys.take(pa.array(before))))
+        follows &= (partitions[positions] == partitions[before]) & self._deletes[before]
+        firsts = np.unique(partitions, return_index=True)[1]
+        for at in np.flatnonzero(np.isin(positions, firsts)).tolist():
+            key = self._last.get(int(partitions[positions[at]]))
+            follows[at] = key is not None and key == keys[int(positions[at])].as_py()
+        return follows
 
 
 def value_of(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
@@ -125,15 +149,36 @@ def value_of(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
-def _key_of(rows: pa.RecordBatch, leaf: Leaf, *, without_value: bool) -> pa.Array:
-    """A part of the key; of a record without a value, the field of that name in its Kafka key."""
-    if not without_value or leaf.path[0] == KEY:
-        return value_of(rows, leaf.path)
-    kind = rows.schema.field(leaf.path[0]).type if len(leaf.path) == 1 else pa.null()
+def _key_of(rows: pa.RecordBatch, leaf: Leaf, deleted: np.ndarray) -> pa.Array:
+    """A part of the key; where a delete lacks it, the field of that name in its Kafka key."""
+    values = value_of(rows, leaf.path)
+    lacking = deleted & _mask(values.is_null())
     key = rows.schema.field(KEY).type if KEY in rows.schema.names else pa.null()
-    if pa.types.is_struct(key) and key.get_field_index(leaf.path[-1]) >= 0:
-        return value_of(rows, (KEY, leaf.path[-1]))
-    return pa.nulls(len(rows), kind)
+    is_there = pa.types.is_struct(key) and key.get_field_index(leaf.path[-1]) >= 0
+    if leaf.path[0] == KEY or not is_there or not lacking.any():
+        return values
+    both = pa.concat_arrays([values, _cast(value_of(rows, (KEY, leaf.path[-1])), values.type)])
+    return both.take(pa.array(np.arange(len(rows)) + np.where(lacking, len(rows), 0)))
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values as another type, null where that has no such value."""
+    if isinstance(kind, pa.BaseExtensionType) and values.type != kind:  # Arrow takes 16 letters for a UUID
+        return pa.nulls(len(values), kind)
+    try:
+        return values.cast(kind)
+    except pa.ArrowNotImplementedError:
+        return pa.nulls(len(values), kind)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return pa.nulls(1, kind)
+        middle = len(values) // 2
+        return pa.concat_arrays([_cast(values[:middle], kind), _cast(values[middle:], kind)])
+
+
+def _storage(values: pa.Array) -> pa.Array:
+    """What is compared: Arrow has no comparison of UUIDs."""
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
 
 
 def _mask(flags: pa.Array) -> np.ndarray:

@@ -14,7 +14,7 @@ from tabletopic_kernel.model.columns.evolution import Evolution
 from tabletopic_kernel.model.columns.partitions import partition_spec
 from tabletopic_kernel.model.columns.sort_orders import sort_order
 from tabletopic_kernel.model.columns.table_columns import table_schema
-from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, check_same_key, upsert_columns
 from tabletopic_kernel.model.errors import HeadMovedError, RetryableError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.progress import events
@@ -132,6 +132,7 @@ class EvolvingTable:
                 return change
             table_schema_id = table.table.metadata.current_schema_id
             if change.changes:
+                check_same_key(self.settings, table.table.schema(), change.schema, names_before(table))
                 table_schema_id = table.next_schema_id
             if registered is not None:
                 schema = known or _covered_by(registered, table_schema_id, change)

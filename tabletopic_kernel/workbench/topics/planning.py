@@ -19,7 +19,7 @@ from tabletopic_kernel.model.columns.partitions import NONE, parse_partition, pa
 from tabletopic_kernel.model.columns.sort_orders import check_sort_entry, sort_order, sort_texts
 from tabletopic_kernel.model.columns.table_columns import evolve_key, table_schema
 from tabletopic_kernel.model.columns.types import spell
-from tabletopic_kernel.model.columns.upsert_columns import check_same_mode
+from tabletopic_kernel.model.columns.upsert_columns import check_same_key, check_same_mode
 from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
@@ -215,6 +215,7 @@ def _plan_key(plan: Plan, table: Table, key: IcebergType | None, settings: Topic
             f"the newest schema of the keys does not fit the table; records with it are refused: {reasons}"
         )
         return
+    check_same_key(settings, schema, evolution.schema, names_before(TopicTable(table)))
     changes = _by_column(evolution.changes)
     plan.columns = [column for column in plan.columns if column.name not in changes]
     plan.columns += [

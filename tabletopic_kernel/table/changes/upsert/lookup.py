@@ -91,10 +91,9 @@ class Lookup:
         )
 
     def _losers(self) -> str:
-        place = ", ".join(("moment", self._partition, self._offset))
-        older = f"({_of('e', place)}) < ({_of('c', place)})"
+        older = _is_before(("moment", self._partition, self._offset))
         if self._order:
-            by_order = f"({_of('e', ', '.join(self._order))}) < ({_of('c', ', '.join(self._order))})"
+            by_order = _is_before(self._order)
             ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
             older = f"CASE WHEN {ordered} THEN {by_order} ELSE {older} END"
         return f"""
@@ -167,8 +166,13 @@ def _names(leaves: Sequence[Leaf]) -> list[str]:
     return [f"column_{leaf.field_id}" for leaf in leaves]
 
 
-def _of(alias: str, names: str) -> str:
-    return ", ".join(f"{alias}.{name}" for name in names.split(", "))
+def _is_before(names: Sequence[str]) -> str:
+    """Whether e is before c, by the first name and then by the next ones; a null is before any value."""
+    first, *others = names
+    before = f"e.{first} < c.{first} OR (e.{first} IS NULL AND c.{first} IS NOT NULL)"
+    if not others:
+        return f"({before})"
+    return f"({before} OR (e.{first} IS NOT DISTINCT FROM c.{first} AND {_is_before(others)}))"
 
 
 def _by_file(losers: pa.Table) -> dict[int, Positions]:
