@@ -171,17 +171,19 @@ class _Staging:
             return self._loaded.infers if self._loaded.writer is None else self._plan.covers_tombstones
         return self._plan.values.knows(schema_id)
 
+    def _without_passed_over(self, group: Group) -> Group:
+        """Records without a value, but for those that only follow an event."""
+        passed = np.full(len(group), self._plan.passes_over_tombstones)
+        if self._plan.upsert is not None:
+            passed = self._followers.among(group.positions)
+        if passed.any():
+            self.result.passed_over = added(self.result.passed_over, {TOMBSTONE: int(passed.sum())})
+        return group.only(~passed) if passed.any() else group
+
     def _take_group(self, batch: pa.RecordBatch, group: Group, keys: KeyColumns) -> None:
         result, schema_id = self.result, group.schema_id
-        if schema_id is None:
-            passed = np.full(len(group), self._plan.passes_over_tombstones)
-            if self._plan.upsert is not None:
-                passed = self._followers.among(group.positions)
-            if passed.any():
-                result.passed_over = added(result.passed_over, {TOMBSTONE: int(passed.sum())})
-                group = group.only(~passed)
-            if not len(group):
-                return
+        if schema_id is None and not len(group := self._without_passed_over(group)):
+            return
         if fault := schema_fault(group, self._plan.values):
             self._refuse(batch, fault)
             return
