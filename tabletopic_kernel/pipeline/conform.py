@@ -21,6 +21,7 @@ from tabletopic_kernel.formats.rejection import Refused, halves, narrowed
 from tabletopic_kernel.model.columns.evolution import HEADER, KEY, METADATA
 from tabletopic_kernel.model.columns.names import step
 from tabletopic_kernel.model.dead_letter import DOES_NOT_FIT
+from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Outliers, all_outliers
 
 
@@ -213,6 +214,20 @@ def with_dated_records(batch: pa.RecordBatch) -> pa.RecordBatch:
 def headers_of(batch: pa.RecordBatch) -> pa.Array | None:
     """The headers of a batch; None if the source did not read them."""
     return batch.column("headers") if "headers" in batch.schema.names else None
+
+
+def note_last(batch: pa.RecordBatch, last_records: dict[int, tuple[int, str]]) -> None:
+    """Update the offset and the fingerprint of the last record by partition (I8)."""
+    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+    offsets = batch.column("offset").to_numpy(zero_copy_only=False)
+    for partition in np.unique(partitions).tolist():
+        rows = np.flatnonzero(partitions == partition)
+        row = int(rows[offsets[rows].argmax()])
+        offset = int(offsets[row])
+        if offset > last_records.get(partition, (-1, ""))[0]:
+            key, value, stamp = (batch.column(name)[row] for name in ("key", "value", "timestamp"))
+            stamp_ms = stamp.value // 1000 if stamp.is_valid else None
+            last_records[partition] = offset, fingerprint(key.as_py(), value.as_py(), stamp_ms)
 
 
 def note_newest(

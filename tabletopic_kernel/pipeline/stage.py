@@ -20,11 +20,10 @@ from tabletopic_kernel.formats.rejection import Isolated, isolated
 from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model import dead_letter
 from tabletopic_kernel.model.errors import ActionNeededError, ProjectionError, RetryableError
-from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import added
 from tabletopic_kernel.model.redact import trace_of
 from tabletopic_kernel.model.steps import Step, reach
-from tabletopic_kernel.pipeline.conform import headers_of, note_newest, with_dated_records
+from tabletopic_kernel.pipeline.conform import headers_of, note_last, note_newest, with_dated_records
 from tabletopic_kernel.pipeline.decode import (
     DecodedGroup,
     KeyColumns,
@@ -294,17 +293,3 @@ class _Staging:
             result.needs |= Needs(dead_letters=True)
         if not result.is_void(self._plan.settings):
             self._sink.rejected(batch, rejections)
-
-
-def note_last(batch: pa.RecordBatch, last_records: dict[int, tuple[int, str]]) -> None:
-    """Update the offset and the fingerprint of the last record by partition (I8)."""
-    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
-    offsets = batch.column("offset").to_numpy(zero_copy_only=False)
-    for partition in np.unique(partitions).tolist():
-        rows = np.flatnonzero(partitions == partition)
-        row = int(rows[offsets[rows].argmax()])
-        offset = int(offsets[row])
-        if offset > last_records.get(partition, (-1, ""))[0]:
-            key, value, stamp = (batch.column(name)[row] for name in ("key", "value", "timestamp"))
-            stamp_ms = stamp.value // 1000 if stamp.is_valid else None
-            last_records[partition] = offset, fingerprint(key.as_py(), value.as_py(), stamp_ms)

@@ -16,9 +16,8 @@ from tabletopic_kernel.model.errors import ActionNeededError, RetryableError
 from tabletopic_kernel.model.ledger import StagedOffsets
 from tabletopic_kernel.model.progress.events import GapDetected
 from tabletopic_kernel.model.settings.sections import TopicSettings
-from tabletopic_kernel.pipeline.conform import conform, file_schema
+from tabletopic_kernel.pipeline.conform import conform, file_schema, note_last
 from tabletopic_kernel.pipeline.plan import StagedBatch
-from tabletopic_kernel.pipeline.stage import note_last
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tests.host.rig import Rig, order
 

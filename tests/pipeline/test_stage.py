@@ -38,9 +38,9 @@ from tabletopic_kernel.model.fingerprint import fingerprint
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import stage
-from tabletopic_kernel.pipeline.conform import file_schema
+from tabletopic_kernel.pipeline.conform import file_schema, note_last
 from tabletopic_kernel.pipeline.plan import SchemaPlan, StagePlan, StageResult
-from tabletopic_kernel.pipeline.stage import StageTask, note_last
+from tabletopic_kernel.pipeline.stage import StageTask
 from tabletopic_kernel.pipeline.worker import loaded_plans
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 from tabletopic_kernel.pipeline.worker.refused import explain_no_table

@@ -28,11 +28,10 @@ from tabletopic_kernel.model.columns.upsert_columns import UPSERT_PROPERTY
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, ReusedIdError, UnknownTopicError
 from tabletopic_kernel.model.ledger import Ledger, Offsets, StagedOffsets, newest
 from tabletopic_kernel.model.settings.sections import LiveSettings, TopicSettings
-from tabletopic_kernel.pipeline.conform import file_schema, with_dated_records
+from tabletopic_kernel.pipeline.conform import file_schema, note_last, with_dated_records
 from tabletopic_kernel.pipeline.plan import Needs, SchemaPlan, StagePlan
 from tabletopic_kernel.pipeline.sinks import Memory
 from tabletopic_kernel.pipeline.source import KafkaRanges, Limits, Source, SourceSpec, next_offsets
-from tabletopic_kernel.pipeline.stage import note_last
 from tabletopic_kernel.query.answer import LiveRead, Tail
 from tabletopic_kernel.table.draft import TopicDraft, tried_records
 from tabletopic_kernel.table.schemas.covered import noted_batch
