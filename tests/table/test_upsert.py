@@ -322,6 +322,22 @@ def test_a_deleted_key_stays_deleted(table: Upserts) -> None:
     assert table.rows() == [(2, 5)]
 
 
+def test_changes_that_lose_though_they_are_later_are_said(
+    table: Upserts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the positions of another database; what Connect sends again within the hour is no matter."""
+    table.commit([_write(1, 1, 90), _write(2, None, 91)])
+    table.commit([_write(1, 2, 5)._replace(offset=100, ms=9)])
+    assert not caplog.records
+    late = [_write(key, 3, key)._replace(offset=200 + key, ms=2 * CLOCK_TOLERANCE_MS) for key in (1, 2, 3)]
+    table.commit(late)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "2 changes are not in the table, as its rows of their keys are later by lsn"
+    )
+    table.check()
+
+
 def test_a_rollback_has_the_deletes_of_its_time(table: Upserts) -> None:
     """They are in the ledger of its snapshot, so what came later is as if it had never been."""
     table.commit([_write(1, 1, 1), _write(2, None, 2)])
