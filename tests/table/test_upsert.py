@@ -231,12 +231,15 @@ STEPS = ["commit", "commit", "commit", "two", "foreign", "compact", "moved", "cr
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history(seed: int, tmp_path: Path) -> None:
-    """Writes, deletes, repeats and truncates in any split, among appends, compactions and conflicts."""
+    """Writes, deletes, repeats and truncates in any split, among appends, compactions and conflicts.
+
+    By an order, by place, or by an order that some events lack.
+    """
     dice = Random(seed)
     by = [(), ("bucket(2, id)",), ("value",)][seed % 3]
     catalog = FlakyCatalog(new_catalog(str(tmp_path)))
     table = Upserts(catalog, by, "lsn" if seed % 2 else None)  # type: ignore[arg-type]
-    logs = _logs(dice, has_order=bool(seed % 2))
+    logs = _logs(dice, has_order=bool(seed % 2), mixed=seed % 4 == 3)
     read = [0] * PARTITIONS
     while any(read[p] < len(log) for p, log in enumerate(logs)):
         step = dice.choice(STEPS)
@@ -259,19 +262,25 @@ def test_any_history(seed: int, tmp_path: Path) -> None:
     assert table.rows_of_duckdb() == table.expected()
 
 
-def _logs(dice: Random, *, has_order: bool) -> list[list[Event]]:
-    """Records in partitions at random; what is sent again has its old order."""
+def _logs(dice: Random, *, has_order: bool, mixed: bool) -> list[list[Event]]:
+    """Records in partitions at random, some hours apart; what is sent again soon has its old order.
+
+    Where some lack an order, none is sent again: what a later event without order has replaced is forgotten.
+    """
     logs: list[list[Event]] = [[] for _ in range(PARTITIONS)]
+    ms = 0
     for lsn in range(dice.randint(40, 120)):
         partition = dice.randrange(PARTITIONS)
         log, kind = logs[partition], dice.choice(KINDS)
-        ms = (log[-1].ms if log else 0) + dice.randint(0, 3)
-        if kind == "again" and log and has_order:
-            log.append(dice.choice(log)._replace(partition=partition, offset=len(log), ms=ms))
+        ms += 3 * CLOCK_TOLERANCE_MS if dice.random() < 0.1 else dice.randint(int(mixed), 3)
+        recent = [event for event in log if event.ms > ms - CLOCK_TOLERANCE_MS]
+        if kind == "again" and recent and has_order and not mixed:
+            log.append(dice.choice(recent)._replace(partition=partition, offset=len(log), ms=ms))
             continue
         key = None if kind == "truncate" and dice.random() < 0.3 else dice.randrange(9)
         value = None if key is None or kind == "delete" else dice.randrange(4)
-        log.append(Event(key, value, lsn if has_order else None, partition, len(log), ms))
+        order = lsn if has_order and not (mixed and dice.random() < 0.3) else None
+        log.append(Event(key, value, order, partition, len(log), ms))
     return logs
 
 
@@ -315,6 +324,22 @@ def test_a_deleted_key_stays_deleted(table: Upserts) -> None:
     table.commit([_write(1, 5, 7, partition=1), _write(2, 5, 8, partition=1)])
     table.check()
     assert table.rows() == [(2, 5)]
+
+
+def test_changes_that_lose_though_they_are_later_are_said(
+    table: Upserts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the positions of another database; what Connect sends again within the hour is no matter."""
+    table.commit([_write(1, 1, 90), _write(2, None, 91)])
+    table.commit([_write(1, 2, 5)._replace(offset=100, ms=9)])
+    assert not caplog.records
+    late = [_write(key, 3, key)._replace(offset=200 + key, ms=2 * CLOCK_TOLERANCE_MS) for key in (1, 2, 3)]
+    table.commit(late)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "2 changes are not in the table, as its rows of their keys are later by lsn"
+    )
+    table.check()
 
 
 def test_a_rollback_has_the_deletes_of_its_time(table: Upserts) -> None:

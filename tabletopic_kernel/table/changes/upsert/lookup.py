@@ -10,6 +10,7 @@ count as the newest so far in their partition, so both agree. A truncate beats w
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tabletopic_kernel.model.columns.upsert_columns import Leaf, UpsertColumns
 from tabletopic_kernel.model.errors import RetryableError
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS
 from tabletopic_kernel.model.moved_rows import Positions
 from tabletopic_kernel.pipeline.transform.deletes import ALL_KEYS
 from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION, rows_schema
@@ -28,6 +31,13 @@ from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION, rows_s
 if TYPE_CHECKING:
     import duckdb
 
+_LOG = logging.getLogger(__name__)
+# What is sent again after a crash loses, too, but within minutes.
+_LATE: Final = (
+    "%s changes are not in the table, as its rows of their keys are later by %s, although these came an hour "
+    "or more before. If another database took the place of the first, its positions began again: enable the "
+    "topic with another --table"
+)
 _MEMORY: Final = "1GB"  # beyond, DuckDB spills to the temporary folder
 Batches = Iterable[pa.RecordBatch]
 
@@ -36,7 +46,7 @@ class Lookup:
     """One look-up. Rows and deletes are of ``rows_schema``."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, columns: UpsertColumns) -> None:
-        self._duck, self._schema = connection, rows_schema(columns)
+        self._duck, self._schema, self._columns = connection, rows_schema(columns), columns
         self._keys, self._order = _names(columns.key), _names(columns.order)
         self._partition, self._offset, self._timestamp = _names(columns.place)
         self._key = ", ".join(self._keys)
@@ -71,7 +81,10 @@ class Lookup:
         with self._reader("live", live(keys)):
             of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
             self._duck.execute(f"INSERT INTO events SELECT l.* FROM live l {of_keys}")
-        return _by_file(self._duck.execute(self._losers()).to_arrow_table())
+        losers = self._duck.execute(self._losers()).to_arrow_table()
+        if late := pc.sum(losers["is_late"]).as_py():
+            _LOG.warning(_LATE, f"{late:,}", ", ".join(".".join(leaf.path) for leaf in self._columns.order))
+        return _by_file(losers)
 
     def newest_deletes(self, deletes: Batches, since_us: int | None) -> pa.Table:
         """The newest deletes of each key, without those whose record is older than ``since_us``."""
@@ -100,16 +113,18 @@ class Lookup:
             WITH timed AS MATERIALIZED ({self._timed()}),
             cuts AS (SELECT * FROM timed WHERE {ALL_KEYS.name}),
             ranked AS (
-                SELECT *, row_number() OVER (
+                SELECT *, row_number() OVER ranks = 1 AS is_first, {self._has_order}
+                    AND moment - first_value(moment) OVER ranks > {CLOCK_TOLERANCE_MS * 1000} AS is_late
+                FROM timed WHERE NOT {ALL_KEYS.name} WINDOW ranks AS (
                     PARTITION BY {self._key}, {self._has_order} ORDER BY {self._by_order}{self._by_place}
-                ) = 1 AS is_first FROM timed WHERE NOT {ALL_KEYS.name}
+                )
             ),
             judged AS (
                 SELECT *, is_first AND row_number() OVER (
                     PARTITION BY {self._key}, is_first ORDER BY {self._by_place}
                 ) = 1 AS is_newest FROM ranked
             )
-            SELECT {FILE}, {POSITION} FROM judged e WHERE {FILE} IS NOT NULL AND (
+            SELECT {FILE}, {POSITION}, is_late FROM judged e WHERE {FILE} IS NOT NULL AND (
                 NOT is_newest OR EXISTS (SELECT 1 FROM cuts c WHERE {older})
             ) ORDER BY ALL"""
 
