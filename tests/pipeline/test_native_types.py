@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, arrow_schema_of
+from tabletopic_kernel.formats.avro.schema import Array, Primitive, Record, Union, parse
 from tabletopic_kernel.formats.json.values import scalar_reader
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.table_columns import table_schema
@@ -237,6 +238,24 @@ def test_each_type_in_avro(catalog: Catalog, transform: Any, count: int) -> None
     assert (len(made), made[0] | {"@": 0, "_cdc": 0}) == (len(rows), made[2] | {"@": 0, "_cdc": 0})
     docs = {one.name: one.doc for one in path.keeper.needed_table().table.schema().fields}
     assert (docs["micro_timestamp"], docs["interval"]) == (None, f"connect.name {TIME}MicroDuration")
+
+
+def test_one_of_several_avro_types_keeps_its_logical_type() -> None:
+    """Its column has no doc for a name, and neither has a whole value; fields beside and in it have one."""
+    moment = named("long", f"{CONNECT}Timestamp", logicalType="timestamp-millis")
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "at", "type": moment}]}
+    several = ["null", moment, "string", {"type": "array", "items": moment}, inner]
+    fields = [{"name": "u", "type": several}, {"name": "at", "type": ["null", moment]}]
+    root = parse(json.dumps({"type": "record", "name": "R", "fields": fields}), by_name=True).root
+    logical, plain = Primitive("long", "timestamp-millis"), Primitive("long")
+    assert isinstance(root, Record)
+    union = root.fields[0].type
+    assert isinstance(union, Union)
+    assert (union.branches[1], union.branches[3]) == (logical, Array(logical))
+    assert isinstance(record := union.branches[4], Record)
+    assert [record.fields[0].type, root.fields[1].type] == [plain, Union((Primitive("null"), plain))]
+    whole = parse(json.dumps(["null", moment]), by_name=True).root
+    assert whole == Union((Primitive("null"), logical))
 
 
 UNITS = [("timestamp", 1000), ("micro_timestamp", 1_000_000), ("nano_timestamp", 1_000_000_000)]
