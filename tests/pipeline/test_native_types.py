@@ -30,6 +30,8 @@ from pyiceberg.types import (
 
 from tabletopic_kernel.clients.catalog.catalog import open_catalog
 from tabletopic_kernel.formats.arrays import MAX_DAY, MIN_DAY, arrow_schema_of
+from tabletopic_kernel.formats.avro.schema import Array, Primitive, Record, Union, parse
+from tabletopic_kernel.formats.json.values import scalar_reader
 from tabletopic_kernel.model.columns.evolution import VALUE
 from tabletopic_kernel.model.columns.table_columns import table_schema
 from tabletopic_kernel.model.columns.types import doc_with_meaning
@@ -37,6 +39,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.pipeline.decode import LoadedPlan
+from tabletopic_kernel.pipeline.transform import native
 from tabletopic_kernel.pipeline.transform.transform import make_step
 from tabletopic_kernel.table.draft import with_types_of
 from tabletopic_kernel.table.topic_table import TYPES_PROPERTY, TopicTable
@@ -237,6 +240,24 @@ def test_each_type_in_avro(catalog: Catalog, transform: Any, count: int) -> None
     assert (docs["micro_timestamp"], docs["interval"]) == (None, f"connect.name {TIME}MicroDuration")
 
 
+def test_one_of_several_avro_types_keeps_its_logical_type() -> None:
+    """Its column has no doc for a name, and neither has a whole value; fields beside and in it have one."""
+    moment = named("long", f"{CONNECT}Timestamp", logicalType="timestamp-millis")
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "at", "type": moment}]}
+    several = ["null", moment, "string", {"type": "array", "items": moment}, inner]
+    fields = [{"name": "u", "type": several}, {"name": "at", "type": ["null", moment]}]
+    root = parse(json.dumps({"type": "record", "name": "R", "fields": fields}), by_name=True).root
+    logical, plain = Primitive("long", "timestamp-millis"), Primitive("long")
+    assert isinstance(root, Record)
+    union = root.fields[0].type
+    assert isinstance(union, Union)
+    assert (union.branches[1], union.branches[3]) == (logical, Array(logical))
+    assert isinstance(record := union.branches[4], Record)
+    assert [record.fields[0].type, root.fields[1].type] == [plain, Union((Primitive("null"), plain))]
+    whole = parse(json.dumps(["null", moment]), by_name=True).root
+    assert whole == Union((Primitive("null"), logical))
+
+
 UNITS = [("timestamp", 1000), ("micro_timestamp", 1_000_000), ("nano_timestamp", 1_000_000_000)]
 
 
@@ -322,6 +343,7 @@ def test_a_value_that_its_column_cannot_hold(catalog: Catalog, name: str, value:
     assert set(path.dead_letters.values()) == {"does_not_fit"}
     assert list(path.dead_letters) == list(range(1, 100, 5))
     assert path.messages[1].startswith(f"{name} has a value that its type cannot hold")
+    assert "another table with debezium_types = as_sent" in path.messages[1]
     seen = [(row["_cdc"]["op"], row["id"], row["interval"]) for row in rows[:4]]
     assert seen == [("I", 1, None), ("U", 1, None), ("D", 2, 5), ("D", 1, None)]
     assert [row[name] for row in rows[:4]] == [
@@ -359,6 +381,24 @@ def test_a_slice_of_structs_with_required_values(start: int) -> None:
     moments = [{"z": MOMENT.replace(tzinfo=UTC)}, None]
     assert rows.columns["v"].to_pylist() == moments[start:]
     assert [one.index for one in rows.refused] == [2 - start]
+
+
+def test_only_texts_in_another_form_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One infinity among many moments costs the reading of one text; the others are as they were."""
+    read: list[Any] = []
+
+    def reader(node: Any, **rules: Any) -> Any:
+        return lambda value: read.append(value) or scalar_reader(node, **rules)(value)
+
+    monkeypatch.setattr(native, "scalar_reader", reader)
+    texts = ["2026-03-01T10:00:00.000001Z", "2026-03-01T10:00:00.000001000Z", None, "infinity"] * 2
+    rows, refused = converted(StringType(), f"{TIME}ZonedTimestamp", texts)
+    moment = MOMENT.replace(tzinfo=UTC)
+    assert (rows, refused) == ({0: moment, 1: moment, 2: None, 4: moment, 5: moment, 6: None}, {3, 7})
+    assert read == [texts[1], texts[3]] * 2
+    ids = ["0f0e0d0c-0b0a-0908-0706-050403020100", "", "0F0E0D0C-0B0A-0908-0706-050403020101"]
+    rows, refused = converted(StringType(), f"{DATA}Uuid", ids)
+    assert (rows, refused) == ({0: UUID(ids[0]), 2: UUID(ids[2])}, {1})
 
 
 def test_times_finer_than_a_microsecond_as_value_nanos_says(catalog: Catalog) -> None:

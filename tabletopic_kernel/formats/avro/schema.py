@@ -146,6 +146,7 @@ class _Builder:
     def __init__(self, definitions: Definitions, by_name: bool) -> None:
         self._definitions = definitions
         self._names = NAMES if by_name else frozenset[str]()
+        self._has_doc = False  # a whole value and one of several branches have no field, so no doc for a name
         self._on_path: list[str] = []
         self._nodes = 0
         self._cyclic = cyclic_names(definitions)
@@ -176,8 +177,7 @@ class _Builder:
             case "array" | "map":
                 return self._container(node, namespace)
             case str() if kind in PRIMITIVES:
-                # The whole value has no field, and so no doc for its name.
-                named = not at_root and node.get("connect.name") in self._names
+                named = self._has_doc and node.get("connect.name") in self._names
                 return Primitive(kind, None if named else primitive_logical(kind, node))
         return self.build(kind, namespace, at_root)
 
@@ -220,10 +220,12 @@ class _Builder:
         if len(set(names)) != len(names):
             raise AvroSchemaError(f"The Avro record {full} has two fields of the same name.")
         self._on_path.append(full)
+        outer, self._has_doc = self._has_doc, True
         fields = tuple(
             RecordField(name, self.build(child.get("type"), namespace), self._doc(child), _aliases(child))
             for name, child in zip(names, children, strict=True)
         )
+        self._has_doc = outer
         self._on_path.pop()
         return Record(full, fields)
 
@@ -238,7 +240,10 @@ class _Builder:
         return Array(child) if node["type"] == "array" else Map(child)
 
     def _union(self, node: list[Any], namespace: str) -> AvroType:
+        outer = self._has_doc
+        self._has_doc = outer and sum(branch != "null" for branch in node) == 1
         branches = tuple(self.build(branch, namespace) for branch in node)
+        self._has_doc = outer
         if any(isinstance(branch, Union) for branch in branches):
             raise AvroSchemaError("An Avro union may not contain another union directly.")
         keys = [branch_key(branch) for branch in branches]

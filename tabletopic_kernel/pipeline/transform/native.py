@@ -47,7 +47,10 @@ _NANOS_PER_MICRO: Final = 1_000
 _MOST_SCALE: Final = 20_000  # of PostgreSQL's numeric: 16,383
 _EXACT: Final = decimal.Context(prec=200_000, Emax=999_999, Emin=-999_999)
 _WHY: Final = "has a value that its type cannot hold, such as a year that is not 1 to 9999, or 24:00"
-_FINER: Final = "; a time finer than a microsecond is rounded down with value_nanos = floor"
+_WAYS: Final = (
+    "; a time finer than a microsecond is rounded down with value_nanos = floor, and another table with "
+    "debezium_types = as_sent takes all values as they are"
+)
 
 
 class NativeTypes:
@@ -133,13 +136,19 @@ class NativeTypes:
     def _text(self, array: pa.Array, kind: str, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
         """Times and UUIDs from text, as JSON's fast engine reads them, else as its exact one does."""
         fast, scalar = Columns(len(array), floor=self._floor), Scalar(kind)
+        read = scalar_reader(scalar, floor=self._floor)
         try:
             values = fast.convert(scalar, array, target, None)
         except NotRows:
-            return _one_by_one(array, target, scalar_reader(scalar, floor=self._floor))
-        if not fast.suspects.any():
+            return _one_by_one(array, target, read)
+        suspects = np.flatnonzero(fast.suspects)
+        if not len(suspects):
             return values, None
-        return _one_by_one(array, target, scalar_reader(scalar, floor=self._floor))
+        again, wrong = _one_by_one(array.take(pa.array(suspects)), target, read)
+        order, bad = np.arange(len(array)), np.zeros(len(array), np.bool_)
+        order[suspects] = len(array) + np.arange(len(suspects))
+        bad[suspects] = wrong
+        return pa.concat_arrays([values, again]).take(pa.array(order)), bad
 
 
 class NativeDecoder:
@@ -184,7 +193,7 @@ def _without(rows: Rows, bad: dict[str, Mask]) -> Rows:
 
 
 def _explain(names: list[str]) -> str:
-    return f"{', '.join(names)} {_WHY}{_FINER}"
+    return f"{', '.join(names)} {_WHY}{_WAYS}"
 
 
 def _any(count: int, masks: Iterable[Mask | None]) -> Mask | None:
@@ -201,9 +210,7 @@ def _of_parents(array: pa.Array, bad: Mask | None) -> Mask | None:
     return parents
 
 
-def _one_by_one(
-    array: pa.Array, target: pa.DataType, read: Callable[[Any], Any]
-) -> tuple[pa.Array, Mask | None]:
+def _one_by_one(array: pa.Array, target: pa.DataType, read: Callable[[Any], Any]) -> tuple[pa.Array, Mask]:
     bad = np.zeros(len(array), np.bool_)
     values: list[Any] = []
     for at, value in enumerate(array.to_pylist()):
