@@ -76,7 +76,7 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
         return change
     columns = upsert.columns(table)
     with reachable("the storage", lent=lends_keys(table)):
-        live = LiveRows.of(table)
+        live = LiveRows(table)
         files = [*upsert.files, *(entry.data_file for entry in live.head.data)]
         new = {file.file_path for file in upsert.deletes}
         before = [path for path in locations(table, change.ledger) if path not in new]
@@ -86,8 +86,8 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
                 _remembered(table, upsert, columns, change.ledger, before),
                 partial(_live, table, len(upsert.files), columns, live),
             )
-    positions = {files[index].file_path: rows for index, rows in found.items()}
-    merged, removed = _merged(live, files, positions)
+        positions = {files[index].file_path: rows for index, rows in found.items()}
+        merged, removed = _merged(live, files, positions)
     stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
     folder = f"{epochs_root(table.metadata)}/{epoch_folder(change.ledger.epoch)}"
     return replace(change, delete_rows=merged, remove=removed, stay=stay, folder=folder)
@@ -114,7 +114,8 @@ def _live(
     for index, entry in enumerate(live.head.data, first):
         path = entry.data_file.file_path
         if keys is None or may_have.keys_of(entry.data_file):
-            yield from read_rows(table.io, path, columns, index, live.deleted.get(path))
+            deleted = live.deleted_of(partition_of(entry.data_file)).get(path)
+            yield from read_rows(table.io, path, columns, index, deleted)
 
 
 class _Partitions:
@@ -165,12 +166,11 @@ def _merged(
     """The positions, with all earlier ones of partitions that have many delete files, and these files."""
     of_files = {file.file_path: partition_of(file) for file in files}
     touched = {of_files[path] for path in positions}
-    full = {key for key in touched if len(live.delete_files.get(key, ())) >= MOST_FILES}
+    full = {key for key in touched if len(live.deletes_of(key)) >= MOST_FILES}
     merged = dict(positions)
-    for path, mask in live.deleted.items():
-        if of_files[path] in full:
-            merged[path] = np.union1d(np.flatnonzero(mask), positions.get(path, np.empty(0, np.int64)))
-    return merged, tuple(file for key in full for file in live.delete_files[key])
+    for path, mask in (pair for key in full for pair in live.deleted_of(key).items()):
+        merged[path] = np.union1d(np.flatnonzero(mask), positions.get(path, np.empty(0, np.int64)))
+    return merged, tuple(file for key in full for file in live.deletes_of(key))
 
 
 def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Ledger:
