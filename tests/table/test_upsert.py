@@ -449,6 +449,19 @@ def test_only_delete_files_of_the_keys_are_read(tmp_path: Path) -> None:
     table.check()
 
 
+def test_files_without_the_keys_are_not_read(table: Upserts, tmp_path: Path) -> None:
+    """By the bounds of a column of the key."""
+    table.commit([_write(key, 1, key) for key in (1, 2, 3)])
+    (other,) = table.lake.files()
+    table.commit([_write(key, 1, key) for key in (7, 8, -9)])
+    table.commit([_write(key, 1, key) for key in (70, 80)])
+    Path(other.file_path.removeprefix("file://")).rename(tmp_path / "aside")
+    table.commit([_write(-10, 2, 90), _write(-9, 2, 91)])
+    table.commit([_write(80, 2, 92), _write(75, 2, 93)])
+    (tmp_path / "aside").rename(other.file_path.removeprefix("file://"))
+    table.check()
+
+
 def test_replaced_newest_rows_are_no_rollback(table: Upserts) -> None:
     """Of the snapshot that the tag kept, once others have rewritten all files and expired the others."""
     table.commit([_write(1, 1, 1), _write(2, 2, 2)])

@@ -18,12 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, TimestamptzType, TimeType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
@@ -44,6 +46,7 @@ from tabletopic_kernel.table.layout import names_before
 from tabletopic_kernel.table.topic_table import TopicTable
 
 MOST_FILES: Final = 8  # delete files of a partition, and files with deleted keys; more are merged
+_WHOLE = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
 _GONE: Final = (
     "another program, such as an orphan removal, has deleted {count} files with deleted keys of {table} (the "
     "first is {first}). An older change of such a key, if one is still to come, would bring its row back. "
@@ -110,7 +113,7 @@ def _live(
     table: Table, first: int, columns: UpsertColumns, live: LiveRows, keys: pa.Table | None
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of all files that may have one of the keys; None: of all files."""
-    may_have = _Partitions(table, columns, keys)
+    may_have = _Files(table, columns, keys)
     for index, entry in enumerate(live.head.data, first):
         path = entry.data_file.file_path
         if keys is None or may_have.keys_of(entry.data_file):
@@ -118,21 +121,45 @@ def _live(
             yield from read_rows(table.io, path, columns, index, deleted)
 
 
-class _Partitions:
-    """Which partitions may have rows of some keys: all, unless a field's values come from the key."""
+class _Files:
+    """Which data files may have rows of some keys: all, unless a partition field's values come from the key,
+    or the manifest's bounds of a column of the key exclude them.
+    """
 
     def __init__(self, table: Table, columns: UpsertColumns, keys: pa.Table | None) -> None:
         self._specs, self._keys = table.specs(), keys
         self._key = {leaf.field_id: leaf for leaf in columns.key}
         self._values: dict[tuple[int, str], set[Any]] = {}
+        self._ranges = dict(self._ranges_of(keys, columns)) if keys is not None else {}
 
     def keys_of(self, file: DataFile) -> bool:
-        """Whether the partition of a file may have one."""
-        return all(
+        """Whether a file may have one."""
+        return self._are_within(file) and all(
             file.partition[at] in self._values_of(field)
             for at, field in enumerate(self._specs[file.spec_id].fields)
             if field.source_id in self._key and not isinstance(field.transform, VoidTransform)
         )
+
+    def _are_within(self, file: DataFile) -> bool:
+        lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+        return all(
+            int.from_bytes(lower[at], "little", signed=True) <= last
+            and first <= int.from_bytes(upper[at], "little", signed=True)
+            for at, (first, last) in self._ranges.items()
+            if at in lower and at in upper
+        )
+
+    @staticmethod
+    def _ranges_of(keys: pa.Table, columns: UpsertColumns) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The least and largest value by field id, of columns whose bounds are whole numbers: also of int
+        columns that are long now. Null is within no bounds.
+        """
+        for leaf in columns.key:
+            column = keys.column(f"column_{leaf.field_id}")
+            if isinstance(leaf.kind, _WHOLE) and len(column) and not column.null_count:
+                numbers = column.cast(pa.int32()) if isinstance(leaf.kind, DateType) else column
+                least = pc.min_max(numbers.cast(pa.int64()))
+                yield leaf.field_id, (least["min"].as_py(), least["max"].as_py())
 
     def _values_of(self, field: PartitionField) -> set[Any]:
         name = field.source_id, str(field.transform)
