@@ -478,6 +478,33 @@ def test_deleted_keys_are_found_in_another_folder(table: Upserts, tmp_path: Path
     assert table.rows() == [(4, 5)]
 
 
+def test_only_delete_files_of_the_keys_are_read(tmp_path: Path) -> None:
+    """Not those of other partitions, if these are made of the key."""
+    table = Upserts(new_catalog(str(tmp_path)), ("id",))
+    for lsn in (1, 2):
+        table.commit([_write(1, lsn, lsn), _write(2, lsn, lsn)])
+    for file in delete_files(table.lake.table):
+        if file.partition[0] == 2:
+            Path(file.file_path.removeprefix("file://")).rename(tmp_path / "aside")
+            away = file.file_path
+    table.commit([_write(1, 3, 3)])
+    (tmp_path / "aside").rename(away.removeprefix("file://"))
+    table.check()
+
+
+def test_files_without_the_keys_are_not_read(table: Upserts, tmp_path: Path) -> None:
+    """By the bounds of a column of the key."""
+    table.commit([_write(key, 1, key) for key in (1, 2, 3)])
+    (other,) = table.lake.files()
+    table.commit([_write(key, 1, key) for key in (7, 8, -9)])
+    table.commit([_write(key, 1, key) for key in (70, 80)])
+    Path(other.file_path.removeprefix("file://")).rename(tmp_path / "aside")
+    table.commit([_write(-10, 2, 90), _write(-9, 2, 91)])
+    table.commit([_write(80, 2, 92), _write(75, 2, 93)])
+    (tmp_path / "aside").rename(other.file_path.removeprefix("file://"))
+    table.check()
+
+
 def test_replaced_newest_rows_are_no_rollback(table: Upserts) -> None:
     """Of the snapshot that the tag kept, once others have rewritten all files and expired the others."""
     table.commit([_write(1, 1, 1), _write(2, 2, 2)])
@@ -498,7 +525,7 @@ def test_renamed_and_wider_keys_are_the_same(table: Upserts) -> None:
     with table.lake.table.update_schema() as update:
         update.rename_column("id", "number")
     table.lake.topic.reload()
-    live = LiveRows.of(table.lake.table)
+    live = LiveRows(table.lake.table)
     columns = upsert_columns(table.settings, table.lake.table.schema(), names_before(table.lake.topic))
     (entry,) = live.head.data
     (rows,) = read_rows(table.lake.table.io, entry.data_file.file_path, columns, 0)

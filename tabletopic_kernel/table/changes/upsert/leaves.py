@@ -7,7 +7,6 @@ types. Position deletes are applied as readers do: within a partition, and to fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -100,44 +99,54 @@ def _plain(array: pa.Array, kind: pa.DataType) -> pa.Array:
 PartitionKey = tuple[object, ...]
 
 
-@dataclass(frozen=True)
 class LiveRows:
-    """The rows of a head: which of each data file are deleted, and the delete files by partition."""
+    """The rows of a head, and the delete files by partition, which are read when asked for."""
 
-    head: Head
-    deleted: Mapping[str, Mask]
-    delete_files: Mapping[PartitionKey, tuple[DataFile, ...]]
+    def __init__(self, table: Table) -> None:
+        """Read the manifests of a table's head.
 
-    @classmethod
-    def of(cls, table: Table) -> LiveRows:
-        """Read the manifests and delete files of a table's head.
-
-        Raises ActionNeededError if rows are deleted in a way that not all readers understand, and OSError.
+        Raises ActionNeededError if rows are deleted by value, which not all readers understand, and OSError.
         """
-        head, name = Head(table), ".".join(table.name())
-        if head.has_equality_deletes:
+        self.head, self._io, self._name = Head(table), table.io, ".".join(table.name())
+        if self.head.has_equality_deletes:
             raise ActionNeededError(
-                f"another program has deleted rows of {name} by value, and only the engine that wrote such "
-                "deletes applies them: have it rewrite them"
+                f"another program has deleted rows of {self._name} by value, and only the engine that wrote "
+                "such deletes applies them: have it rewrite them"
             )
-        data = {entry.data_file.file_path: entry for entry in head.data}
-        names = {file_name(path) for path in data}
+        self._data = {entry.data_file.file_path: entry for entry in self.head.data}
+        self._names = {file_name(path) for path in self._data}
+        self._deletes: dict[PartitionKey, list[ManifestEntry]] = {}
+        for delete in self.head.deletes:
+            self._deletes.setdefault(partition_of(delete.data_file), []).append(delete)
+        self._deleted: dict[PartitionKey, dict[str, Mask]] = {}
+
+    def deletes_of(self, partition: PartitionKey) -> tuple[DataFile, ...]:
+        """Those of a partition."""
+        return tuple(entry.data_file for entry in self._deletes.get(partition, ()))
+
+    def deleted_of(self, partition: PartitionKey) -> Mapping[str, Mask]:
+        """Which rows of a partition's data files are deleted, by location; its delete files are read once.
+
+        Raises ActionNeededError if not all readers apply one of them, and OSError.
+        """
+        if partition not in self._deleted:
+            self._deleted[partition] = self._read(self._deletes.get(partition, ()))
+        return self._deleted[partition]
+
+    def _read(self, deletes: Iterable[ManifestEntry]) -> dict[str, Mask]:
         deleted: dict[str, Mask] = {}
-        by_partition: dict[PartitionKey, tuple[DataFile, ...]] = {}
-        for delete in head.deletes:
-            key = partition_of(delete.data_file)
-            by_partition[key] = (*by_partition.get(key, ()), delete.data_file)
-            for path, positions in read_positions(table.io, delete.data_file.file_path):
-                entry = data.get(path)
-                if entry is None and file_name(path) in names:
+        for delete in deletes:
+            for path, positions in read_positions(self._io, delete.data_file.file_path):
+                entry = self._data.get(path)
+                if entry is None and file_name(path) in self._names:
                     raise ActionNeededError(
-                        f"another program has deleted rows of {name} by another spelling of their file, "
-                        f"{path}, which not all readers apply: have it rewrite them"
+                        f"another program has deleted rows of {self._name} by another spelling of their "
+                        f"file, {path}, which not all readers apply: have it rewrite them"
                     )
                 if entry is not None and _applies(delete, entry):
                     mask = deleted.setdefault(path, np.zeros(entry.data_file.record_count, np.bool_))
                     mask[positions[positions < len(mask)]] = True
-        return cls(head, deleted, by_partition)
+        return deleted
 
 
 def _applies(delete: ManifestEntry, data: ManifestEntry) -> bool:

@@ -18,12 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, TimestamptzType, TimeType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
@@ -44,6 +46,7 @@ from tabletopic_kernel.table.layout import names_before
 from tabletopic_kernel.table.topic_table import TopicTable
 
 MOST_FILES: Final = 8  # delete files of a partition, and files with deleted keys; more are merged
+_WHOLE = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
 _GONE: Final = (
     "another program, such as an orphan removal, has deleted {count} files with deleted keys of {table} (the "
     "first is {first}). An older change of such a key, if one is still to come, would bring its row back. "
@@ -76,7 +79,7 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
         return change
     columns = upsert.columns(table)
     with reachable("the storage", lent=lends_keys(table)):
-        live = LiveRows.of(table)
+        live = LiveRows(table)
         files = [*upsert.files, *(entry.data_file for entry in live.head.data)]
         new = {file.file_path for file in upsert.deletes}
         before = [path for path in locations(table, change.ledger) if path not in new]
@@ -86,8 +89,8 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
                 _remembered(table, upsert, columns, change.ledger, before),
                 partial(_live, table, len(upsert.files), columns, live),
             )
-    positions = {files[index].file_path: rows for index, rows in found.items()}
-    merged, removed = _merged(live, files, positions)
+        positions = {files[index].file_path: rows for index, rows in found.items()}
+        merged, removed = _merged(live, files, positions)
     stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
     folder = f"{epochs_root(table.metadata)}/{epoch_folder(change.ledger.epoch)}"
     return replace(change, delete_rows=merged, remove=removed, stay=stay, folder=folder)
@@ -110,28 +113,53 @@ def _live(
     table: Table, first: int, columns: UpsertColumns, live: LiveRows, keys: pa.Table | None
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of all files that may have one of the keys; None: of all files."""
-    may_have = _Partitions(table, columns, keys)
+    may_have = _Files(table, columns, keys)
     for index, entry in enumerate(live.head.data, first):
         path = entry.data_file.file_path
         if keys is None or may_have.keys_of(entry.data_file):
-            yield from read_rows(table.io, path, columns, index, live.deleted.get(path))
+            deleted = live.deleted_of(partition_of(entry.data_file)).get(path)
+            yield from read_rows(table.io, path, columns, index, deleted)
 
 
-class _Partitions:
-    """Which partitions may have rows of some keys: all, unless a field's values come from the key."""
+class _Files:
+    """Which data files may have rows of some keys: all, unless a partition field's values come from the key,
+    or the manifest's bounds of a column of the key exclude them.
+    """
 
     def __init__(self, table: Table, columns: UpsertColumns, keys: pa.Table | None) -> None:
         self._specs, self._keys = table.specs(), keys
         self._key = {leaf.field_id: leaf for leaf in columns.key}
         self._values: dict[tuple[int, str], set[Any]] = {}
+        self._ranges = dict(self._ranges_of(keys, columns)) if keys is not None else {}
 
     def keys_of(self, file: DataFile) -> bool:
-        """Whether the partition of a file may have one."""
-        return all(
+        """Whether a file may have one."""
+        return self._are_within(file) and all(
             file.partition[at] in self._values_of(field)
             for at, field in enumerate(self._specs[file.spec_id].fields)
             if field.source_id in self._key and not isinstance(field.transform, VoidTransform)
         )
+
+    def _are_within(self, file: DataFile) -> bool:
+        lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+        return all(
+            int.from_bytes(lower[at], "little", signed=True) <= last
+            and first <= int.from_bytes(upper[at], "little", signed=True)
+            for at, (first, last) in self._ranges.items()
+            if at in lower and at in upper
+        )
+
+    @staticmethod
+    def _ranges_of(keys: pa.Table, columns: UpsertColumns) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The least and largest value by field id, of columns whose bounds are whole numbers: also of int
+        columns that are long now. Null is within no bounds.
+        """
+        for leaf in columns.key:
+            column = keys.column(f"column_{leaf.field_id}")
+            if isinstance(leaf.kind, _WHOLE) and len(column) and not column.null_count:
+                numbers = column.cast(pa.int32()) if isinstance(leaf.kind, DateType) else column
+                least = pc.min_max(numbers.cast(pa.int64()))
+                yield leaf.field_id, (least["min"].as_py(), least["max"].as_py())
 
     def _values_of(self, field: PartitionField) -> set[Any]:
         name = field.source_id, str(field.transform)
@@ -165,12 +193,11 @@ def _merged(
     """The positions, with all earlier ones of partitions that have many delete files, and these files."""
     of_files = {file.file_path: partition_of(file) for file in files}
     touched = {of_files[path] for path in positions}
-    full = {key for key in touched if len(live.delete_files.get(key, ())) >= MOST_FILES}
+    full = {key for key in touched if len(live.deletes_of(key)) >= MOST_FILES}
     merged = dict(positions)
-    for path, mask in live.deleted.items():
-        if of_files[path] in full:
-            merged[path] = np.union1d(np.flatnonzero(mask), positions.get(path, np.empty(0, np.int64)))
-    return merged, tuple(file for key in full for file in live.delete_files[key])
+    for path, mask in (pair for key in full for pair in live.deleted_of(key).items()):
+        merged[path] = np.union1d(np.flatnonzero(mask), positions.get(path, np.empty(0, np.int64)))
+    return merged, tuple(file for key in full for file in live.deletes_of(key))
 
 
 def remembering(table: Table, ledger: Ledger, deletes: Iterable[DataFile]) -> Ledger:
