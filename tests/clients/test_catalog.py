@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from sqlalchemy.exc import OperationalError
 
 from tabletopic_kernel.clients.catalog.catalog import create_table, open_catalog, reachable
 from tabletopic_kernel.model.errors import ActionNeededError, RetryableError, SettingsError
@@ -136,3 +137,17 @@ def test_a_database_whose_messages_are_not_utf8_is_waited_for() -> None:
         server.shutdown(socket.SHUT_RDWR)
         server.close()
         answering.join()
+
+
+def test_two_programs_may_open_a_new_catalog_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both see no tables, and one is too late to create them."""
+    real, late = AVAILABLE_CATALOGS[CatalogType.SQL], ["table iceberg_tables already exists"]
+
+    def load(name: str, properties: dict[str, str]) -> Catalog:
+        if late:
+            raise OperationalError("CREATE TABLE iceberg_tables", (), Exception(late.pop()))
+        return real(name, properties)
+
+    monkeypatch.setitem(AVAILABLE_CATALOGS, CatalogType.SQL, load)
+    place = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": tmp_path.as_uri()}
+    assert open_catalog(place).list_namespaces() == []

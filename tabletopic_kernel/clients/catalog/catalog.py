@@ -17,7 +17,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from tabletopic_kernel.clients.catalog.engine_properties import catalog_type
 from tabletopic_kernel.clients.catalog.guard import STORAGE_PREFIXES
@@ -108,7 +108,13 @@ def _load(name: str, properties: dict[str, Any]) -> Catalog:
     if "py-catalog-impl" in properties:  # then it reads no file
         return load_catalog(name, **properties)
     kind = properties["type"].lower() if "type" in properties else infer_catalog_type(name, properties)
-    return AVAILABLE_CATALOGS[CatalogType(kind)](name, properties)
+    load = AVAILABLE_CATALOGS[CatalogType(kind)]
+    try:
+        return load(name, properties)
+    except DatabaseError as error:
+        if "already exists" not in str(error):
+            raise
+        return load(name, properties)  # another program has just created the tables of a new catalog
 
 
 def _ask_directly(client: Any) -> None:
