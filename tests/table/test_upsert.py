@@ -336,9 +336,7 @@ def test_changes_that_lose_though_they_are_later_are_said(
     late = [_write(key, 3, key)._replace(offset=200 + key, ms=2 * CLOCK_TOLERANCE_MS) for key in (1, 2, 3)]
     table.commit(late)
     (record,) = caplog.records
-    assert record.getMessage().startswith(
-        "2 changes are not in the table, as its rows of their keys are later by lsn"
-    )
+    assert record.getMessage().startswith("2 changes lost to rows of the table that are later by lsn")
     table.check()
 
 

@@ -107,8 +107,8 @@ class TopicSettings(Frozen):
     )
     debezium_types: Literal["native", "as_sent"] = Field(
         "native",
-        description="what values become whose type Debezium or Kafka Connect names: dates, times, decimals "
-        "and UUIDs, or numbers and text as sent; an existing table keeps what it has",
+        description="values with a type name of Debezium or Kafka Connect: become dates, times, decimals and "
+        "UUIDs, or stay numbers and text; an existing table keeps its own",
     )
     projection: NonEmpty | None = Field(
         None,

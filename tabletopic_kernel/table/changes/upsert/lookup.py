@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 # What is sent again after a crash loses, too, but within minutes.
 _LATE: Final = (
-    "%s changes are not in the table, as its rows of their keys are later by %s, although these came an hour "
-    "or more before. If another database took the place of the first, its positions began again: enable the "
-    "topic with another --table"
+    "%s changes lost to rows of the table that are later by %s, but came at least an hour earlier. If "
+    "another database took the place of the first, its positions began again: enable the topic with another "
+    "--table"
 )
 _MEMORY: Final = "1GB"  # beyond, DuckDB spills to the temporary folder
 Batches = Iterable[pa.RecordBatch]
@@ -137,14 +137,14 @@ class Lookup:
         """A view of batches, which can be read once; their errors are raised as they are."""
         trouble: list[BaseException] = []
 
-        def remembered() -> Iterator[pa.RecordBatch]:
+        def watched() -> Iterator[pa.RecordBatch]:
             try:
                 yield from batches
             except BaseException as error:
                 trouble.append(error)
                 raise
 
-        self._duck.register(name, pa.RecordBatchReader.from_batches(self._schema, remembered()))
+        self._duck.register(name, pa.RecordBatchReader.from_batches(self._schema, watched()))
         try:
             yield
         except Exception:
