@@ -14,6 +14,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 import tabletopic_kernel
 from tabletopic_kernel.local.stack import StackInfo
@@ -121,6 +122,14 @@ def _in_its_tier(path: Path) -> Any:
 def test_they_run_from_top_to_bottom(path: Path, quiet_stack: StackInfo) -> None:
     """No cell fails, each notebook shows a picture, and nothing that is shown asks another server."""
     check_outputs(executed(path, quiet_stack))
+
+
+@pytest.mark.integration
+def test_the_one_for_aws_says_what_it_needs(quiet_stack: StackInfo) -> None:
+    """Without a table bucket in the settings, it stops in one sentence at the first cell that needs one."""
+    with pytest.raises(CellExecutionError, match="this notebook needs a table bucket") as failed:
+        executed(AT_AWS, quiet_stack)
+    assert "Traceback" not in str(failed.value)
 
 
 @pytest.mark.integration

@@ -150,6 +150,7 @@ def wait_for(session: Session, topic: Topic, timeout: Timeout = 300.0) -> Grid:
     begin = read(first)
     with Bar(topic, sum(ends.values()) - begin, get_ipython()) as bar:
         now = handle.wait(timeout, lambda now: bar.to(max(0, read(now) - begin)))
+        bar.to(max(0, read(now) - begin))  # the first status may be the last
     return status_facts(now)
 
 

@@ -200,6 +200,10 @@ def test_bars_are_one_place(
     texts = [one.data["text/plain"] for one in printed.outputs]
     assert "0/1234" in texts[0]
     assert any("600/1234" in text for text in texts)
+    bench.coming = [status(), status(next_offsets={0: 1334})]
+    with capture_output() as printed:
+        shell.run_cell("%topic wait clicks")
+    assert any("1234/1234" in one.data["text/plain"] for one in printed.outputs)
 
 
 def test_watch_updates(
