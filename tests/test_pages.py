@@ -27,6 +27,7 @@ from tabletopic_kernel.faces.cli.app import app
 from tabletopic_kernel.faces.notebook import lake_magic
 from tabletopic_kernel.faces.notebook.arguments import parse
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as dashboard_parser
+from tabletopic_kernel.faces.notebook.sql.text import parts_of
 from tabletopic_kernel.faces.notebook.topic_magic import make_parser, parse_word
 from tabletopic_kernel.model.settings import sections
 from tabletopic_kernel.model.settings.options import given_settings, setting_options
@@ -159,7 +160,7 @@ def plain_python(block: str) -> str:
     """The cell without its magics, which are read by their own parsers."""
     lines = block.splitlines()
     if lines[0].startswith("%%lake"):
-        options, _ = lake_magic._split(lines[0].removeprefix("%%lake"))
+        options = parts_of(block.removeprefix("%%lake")).options
         assert parse(lake_magic.make_parser(), options) is not None
         return ""
     for at, line in enumerate(lines):

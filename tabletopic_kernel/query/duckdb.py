@@ -30,6 +30,7 @@ from tabletopic_kernel.query.duckdb_connection import (
     sql_errors,
 )
 from tabletopic_kernel.query.duckdb_files import TableFiles
+from tabletopic_kernel.query.duckdb_frames import given
 from tabletopic_kernel.query.duckdb_views import Tails, View, dotted_place, views_of, with_tails
 from tabletopic_kernel.query.sql import (
     MOST_PARTS,
@@ -89,9 +90,11 @@ class DuckLake:
         limit: int | None = None,
         *,
         live: bool = False,
+        frames: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows.
 
+        ``frames``: tables of the program by name, as ``given``; a table of a catalog wins over them.
         ``live``: also read the records that topics have behind their tables, as all of ``table$live`` do. The
         snapshots are chosen first, then the end offsets of all topics: no commit in between changes the rows.
         """
@@ -106,7 +109,7 @@ class DuckLake:
             views = with_tails(views, self._tails)
             self._drop(connection, unknown)
             try:
-                with self._files.errors():
+                with self._files.errors(), given(connection, unknown, frames or {}):
                     for view in views:
                         self._make(connection, view)
                     with _unknown_tables(unknown, self._catalogs):

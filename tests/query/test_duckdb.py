@@ -7,11 +7,13 @@ import signal
 import stat
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
@@ -170,6 +172,27 @@ def test_a_table_without_snapshot_has_columns_and_no_rows(own: DuckLake, catalog
     catalog.create_table("default.empty", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
     rows = own.sql("FROM empty")
     assert (rows.num_rows, rows.column_names) == (0, ["id", "at"])
+
+
+def _polars(columns: dict[str, list[int]]) -> Any:
+    import polars
+
+    return polars.DataFrame(columns)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table, pa.RecordBatch.from_pydict, _polars])
+def test_a_table_of_the_program_is_read_by_name(lake: DuckLake, make: Callable[..., Any]) -> None:
+    """For one query, if it is given; what is not given is a mistake as before."""
+    frames = {"busy": make({"n": [1, 2]}), "other": None}
+    assert lake.query("SELECT sum(n) AS n FROM busy", frames=frames).rows.to_pylist() == [{"n": 3}]
+    with pytest.raises(UsageError, match="there is no table busy"):
+        lake.query("SELECT * FROM busy")
+
+
+def test_a_table_of_the_catalog_wins_over_one_of_the_program(lake: DuckLake) -> None:
+    """What a query means does not change with a variable somewhere."""
+    rows = lake.query("SELECT * FROM clicks", frames={"clicks": pa.table({"n": [1]})}).rows
+    assert rows.column_names != ["n"]
 
 
 @pytest.mark.parametrize(

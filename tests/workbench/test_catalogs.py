@@ -223,12 +223,12 @@ def test_completion_names_tables_of_all_that_answer(workbench: Workbench) -> Non
 
     import pyarrow as pa
 
-    from tabletopic_kernel.faces.notebook.completion import _table_names
+    from tabletopic_kernel.faces.notebook.sql.names import Names
 
     catalog: Catalog
     for name, table in ((None, "default.clicks"), ("prod", "sales.orders")):
         catalog = workbench.open_catalog(name)
         catalog.create_namespace(table.partition(".")[0])
         catalog.create_table(table, pa.schema([("id", pa.int64())]))
-    names = _table_names(SimpleNamespace(workbench=workbench))  # type: ignore[arg-type]
-    assert names == ["default.clicks", "clicks", "prod.sales.orders"]
+    names = Names(SimpleNamespace(workbench=workbench))  # type: ignore[arg-type]
+    assert names.tables() == ["clicks", "default.clicks", "prod.sales.orders"]

@@ -4,53 +4,38 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from tabletopic_kernel.faces.notebook.dashboard_magic import make_parser as make_dashboard_parser
 from tabletopic_kernel.faces.notebook.lake_magic import make_parser as make_lake_parser
 from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.notebook.sql import results
+from tabletopic_kernel.faces.notebook.sql.names import Kept, Names
+from tabletopic_kernel.faces.notebook.sql.suggestions import Scope, suggest
+from tabletopic_kernel.faces.notebook.sql.text import parts_of, parts_of_cell
 from tabletopic_kernel.faces.notebook.topic_magic import make_parser
-from tabletopic_kernel.model.errors import TableTopicError
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
-_KEEP_S = 10.0  # broker and catalog must not be queried with each key
+_LINE_MAGIC = re.compile(r"\s*(?:\w+\s*=\s*)?%lake(?=\s)")
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
-_TABLE_WORD = re.compile(r"(?:\b(?:from|join|into|update|table|describe)\s+|,\s*)[\w.]*$", re.IGNORECASE)
-
-
-class _CachedNames:
-    """A cached list of names, refreshed when old; empty if the server does not respond."""
-
-    def __init__(self, ask: Callable[[], Iterable[str]]) -> None:
-        self._ask = ask
-        self._names: list[str] = []
-        self._until = 0.0
-
-    def names(self) -> list[str]:
-        if time.monotonic() >= self._until:
-            try:
-                self._names = sorted(self._ask())
-            except TableTopicError:
-                self._names = []
-            self._until = time.monotonic() + _KEEP_S
-        return self._names
 
 
 def make_matcher(session: Session) -> Matcher:
     """The matcher for the completer's ``custom_matchers``."""
-    topics = _CachedNames(lambda: list(session.workbench.kafka_topics()))
-    tables = _CachedNames(lambda: _table_names(session))
+    kept, names = Kept(), Names(session)
+
+    def topics() -> list[str]:
+        return kept.get("topics", lambda: sorted(session.workbench.kafka_topics()), [])
 
     def matcher(context: CompletionContext) -> SimpleMatcherResult:
-        words = candidates(context.full_text, context.text_until_cursor, topics.names, tables.names)
+        words = candidates(context.text_until_cursor, topics)
+        place = None if words is not None else _sql_at(context)
+        if place is not None:
+            return _of_sql(*place, session, names)
         token = context.token
         # IPython's token may begin after a dash or inside a name with dots or dashes.
         typed = re.split(r"\s", context.text_until_cursor)[-1]
@@ -62,10 +47,34 @@ def make_matcher(session: Session) -> Matcher:
     return register(matcher)
 
 
-def candidates(
-    full_text: str, until_cursor: str, topics: Callable[[], list[str]], tables: Callable[[], list[str]]
-) -> list[str] | None:
-    """The completions at the cursor; None if another matcher is responsible."""
+def _of_sql(sql: str, cursor: int, engine: str, session: Session, names: Names) -> SimpleMatcherResult:
+    tables = results.tables_in(session.namespace)
+    columns = {name: partial(results.columns_of, table) for name, table in tables.items()}
+    variables = results.about(session.namespace)
+    typed, suggestions = suggest(sql, cursor, Scope(names, engine, variables, columns))
+    return {
+        "completions": [SimpleCompletion(text=one.text, type=one.about) for one in suggestions],
+        "matched_fragment": typed,
+        "ordered": True,
+        "suppress": True,
+    }
+
+
+def _sql_at(context: CompletionContext) -> tuple[str, int, str] | None:
+    """The SQL around the cursor, the cursor in it, and the engine; None outside of SQL."""
+    text, cursor = context.full_text, context.cursor_position
+    if (cell := parts_of_cell(text)) is not None:
+        cursor += sum(len(line) + 1 for line in text.split("\n")[: context.cursor_line])
+    elif (magic := _LINE_MAGIC.match(text := context.line_with_cursor)) is not None:
+        cell = parts_of(text[magic.end() :])
+        cell = replace(cell, begin=cell.begin + magic.end())
+    if cell is None or cursor < cell.begin:
+        return None
+    return text[cell.begin :], cursor - cell.begin, cell.engine
+
+
+def candidates(until_cursor: str, topics: Callable[[], list[str]]) -> list[str] | None:
+    """The words of a magic at the cursor; None if another matcher is responsible."""
     line = until_cursor.lstrip()
     words = line.split()
     if line and not line[-1].isspace():
@@ -75,12 +84,7 @@ def candidates(
         return _names_first(_topic_words(words[1:], topics), begins_option)
     if words[:1] == ["%dashboard"]:
         return _names_first(_words_of(make_dashboard_parser(), words[1:], topics), begins_option)
-    if words[:1] in (["%lake"], ["%%lake"]) and "\n" not in line:
-        options = _lake_options(words)
-        if options is not None:
-            return options
-    in_lake = line.startswith("%lake ") or full_text.lstrip().startswith("%%lake")
-    return tables() if in_lake and _TABLE_WORD.search(until_cursor) else None
+    return _lake_options(words) if words[:1] in (["%lake"], ["%%lake"]) else None
 
 
 def _names_first(words: list[str], begins_option: bool) -> list[str]:
@@ -128,23 +132,3 @@ def _choices(action: argparse.Action) -> list[str]:
         return list(action.choices)
     text = action.metavar if isinstance(action.metavar, str) else ""
     return text.split("|") if "|" in text else []
-
-
-def _table_names(session: Session) -> list[str]:
-    workbench = session.workbench
-    names = _names_in(workbench.open_catalog())
-    short = [name.removeprefix("default.") for name in names if name.startswith("default.")]
-    others: list[str] = []
-    for catalog in workbench.servers.catalogs:
-        with suppress(TableTopicError):  # an unresponsive catalog must not hide the others' names
-            others += [f"{catalog}.{name}" for name in _names_in(workbench.open_catalog(catalog))]
-    return [*names, *short, *others]
-
-
-def _names_in(catalog: Catalog) -> list[str]:
-    from tabletopic_kernel.clients.catalog.catalog import reachable  # noqa: PLC0415 - PyIceberg costs half a second
-
-    with reachable("the catalog"):
-        return [
-            ".".join(table) for space in catalog.list_namespaces() for table in catalog.list_tables(space)
-        ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,20 +17,19 @@ from traitlets.config.configurable import Configurable
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse, values_of
 from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
 from tabletopic_kernel.faces.notebook.session import Session
+from tabletopic_kernel.faces.notebook.sql.places import with_place
+from tabletopic_kernel.faces.notebook.sql.results import tables_in
+from tabletopic_kernel.faces.notebook.sql.text import parts_of
 from tabletopic_kernel.faces.operations.operation import Option, check_pause
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
-_OPTION = re.compile(
-    r"\s*(?:(?:--engine|-e|--at|--as|--limit|--every)(?:\s+|=)(?:'[^']*'|\"[^\"]*\"|\S+)|--live|--help|-h)"
-    r"(?=\s|$)"
-)
-_ASSIGNMENT = re.compile(r"\A\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
-
-
 _MANUAL = """\
 Query the tables in SQL. Name a table as table, namespace.table or catalog.namespace.table.
 %%lake reads; write with Spark: %%lake --engine spark.
+
+A table that is in no catalog may be a variable: a DataFrame of pandas or Polars, an Arrow table, or the
+rows of an earlier cell. Tables of the catalog win over variables of the same name.
 
 $name in the SQL refers to the variable of that name; its value is bound, never pasted into the text.
 result << SELECT ... keeps all rows in a variable: a DataFrame, or the form of --as. The line below
@@ -91,10 +89,11 @@ def _query(
     if limit is None and target is None and form is None:
         limit = min(magics.display_rows, MOST_ROWS)
     at, params = _as_of(at, cell.variables), _bound(cell.sql, cell.variables)
+    frames = tables_in(cell.variables) if engine == "duckdb" else None
 
     def ask() -> LakeResult:
         answer = magics.session.workbench.query(
-            cell.sql, engine, at=at, params=params, limit=limit, live=live
+            cell.sql, engine, at=at, params=params, limit=limit, live=live, frames=frames
         )
         return LakeResult(answer, magics.display_rows)
 
@@ -159,15 +158,19 @@ class LakeMagics(Magics, Configurable):
     @report_errors
     def lake(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         """Query the tables in SQL."""
-        options, rest = _split(line)
-        parsed = parse(_PARSER, options)
+        text = line if cell is None else f"{line}\n{cell}"
+        parts = parts_of(text)
+        parsed = parse(_PARSER, parts.options)
         if parsed is None:
             return None
-        target, sql = _target(f"{rest}\n{cell or ''}")
-        if not sql.strip():
+        if not parts.sql:
             raise UsageError("no SQL: write %lake SELECT …, or the query below %%lake")
         variables = {**self.namespace, **(local_ns or {})}
-        return _query(_Cell(self, sql, target, variables), **values_of(_query, parsed))
+        try:
+            return _query(_Cell(self, parts.sql, parts.target, variables), **values_of(_query, parsed))
+        except UsageError as error:
+            before = text[: parts.begin] if "\n" in text[: parts.begin] else None
+            raise UsageError(with_place(str(error), parts.sql, before)) from error
 
 
 def _bound(sql: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -184,22 +187,6 @@ def _as_of(at: str | None, variables: Mapping[str, Any]) -> Any:
     if value is None:  # it would mean the newest snapshot
         raise UsageError(f"--at {at}: its value is None; assign a snapshot id or a time, or omit --at")
     return value
-
-
-def _split(line: str) -> tuple[str, str]:
-    """The options at the beginning of a line, and the rest; text in SQL may look like options."""
-    end = 0
-    while match := _OPTION.match(line, end):
-        end = match.end()
-    if line[end:].lstrip().startswith("-") and not line[end:].lstrip().startswith("-- "):
-        return line, ""  # not an option: the parser reports it
-    return line[:end], line[end:].strip()
-
-
-def _target(text: str) -> tuple[str | None, str]:
-    """The variable of ``name << SELECT …`` and the SQL."""
-    match = _ASSIGNMENT.match(text)
-    return (match[1], match[2].strip()) if match else (None, text.strip())
 
 
 LakeMagics.lake.__doc__ = _PARSER.format_help()

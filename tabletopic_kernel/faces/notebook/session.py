@@ -123,7 +123,7 @@ class Session:
     """One per shell. A ``workbench`` that the user created in a cell takes precedence."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
-        self._namespace = namespace
+        self.namespace = namespace
         self._lock = threading.Lock()
         self._cached: Workbench | None = None
         self.kernel_host = KernelHost()
@@ -135,7 +135,7 @@ class Session:
         from tabletopic_kernel.workbench.config.servers import find_servers  # noqa: PLC0415
         from tabletopic_kernel.workbench.workbench import Workbench  # noqa: PLC0415
 
-        own_workbench = self._namespace.get("workbench")
+        own_workbench = self.namespace.get("workbench")
         if isinstance(own_workbench, Workbench):
             return own_workbench
         settings = load_settings().settings

@@ -309,7 +309,11 @@ def test_rows_and_how_fresh_they_are(run: Callable[[str], Any], bench: FakeWorkb
     text = repr(run("%lake SELECT n FROM clicks"))
     assert bench.asked[-1] == (
         "query",
-        ("SELECT n FROM clicks", "duckdb", {"at": None, "params": None, "limit": 20, "live": False}),
+        (
+            "SELECT n FROM clicks",
+            "duckdb",
+            {"at": None, "params": None, "limit": 20, "live": False, "frames": {}},
+        ),
     )
     assert "the first 2 of at least 3 rows" in text
     assert "default.clicks: snapshot 42 of 2023-11-14" in text
