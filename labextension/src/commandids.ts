@@ -18,6 +18,9 @@ export namespace CommandIDs {
   export const replay = 'tabletopic:replay';
   export const compact = 'tabletopic:compact';
   export const expire = 'tabletopic:expire';
+  export const insertQuery = 'tabletopic:insert-query';
+  export const insertCell = 'tabletopic:insert-cell';
+  export const formatSql = 'tabletopic:format-sql';
   export const copyQuery = 'tabletopic:copy-query';
   export const copyConnection = 'tabletopic:copy-connection';
 
@@ -33,6 +36,7 @@ export namespace CommandIDs {
     expire,
     null,
     dashboard,
+    insertQuery,
     copyQuery,
     copyConnection
   ];

@@ -3,6 +3,7 @@ import { InputDialog, Notification } from '@jupyterlab/apputils';
 import type { ICommandPalette } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import {
+  addBelowIcon,
   copyIcon,
   deleteIcon,
   launchIcon,
@@ -36,6 +37,7 @@ export interface IScreens {
   openDashboard(topic: string | null): void;
   openSettings(topic: string): void;
   openNotebook(path: string): Promise<unknown>;
+  insertCell(source: string): Promise<unknown>;
 }
 
 interface ITopicCommand {
@@ -169,6 +171,15 @@ function topicCommands(model: WorkbenchModel, screens: IScreens, trans: Translat
       icon: deleteIcon,
       fits: row => on(row) && row.table !== null && row.run !== 'paused',
       run: topic => expireSnapshots(topic, model, trans)
+    },
+    {
+      id: CommandIDs.insertQuery,
+      label: trans.__('Insert Query Cell'),
+      longLabel: trans.__('Insert a Query Cell…'),
+      caption: trans.__('A cell in the active notebook that shows the newest rows of the table'),
+      icon: addBelowIcon,
+      fits: row => row.table !== null,
+      run: topic => screens.insertCell(queryCell(model.row(topic)?.table ?? topic))
     },
     {
       id: CommandIDs.copyQuery,

@@ -7,6 +7,8 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { TopicApi } from './api';
+import { cells } from './cells/plugin';
+import { addGestures } from './cells/rows';
 import { CommandIDs } from './commandids';
 import { addCommands } from './commands';
 import { DashboardFrame } from './dashboard';
@@ -35,7 +37,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   activate
 };
 
-export default plugin;
+export default [plugin, cells];
 
 function activate(
   app: JupyterFrontEnd,
@@ -63,10 +65,12 @@ function activate(
       showSidebar,
       openDashboard: topic => pages.openDashboard(topic),
       openSettings: topic => pages.openSettings(topic),
-      openNotebook: path => app.commands.execute('docmanager:open', { path })
+      openNotebook: path => app.commands.execute('docmanager:open', { path }),
+      insertCell: source => app.commands.execute(CommandIDs.insertCell, { source })
     },
     trans
   );
+  addGestures(sidebar.node, model, app.commands);
   app.shell.add(sidebar, 'left', { rank: 250 });
   restorer?.add(sidebar, sidebar.id);
   if (restorer !== null) {

@@ -26,6 +26,12 @@ _KEEP_S = 10.0  # broker and catalog must not be queried with each key
 _KEEP_COLUMNS_S = 60.0
 _PATIENCE_S, _FIRST_PATIENCE_S = 0.08, 2.0  # with an older answer, and without
 _LIVE = "$live"
+# Those that DuckDB also takes for names, and that people write; it has 330 more.
+_MORE_KEYWORDS = (
+    *("asc", "between", "by", "cast", "coalesce", "exclude", "exists", "extract", "filter", "first", "if"),
+    *("interval", "last", "nulls", "over", "partition", "preceding", "range", "recursive", "replace", "row"),
+    *("rows", "set", "try_cast", "unbounded", "values"),
+)
 
 
 @dataclass(frozen=True)
@@ -132,8 +138,9 @@ def _names_in(catalog: Catalog) -> list[str]:
 
 
 def _keywords() -> dict[str, bool]:
-    rows = _ask_duckdb("SELECT keyword_name, keyword_category = 'reserved' FROM duckdb_keywords()")
-    return dict(rows)
+    rows = _ask_duckdb("SELECT keyword_name, keyword_category FROM duckdb_keywords()")
+    common = {word: kind == "reserved" for word, kind in rows if kind in ("reserved", "type_function")}
+    return common | dict.fromkeys(_MORE_KEYWORDS, False)
 
 
 def _duckdb_functions() -> dict[str, str]:

@@ -168,4 +168,5 @@ def _begins(text: str, typed: str) -> bool:
 
 
 def _cut(about: str) -> str:
-    return about if len(about) <= _ABOUT_LENGTH else about[: _ABOUT_LENGTH - 1] + "…"
+    short = about if len(about) <= _ABOUT_LENGTH else about[: _ABOUT_LENGTH - 1] + "…"
+    return short.replace(" ", "\xa0")  # JupyterLab would break the line, and show its first part alone

@@ -93,18 +93,22 @@ def test_what_may_stand_at_a_place(scope: Scope, sql: str, some: set[str], other
     assert not others & found
 
 
+def _about(sql: str, cursor: int, scope: Scope) -> dict[str, str]:
+    return {text: about.replace("\xa0", " ") for text, about in suggest(sql, cursor, scope)[1]}
+
+
 def test_a_suggestion_says_what_it_is(scope: Scope) -> None:
     """Type and comment of a column, arguments and result of a function, what a variable holds."""
-    about = dict(suggest("SELECT  FROM clicks", 7, scope)[1])
+    about = _about("SELECT  FROM clicks", 7, scope)
     assert about["url"] == "column string: the page"
     assert about["date_trunc"].startswith("function (part, timestamp) → ")
-    assert dict(suggest("FROM ", 5, scope)[1])["busy"] == "result DataFrame of 1 x 1"
+    assert _about("FROM ", 5, scope)["busy"] == "result DataFrame of 1 x 1"
 
 
 def test_functions_are_those_of_the_engine(scope: Scope) -> None:
     """Spark's have its own arguments; a column that is a reserved word is quoted its way."""
     spark = Scope(scope.names, "spark", {}, {})
-    about = dict(suggest("SELECT  FROM clicks", 7, spark)[1])
+    about = _about("SELECT  FROM clicks", 7, spark)
     assert about["date_trunc"].startswith("function (format, timestamp)")
     assert "`order`" in about
 

@@ -1,0 +1,35 @@
+"""“Format SQL”: what it keeps, and what it says about SQL that it cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tabletopic_kernel.faces.notebook.sql.formatting import format_cell
+from tabletopic_kernel.model.errors import UsageError
+
+CELLS = {
+    "duckdb": "%%lake --limit 5\nbusy << select url, 1 n -- how many\nfrom clicks$live where c = $least",
+    "spark": "%%lake --engine spark\nselect url from `lake`.default.clicks version as of 7 where c = $least",
+    "athena": "%%lake -e athena\n\nselect url from clicks for version as of $least",
+}
+
+
+@pytest.mark.parametrize("engine", CELLS)
+def test_a_format_keeps_what_is_not_sql(engine: str) -> None:
+    """First line, variables and comments stay; a second format changes nothing."""
+    cell = CELLS[engine]
+    text = format_cell(cell)
+    assert text.splitlines()[0] == cell.splitlines()[0]
+    assert "$least" in text
+    assert ("/* how many */" in text) == ("how many" in cell)
+    assert "SELECT\n  url" in text
+    assert format_cell(text) == text
+
+
+@pytest.mark.parametrize("cell", ["%%lake\nSELECT (", "%%lake", "x = 1", "%%lake -e oracle_9\nSELECT 1"])
+def test_what_cannot_be_formatted_says_why(cell: str) -> None:
+    """In one line, without colours for a terminal."""
+    with pytest.raises(UsageError) as failed:
+        format_cell(cell)
+    assert "\n" not in str(failed.value)
+    assert "\x1b" not in str(failed.value)
