@@ -1,16 +1,17 @@
 /** “Format SQL”: the kernel has the parser; its answer replaces the cell's text. */
-import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { isSql } from './sql';
 
 const MODULE = 'tabletopic_kernel.faces.notebook.sql.formatting';
 
-export function isFormattable(tracker: INotebookTracker): boolean {
-  return isSql(tracker.activeCell?.model.sharedModel.getSource() ?? '');
+type Cell = INotebookTracker['activeCell'];
+
+export function isFormattable(cell: Cell): boolean {
+  return isSql(cell?.model.sharedModel.getSource() ?? '');
 }
 
-export async function formatCell(tracker: INotebookTracker): Promise<void> {
-  const cell = tracker.activeCell;
-  const kernel = tracker.currentWidget?.sessionContext.session?.kernel;
+export async function formatCell(cell: Cell, panel: NotebookPanel | null): Promise<void> {
+  const kernel = panel?.sessionContext.session?.kernel;
   if (!cell || !kernel) {
     throw new Error('Format SQL needs a running kernel');
   }

@@ -7,6 +7,7 @@ import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { CommandIDs } from '../commandids';
 import { copy } from '../telling';
 import { formatCell, isFormattable } from './format';
@@ -44,8 +45,8 @@ function activate(
     describedBy: {
       args: { type: 'object', properties: { source: { type: 'string', description: 'Text of the cell' } } }
     },
-    execute: args => {
-      const source = String(args.source ?? '');
+    execute: async args => {
+      const source = String(args.source ?? '').trimEnd();
       const panel = tracker.currentWidget;
       if (panel === null) {
         copy(source, trans);
@@ -56,20 +57,31 @@ function activate(
       if (active === null || active.model.type !== 'code' || active.model.sharedModel.getSource().trim() !== '') {
         NotebookActions.insertBelow(notebook);
       }
-      notebook.activeCell?.model.sharedModel.setSource(source);
+      const cell = notebook.activeCell;
+      cell?.model.sharedModel.setSource(source);
       app.shell.activateById(panel.id);
+      // The one of insertBelow comes late, and takes the focus from an editor.
+      await NotebookActions.focusActiveCell(notebook);
       notebook.mode = 'edit';
+      cell?.editor?.focus();
     }
   });
+  const cellOf = (args: ReadonlyPartialJSONObject) => {
+    const node = args.menu === true ? app.contextMenuHitTest(node => node.classList.contains('jp-Cell')) : undefined;
+    const cell = tracker.currentWidget?.content.widgets.find(widget => widget.node === node);
+    return cell ?? tracker.activeCell;
+  };
   app.commands.addCommand(CommandIDs.formatSql, {
     label: trans.__('Format SQL'),
     caption: trans.__('Indent the SQL of this %%lake cell and write its keywords in capitals'),
-    isEnabled: () => isFormattable(tracker),
-    isVisible: () => isFormattable(tracker),
-    describedBy: { args: { type: 'object', properties: {} } },
-    execute: async () => {
+    isEnabled: args => isFormattable(cellOf(args)),
+    isVisible: args => isFormattable(cellOf(args)),
+    describedBy: {
+      args: { type: 'object', properties: { menu: { type: 'boolean', description: 'The cell of the context menu' } } }
+    },
+    execute: async args => {
       try {
-        await formatCell(tracker);
+        await formatCell(cellOf(args), tracker.currentWidget);
       } catch (error) {
         Notification.error(error instanceof Error ? error.message : String(error), { autoClose: 10_000 });
       }
