@@ -482,9 +482,13 @@ def test_tables_are_completed_in_sql(shell: InteractiveShell, bench: FakeWorkben
             return [(*space, "clicks")]
 
     bench.open_catalog = lambda name=None: Catalog()  # type: ignore[assignment,return-value]
-    text = "%%lake\nSELECT * FROM cl"
     with provisionalcompleter():
-        assert "clicks" in {one.text for one in shell.Completer.completions(text, len(text))}
+        for text in (
+            "%%lake\nSELECT * FROM cl",
+            "x = 1\n%lake SELECT * FROM cl",
+            "rows = %lake --live FROM cl",
+        ):
+            assert "clicks" in {one.text for one in shell.Completer.completions(text, len(text))}
         assert "print" in {one.text for one in shell.Completer.completions("prin", 4)}
 
 

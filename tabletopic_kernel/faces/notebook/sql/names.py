@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -145,31 +145,26 @@ def _keywords() -> dict[str, bool]:
 
 def _duckdb_functions() -> dict[str, str]:
     rows = _ask_duckdb(
-        "SELECT function_name, parameters, return_type, description FROM duckdb_functions() "
-        r"WHERE function_type <> 'pragma' AND regexp_full_match(function_name, '[a-z]\w+') "
-        "AND NOT starts_with(function_name, '__') ORDER BY function_name, len(parameters) DESC"
+        "SELECT function_name, '(' || array_to_string(parameters, ', ') || ')' || "
+        "coalesce(' → ' || return_type, '') || coalesce(': ' || description, '') FROM duckdb_functions() "
+        "WHERE function_type IN ('scalar', 'aggregate', 'macro') "
+        r"AND regexp_full_match(function_name, '[a-z]\w+') ORDER BY function_name, len(parameters) DESC"
     )
-    return {name: _signature(takes, gives, about) for name, takes, gives, about in rows}
+    return {name: about for name, about in rows if not name.startswith("__")}
 
 
 def _spark_functions() -> dict[str, str]:
     from pyspark.sql import functions  # noqa: PLC0415 - part of a second
 
-    found = {name: getattr(functions, name) for name in functions.__all__ if name.islower()}
-    return {name: _documented(made) for name, made in found.items() if inspect.isfunction(made)}
-
-
-def _documented(function: Callable[..., Any]) -> str:
-    about = (inspect.getdoc(function) or "").partition("\n")[0]
-    return _signature(inspect.signature(function).parameters, "", about)
+    made = {name: getattr(functions, name) for name in functions.__all__ if name.islower()}
+    return {
+        name: f"({', '.join(inspect.signature(function).parameters)})"
+        for name, function in made.items()
+        if inspect.isfunction(function)
+    }
 
 
 _FUNCTIONS = {"duckdb": _duckdb_functions, "spark": _spark_functions}
-
-
-def _signature(takes: Iterable[str], gives: str | None, about: str | None) -> str:
-    returned = f" → {gives}" if gives else ""
-    return f"({', '.join(takes)}){returned}" + (f": {about}" if about else "")
 
 
 def _ask_duckdb(sql: str) -> Sequence[Any]:
