@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _KEEP_S = 10.0  # broker and catalog must not be queried with each key
 _KEEP_COLUMNS_S = 60.0
-_PATIENCE_S, _FIRST_PATIENCE_S = 0.08, 2.0  # with an older answer, and without
+_PATIENCE_S, _FIRST_PATIENCE_S = 0.08, 5.0  # with an older answer, and without
 _LIVE = "$live"
 # Those that DuckDB also takes for names, and that people write; it has 330 more.
 _MORE_KEYWORDS = (
