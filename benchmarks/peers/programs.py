@@ -38,7 +38,6 @@ def spark(site: Site, folder: Path) -> Program:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.jars": ",".join(map(str, extra)),
-        "spark.sql.streaming.checkpointLocation": str(folder / "checkpoint"),
         **site.spark_conf,
     }
     source = {"subscribe": site.load.topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000000"}
@@ -48,6 +47,7 @@ def spark(site: Site, folder: Path) -> Program:
         "schema": schema_text("v1") if site.load.format == "avro" else None,
         "table": f"{site.catalog_name}.{NAMESPACE}.spark",
         "interval": f"{site.interval_s} seconds",
+        "checkpoint": str(folder / "checkpoint"),
     }
     settings = {key: conf[key] for key in ("spark.master", "spark.driver.memory")}
     settings |= {"maxOffsetsPerTrigger": source["maxOffsetsPerTrigger"], "trigger": job["interval"]}

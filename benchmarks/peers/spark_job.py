@@ -27,4 +27,4 @@ else:
     event = from_json(col("value").cast("string"), JSON_SCHEMA)
 rows = records.select(event.alias("event")).select("event.*")
 writer = rows.writeStream.format("iceberg").outputMode("append").trigger(processingTime=job["interval"])
-writer.toTable(job["table"]).awaitTermination()
+writer.option("checkpointLocation", job["checkpoint"]).toTable(job["table"]).awaitTermination()
