@@ -12,7 +12,7 @@ ARGS ?=
 # A shell may forbid caches of bytecode; then each of the hundreds of processes of a run compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up down lab check test test-all test-rest test-servers lint simulate bench drill engines lock clean
+.PHONY: help demo up down lab check test test-all test-rest test-servers lint simulate bench bench-peers drill engines lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -79,6 +79,9 @@ simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; A
 
 bench: $(INSTALLED) ## benchmark this machine
 	@$(RUN) benchmarks $(ARGS)
+
+bench-peers: $(INSTALLED) ## this product beside plain Spark, Kafka Connect, Flink and a loop; downloads 355 MB the first time
+	@$(RUN) benchmarks.peers $(ARGS)
 
 drill: $(INSTALLED) ## inject faults from a seed, then compare every record (ARGS="--minutes 60")
 	@$(RUN) tests.drill $(ARGS)

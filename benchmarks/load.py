@@ -90,6 +90,7 @@ class Load:
     format: Format
     schema_id: int | None
     records: list[tuple[bytes, bytes]]
+    event_ids: tuple[str, ...] = ()
 
     @property
     def value_format(self) -> str:
@@ -121,8 +122,9 @@ def make_load(workbench: Workbench, topic: str, what: Format) -> Load:
         with registry_client(workbench.servers.registry) as client:
             schema_id = client.register_schema(f"{topic}-value", RegistrySchema(text, kind))
     encode = encoder(what, schema_id)
-    events = Clickstream(7, "v1").events(_DISTINCT)
-    return Load(topic, what, schema_id, [(event.key, encode(event.value)) for event in events])
+    events = list(Clickstream(7, "v1").events(_DISTINCT))
+    records = [(event.key, encode(event.value)) for event in events]
+    return Load(topic, what, schema_id, records, tuple(event.value["event_id"] for event in events))
 
 
 def encoder(what: Format, schema_id: int | None) -> Callable[[dict[str, Any]], bytes]:

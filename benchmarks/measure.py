@@ -187,7 +187,12 @@ def floor(workbench: Workbench, load: Load, records: int) -> float:
     """CPU µs per record for just decoding and writing Parquet, in this process."""
     table = TopicTable.load(workbench.catalog, table_identifier(load.topic, TopicSettings()), load.topic)
     assert table is not None
-    writer = DataFileWriter(table.plan().metadata, {}, epoch=999)
+    return cpu_of_floor(table.plan().metadata, load, records)
+
+
+def cpu_of_floor(metadata_json: str, load: Load, records: int) -> float:
+    """See ``floor``; the table has the load's columns."""
+    writer = DataFileWriter(metadata_json, {}, epoch=999)
     target = file_schema(writer.schema)
     columns = Schema(*(field for field in writer.schema.fields if not field.name.startswith("_kafka_")))
     values = pa.array([value for _, value in load.records], pa.binary())

@@ -1,0 +1,153 @@
+"""Where a compared program works: a broker, a registry, a catalog, a full topic and an empty table."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from benchmarks.load import Format, Load
+from tabletopic_kernel.clients.catalog.engine_properties import spark_catalog
+from tabletopic_kernel.clients.kafka.java_properties import java_properties
+from tabletopic_kernel.local.java import jars, jvm
+from tabletopic_kernel.local.progress import silent
+from tabletopic_kernel.workbench.workbench import Workbench
+
+NAMESPACE = "bench"
+_HERE = Path(__file__).parent
+_JARS = {
+    name: jars.JarSet(f"peers-{name}", _HERE / "peers.xml", _HERE / f"{name}.sha256", (name,), size)
+    for name, size in (("spark", 100_000), ("sink", 102_000_000), ("flink", 251_000_000))
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A stack with a full topic. ``parallelism``: tasks of each program; ``interval_s``: between commits."""
+
+    bench: Workbench
+    load: Load
+    parallelism: int
+    interval_s: int
+
+    @property
+    def java_kafka(self) -> dict[str, str]:
+        """Properties of Kafka's Java client."""
+        return java_properties(self.bench.servers.kafka)
+
+    @property
+    def registry_login(self) -> str:
+        """``user:password``, or empty."""
+        return self.bench.servers.registry.get("basic.auth.user.info", "")
+
+    @property
+    def catalog_name(self) -> str:
+        """The name that the catalog's rows have in its database."""
+        return self.bench.servers.catalog["name"]
+
+    @property
+    def java_catalog(self) -> dict[str, str]:
+        """Properties of Iceberg's Java catalog, without a prefix."""
+        prefix = f"spark.sql.catalog.{self.catalog_name}."
+        conf = spark_catalog(self.bench.servers.catalog)
+        return {key.removeprefix(prefix): value for key, value in conf.items() if key.startswith(prefix)}
+
+    @property
+    def jdbc_catalog(self) -> dict[str, str]:
+        """The same for programs that take no ``type`` beside their own."""
+        catalog = {
+            key: text for key, text in self.java_catalog.items() if key not in ("type", "cache-enabled")
+        }
+        return {"catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog", **catalog}
+
+    @property
+    def spark_conf(self) -> Mapping[str, str]:
+        """Spark's own names of the same."""
+        return spark_catalog(self.bench.servers.catalog)
+
+    def catalog(self) -> Catalog:
+        """A catalog of its own, for each program that is watched."""
+        return self.bench.open_catalog()
+
+    def create(self, table: str) -> Table:
+        """An empty table with the value's columns, as a user of a sink creates it."""
+        catalog = self.catalog()
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        return catalog.create_table((NAMESPACE, table), columns(self.load.format))
+
+
+def columns(what: Format) -> Schema:
+    """The columns of the click events in a format; JSON has no type for times and decimals."""
+    time_type: PrimitiveType = StringType() if what == "json" else TimestamptzType()
+    price: PrimitiveType = DoubleType() if what == "json" else DecimalType(9, 2)
+    names = "event_id", "event_time", "user_id", "session_id", "event_type", "url", "referrer", "product_id"
+    device = StructType(
+        *(NestedField(20 + at, name, StringType()) for at, name in enumerate(("type", "os", "browser")))
+    )
+    types = {
+        **dict.fromkeys(names, StringType()),
+        "event_time": time_type,
+        "price": price,
+        "quantity": IntegerType(),
+        "device": device,
+        "country": StringType(),
+        "duration_ms": IntegerType(),
+    }
+    return Schema(*(NestedField(at, name, kind) for at, (name, kind) in enumerate(types.items(), 1)))
+
+
+def installed(name: str) -> list[Path]:
+    """The jars of a compared program; the first call downloads them."""
+    java = [str(jvm.java()), *jvm.trust_store_options()]
+    return jars.install(java, silent, _JARS[name]).of(name)
+
+
+def rows_of(catalog: Catalog, table: str) -> int:
+    """Rows of the current snapshot; 0 without one."""
+    with contextlib.suppress(NoSuchTableError):
+        snapshot = catalog.load_table(table).current_snapshot()
+        if snapshot is not None and snapshot.summary is not None:
+            return int(snapshot.summary["total-records"] or 0)
+    return 0
+
+
+def growth(
+    site: Site, table: str, limit_s: float, is_alive: Callable[[], bool]
+) -> Iterator[tuple[float, int]]:
+    """``(time, rows)`` each time the table has more rows, until nothing comes or the program has ended."""
+    catalog, rows, deadline = site.catalog(), 0, time.monotonic() + limit_s
+    while time.monotonic() < deadline and is_alive():
+        if (now := rows_of(catalog, table)) > rows:
+            rows = now
+            yield time.monotonic(), rows
+            deadline = time.monotonic() + limit_s
+        time.sleep(0.2)
+
+
+def wrong_rows(site: Site, table: str, total: int) -> tuple[int, int]:
+    """Rows that are missing and rows that are there too often; the load repeats its events in order."""
+    full, rest = divmod(total, len(site.load.event_ids))
+    expected = Counter(dict.fromkeys(site.load.event_ids, full))
+    expected.update(site.load.event_ids[:rest])
+    scan = site.catalog().load_table(table).scan(selected_fields=("event_id",))
+    counted = scan.to_arrow()["event_id"].value_counts().to_pylist()
+    actual = Counter({entry["values"]: entry["counts"] for entry in counted})
+    return sum((expected - actual).values()), sum((actual - expected).values())
