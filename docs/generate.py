@@ -86,8 +86,8 @@ def states() -> str:
 
 
 def _way(before: State, after: State, actions: Iterable[Action], which: Iterable[Event]) -> str:
-    told = f"{', '.join(which)}: {'stays' if after is before else code(after)}"
-    return ", ".join([told, *actions])
+    told = f"{', '.join(map(code, which))}: {'stays' if after is before else code(after)}"
+    return ", ".join([told, *map(code, actions)])
 
 
 def _comments(kind: type[StrEnum]) -> dict[str, str]:

@@ -30,7 +30,7 @@ STATES: Final[Mapping[str, StateWords]] = {
     State.RUNNING: StateWords("running", "good", "reading"),
     State.STAGED: StateWords("running", "good", "files are waiting for the next commit"),
     State.COMMITTING: StateWords("running", "good", "committing"),
-    State.SETTLING: StateWords("settling", "busy", "looking up the outcome of a commit"),
+    State.SETTLING: StateWords("resolving", "busy", "looking up the outcome of a commit"),
     State.WAITING: StateWords("waiting", "warn", "a dependency is unavailable; retrying"),
     State.DRAINING: _STOPPING,
     State.DROPPING: _STOPPING,
