@@ -31,7 +31,7 @@ _ASSIGNMENT = re.compile(r"\A\s*([^\W\d]\w*)\s*<<\s*(.*)", re.DOTALL)
 
 _MANUAL = """\
 Query the tables in SQL. Name a table as table, namespace.table or catalog.namespace.table.
-%%lake reads; write with Spark: %%lake --engine spark.
+%%lake reads; write with Spark, %%lake --engine spark.
 
 $name in the SQL refers to the variable of that name; its value is bound, never pasted into the text.
 result << SELECT ... keeps all rows in a variable: a DataFrame, or the form of --as. The line below
