@@ -24,7 +24,7 @@ def pages() -> list[Path]:
 
 
 def navigation() -> list[Any]:
-    """The index ``docs/README.md``: the pages at its top, its sections with theirs, then the project's own."""
+    """The index ``docs/README.md``: the pages at its top, its sections with theirs, and the project's."""
     top, *parts = (ROOT / "docs/README.md").read_text("utf-8").split("\n## ")
     sections = [{part.partition("\n")[0]: _listed(part)} for part in parts if _listed(part)]
     records = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("adr/*.md"))]

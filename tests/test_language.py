@@ -96,6 +96,6 @@ def messages(path: Path) -> Iterator[str]:
 
 def test_messages() -> None:
     """Strings of the program that people read."""
-    package = ROOT / "tabletopic_kernel"
-    paths = [path for path in package.rglob("*.py") if not {"labextension", "node_modules"} & set(path.parts)]
+    files = (ROOT / "tabletopic_kernel").rglob("*.py")
+    paths = [path for path in files if not {"labextension", "node_modules"} & set(path.parts)]
     assert [(path.name, one) for path in paths for text in messages(path) for one in problems(text)] == []
