@@ -14,8 +14,7 @@ from tabletopic_kernel.faces.notebook import dashboard_magic, lake_magic
 from tabletopic_kernel.model.settings import sections
 from tests.test_architecture import DOCUMENTS, ROOT, prose
 
-SENTENCE, PARAGRAPH = 30, 80
-# What to write instead. Names between backquotes stay.
+SENTENCE, PARAGRAPH = 30, 80  # words
 WORDS = {
     r"head snapshot|table's head": "current snapshot",
     r"settl(?:e|es|ed|ing)": "resolve",
