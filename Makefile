@@ -12,7 +12,7 @@ ARGS ?=
 # A shell may forbid caches of bytecode; then each of the hundreds of processes of a run compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up down lab check test test-all test-rest test-servers lint simulate bench bench-peers drill engines lock clean
+.PHONY: help demo up down lab check test test-all test-rest test-servers lint docs simulate bench bench-peers drill engines lock clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -74,6 +74,9 @@ lint: $(INSTALLED) ## lint, format, types, import rules
 	@echo "==> mypy" && $(RUN) mypy && $(RUN) mypy --config-file tests/mypy.ini tests
 	@echo "==> lint-imports" && $(BIN)/lint-imports --no-logo
 
+docs: $(INSTALLED) ## the pages as a site with search: site/index.html
+	@$(RUN) docs.site
+
 simulate: $(INSTALLED) ## seeded histories of faults, for as long as you like; ARGS="--minutes 60", "--seed 4711"
 	@$(RUN) tests.simulation $(ARGS)
 
@@ -95,7 +98,7 @@ lock: $(INSTALLED) ## regenerate requirements.lock from pyproject.toml; UPGRADE=
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) pyproject.toml -o requirements.lock
 
 clean: ## remove caches and build results; .venv and .tabletopic (your data) stay
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -path ./.venv -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml requirements.lock tabletopic_kernel/clients/kafka/ranges/copy.c

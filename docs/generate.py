@@ -86,8 +86,8 @@ def states() -> str:
 
 
 def _way(before: State, after: State, actions: Iterable[Action], which: Iterable[Event]) -> str:
-    told = f"{', '.join(which)}: {'stays' if after is before else code(after)}"
-    return ", ".join([told, *actions])
+    told = f"{', '.join(map(code, which))}: {'stays' if after is before else code(after)}"
+    return ", ".join([told, *map(code, actions)])
 
 
 def _comments(kind: type[StrEnum]) -> dict[str, str]:
@@ -151,14 +151,14 @@ def server_settings() -> str:
 
 
 def topic_settings() -> str:
-    """The settings of a table topic, with their limits, options and variables."""
+    """The settings of a table topic, with their limits and options."""
     shown = (one for one in manual.commands()["enable"].params if not getattr(one, "hidden", False))
     options = {one.name: one.opts[0] for one in shown}
     rows = [
-        [*_row(name, field, name.upper()), code(options.get(name, ""))]
+        [*_row(name, field, "")[:-1], code(options.get(name, ""))]
         for name, field in TopicSettings.model_fields.items()
     ]
-    return table(["key", "type", "default", "limits", "meaning", "variable", "option"], rows)
+    return table(["key", "type", "default", "limits", "meaning", "option"], rows)
 
 
 def _row(name: str, field: FieldInfo, variable: str) -> list[str]:

@@ -217,7 +217,7 @@ def exceptions() -> Rows:
 # What to do in a state that asks for something, with the section of the page on trouble that has more.
 _TODO = {
     "waiting": "nothing at first: [waiting](../how-to/trouble.md#the-state-is-waiting)",
-    "settling": "nothing",
+    "resolving": "nothing",
     "failed": "[failed](../how-to/trouble.md#the-state-is-failed)",
     "no host": "[no host](../how-to/trouble.md#the-state-is-no-host)",
     "paused": "`tabletopic resume TOPIC`",

@@ -88,7 +88,7 @@ def test_tests_that_are_named_exist(name: str) -> None:
 
 def test_every_invariant_is_explained() -> None:
     """I1 to I10, and each number that code or tests cite, has a paragraph."""
-    explained = set(re.findall(r"^\*\*(I\d+) ", text("docs/invariants.md"), flags=re.MULTILINE))
+    explained = set(re.findall(r"^\*\*(I\d+) ", text("docs/evidence/invariants.md"), flags=re.MULTILINE))
     files = [*ROOT.glob("tabletopic_kernel/**/*.py"), *ROOT.glob("tests/**/*.py")]
     cited = {one for path in files for one in re.findall(r"[(, ](I\d+)[,)]", path.read_text("utf-8"))}
     assert explained == {f"I{number}" for number in range(1, 11)}

@@ -9,7 +9,7 @@ export const STATES: Readonly<Record<string, { readonly text: string; readonly t
   running: { text: 'running', tone: 'good' },
   staged: { text: 'running', tone: 'good' },
   committing: { text: 'running', tone: 'good' },
-  settling: { text: 'settling', tone: 'busy' },
+  settling: { text: 'resolving', tone: 'busy' },
   waiting: { text: 'waiting', tone: 'warn' },
   draining: { text: 'stopping', tone: 'busy' },
   dropping: { text: 'stopping', tone: 'busy' },

@@ -75,7 +75,7 @@ schema, and owns the table under an epoch: a host with an older epoch can never 
 
 STREAM = """
 Spark stages the events as Parquet files; a coordinator commits them every two seconds, each time as one
-Iceberg snapshot with the ledger: the next offset to read of every partition. The commit lag counts
+Iceberg snapshot with the ledger. That is the next offset to read of every partition. The commit lag counts
 the records that are in the topic but not in the table yet.
 """
 

@@ -45,7 +45,7 @@ def check_same_topic(topic: str, before_id: str, now_id: str, *, same_cluster: b
     raise ActionNeededError(
         f"the topic {topic} {change} since the table was filled (topic id {before_id}, now "
         f"{now_id}); its offsets refer to other records. If it is a copy with the same records, "
-        f"`tabletopic rebase {topic}` finds where to go on; else enable it with another --table"
+        f"`tabletopic rebase {topic}` finds where to continue; else enable it with another --table"
     )
 
 
@@ -55,7 +55,7 @@ def check_not_ahead(topic: str, next_offsets: Offsets, end: Offsets) -> None:
     if ahead:
         raise ActionNeededError(
             f"the table is ahead of {topic} ({ahead}): the topic lost records. Once it has all that it gets "
-            f"back, `tabletopic resume {topic}` says how to go on"
+            f"back, `tabletopic resume {topic}` says how to continue"
         )
     missing = set(next_offsets) - set(end)
     if missing:

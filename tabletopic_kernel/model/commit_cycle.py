@@ -35,7 +35,7 @@ class State(StrEnum):
     DRAINING = "draining"  # the worker is stopping; its staged files are committed next
     DROPPING = "dropping"  # like DRAINING, but staged files can no longer be committed
     CLOSING = "closing"  # the worker has stopped, the rest is being committed
-    CLOSING_SETTLING = "closing_settling"  # like SETTLING, without the worker
+    CLOSING_SETTLING = "closing_settling"  # looking for the commit id, without the worker
     CLOSED = "closed"  # nothing staged, nothing running; the goal decides what is next
     PAUSED = "paused"  # paused by a user
     WAITING = "waiting"  # a dependency is down: retry after the backoff (I9)

@@ -64,7 +64,7 @@ SCHEMA: Final = Schema(
     NestedField(10, "message", StringType(), required=True, doc="what is wrong, for a person"),
     NestedField(11, "at", TimestamptzType(), required=True, doc="when it was refused"),
     NestedField(
-        12, "replay_id", StringType(), required=False, doc="set while a replay moves the letter to the table"
+        12, "replay_id", StringType(), required=False, doc="set while a replay makes the record a row"
     ),
 )
 

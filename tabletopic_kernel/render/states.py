@@ -16,11 +16,12 @@ OFF: Final = "off"  # not a table topic
 
 
 class StateWords(NamedTuple):
-    """``word`` stands alone; ``meaning`` explains it."""
+    """``word`` stands alone; ``meaning`` explains it; ``section`` of the page on trouble says what to do."""
 
     word: str
     tone: Tone
     meaning: str
+    section: str = ""
 
 
 _STOPPING: Final = StateWords("stopping", "busy", "releasing the topic")
@@ -30,8 +31,8 @@ STATES: Final[Mapping[str, StateWords]] = {
     State.RUNNING: StateWords("running", "good", "reading"),
     State.STAGED: StateWords("running", "good", "files are waiting for the next commit"),
     State.COMMITTING: StateWords("running", "good", "committing"),
-    State.SETTLING: StateWords("settling", "busy", "looking up the outcome of a commit"),
-    State.WAITING: StateWords("waiting", "warn", "a dependency is unavailable; retrying"),
+    State.SETTLING: StateWords("resolving", "busy", "looking up the outcome of a commit"),
+    State.WAITING: StateWords("waiting", "warn", "a dependency is unavailable; retrying", "waiting"),
     State.DRAINING: _STOPPING,
     State.DROPPING: _STOPPING,
     State.CLOSING: _STOPPING,
@@ -39,12 +40,16 @@ STATES: Final[Mapping[str, StateWords]] = {
     State.CLOSED: StateWords("stopped", "quiet", "stopped"),
     State.STOPPED: StateWords("stopped", "quiet", "stopped"),
     State.PAUSED: StateWords("paused", "quiet", "paused by a user"),
-    State.FAILED: StateWords("failed", "bad", "fix the cause, then resume"),
-    Delay.WAITING_FOR_TURN: StateWords("waiting for turn", "warn", "the host is busy with other topics"),
-    Delay.BEHIND: StateWords("behind", "warn", "still catching up"),
-    Delay.OPEN_TRANSACTION: StateWords("open transaction", "warn", "records wait until somebody ends it"),
-    NO_HOST: StateWords("no host", "warn", "no host runs it"),
-    UNKNOWN: StateWords("unknown", "quiet", "the broker is unreachable"),
+    State.FAILED: StateWords("failed", "bad", "fix the cause, then resume", "failed"),
+    Delay.WAITING_FOR_TURN: StateWords(
+        "waiting for turn", "warn", "the host is busy with other topics", "lag"
+    ),
+    Delay.BEHIND: StateWords("behind", "warn", "still catching up", "lag"),
+    Delay.OPEN_TRANSACTION: StateWords(
+        "open transaction", "warn", "records wait until somebody ends it", "lag"
+    ),
+    NO_HOST: StateWords("no host", "warn", "no host runs it", "host"),
+    UNKNOWN: StateWords("unknown", "quiet", "the broker is unreachable", "waiting"),
     OFF: StateWords("off", "quiet", "not enabled"),
 }
 

@@ -96,6 +96,8 @@ def status_facts(status: TopicStatus) -> Grid:
     pairs |= not_rows(status)
     if reason := status.error or status.delay_reason:
         pairs["reason"] = Cell(reason, "bad" if status.state == "failed" else "warn")
+    if section := words_of(status.state, status.delay).section:
+        pairs["help"] = f"`tabletopic docs trouble {section}`"
     return facts(status.topic, pairs)
 
 

@@ -98,7 +98,7 @@ def freshness(read: TableRead) -> str:
         f"live to {_by_partition(live.live_to)}, {many(live.records, 'record')}"
         + ("" if live.newest_ms is None else f", newest {recent(live.newest_ms)}")
         + (f"; refused: {_by_reason(live.refused)}" if live.refused else "")
-        + (f"; passed over: {_by_reason(live.passed_over)}" if live.passed_over else "")
+        + (f"; ignored: {_by_reason(live.passed_over)}" if live.passed_over else "")
         + (f"; {number(live.unread)} more are left out by [live] {live.cut_by}" if live.cut_by else "")
         + (f"; the table alone: {live.missing}" if live.missing else "")
     )

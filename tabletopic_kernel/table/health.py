@@ -209,7 +209,7 @@ def _compaction(table: Table) -> NextWork:
         why = (
             f"nothing to do: no partition has {compaction.MIN_FILES} small files of similar size "
             f"({compaction.SPREAD_FILES}, if that saves {compaction.SPREAD_SAVES:,} files) or more than "
-            f"{compaction.MAX_DELETE_FILES} delete files, and no file has more than "
+            f"{compaction.MAX_DELETE_FILES} delete files; no file has "
             f"{compaction.DELETED_SHARE:.0%} deleted rows"
         )
         return NextWork("compact", due=False, why=why)

@@ -214,7 +214,7 @@ def _ended(table: Table, catalog: Catalog, before_epoch: int) -> Table:
     fresh = load_same(table, catalog)
     if newest_epoch(fresh.metadata) < before_epoch:
         name = ".".join(table.name())
-        raise StartOverError(f"the table {name} has no epoch {before_epoch} any more: nothing is removed")
+        raise StartOverError(f"the table {name} no longer has epoch {before_epoch}: nothing is removed")
     return fresh
 
 

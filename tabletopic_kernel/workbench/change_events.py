@@ -25,8 +25,8 @@ def advice(records: Sequence[PeekedRecord], settings: TopicSettings) -> list[str
     notes = []
     if settings.value_format == "json" and raws and not any(_has_schema(raw) for raw in raws):
         notes.append(
-            "JSON without a schema: the scale of decimals (base64), the unit of times, and whether text such "
-            "as NaN is a number cannot be known; schemas.enable=true of the JsonConverter sends the schema"
+            "JSON without a schema: the scale of decimals (base64) and the unit of times are unknown, and "
+            "whether NaN is a number. schemas.enable=true of the JsonConverter sends the schema"
         )
     deletes = [event["before"] for _, event in events if event.get("op") == "d"]
     if partial := [before for before in deletes if before is None or _lacks(before)]:
@@ -38,8 +38,9 @@ def advice(records: Sequence[PeekedRecord], settings: TopicSettings) -> list[str
         notes.append(f"large values that an update left unchanged are not in the newest records; {_FULL}")
     if keyless := [record for record, _ in events if record.key is None]:
         notes.append(
-            f"{len(keyless)} of {len(events)} newest change events have no key, so rows cannot be told "
-            "apart: give the source's table a primary key, or message.key.columns and REPLICA IDENTITY FULL"
+            f"{len(keyless)} of {len(events)} newest change events have no key, so rows cannot be "
+            "distinguished: give the source's table a primary key, or message.key.columns and REPLICA "
+            "IDENTITY FULL"
         )
     if len(tables := sorted({_table(event) for _, event in events} - {""})) > 1:
         notes.append(

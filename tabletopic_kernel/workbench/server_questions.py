@@ -159,7 +159,7 @@ _KEYS = (
 _BUCKET = Question("warehouse", "Warehouse, such as s3://bucket/folder")
 _GOOGLE = Question("warehouse", "Warehouse, such as gs://bucket/folder")
 _TOKEN = Question("gcs.oauth2.token", "Token", secret=True)
-_EXPIRY = Question("gcs.oauth2.token-expires-at", "Its expiry, in milliseconds since 1970")
+_EXPIRY = Question("gcs.oauth2.token-expires-at", "Its expiry, in epoch milliseconds")
 _AZURE = Question("warehouse", "Warehouse: abfss://container@account.dfs.core.windows.net/folder")
 _ACCOUNT_KEY = Question("adls.account-key", "Key of the account", secret=True)
 _SAS = Question("adls.sas-token", "Shared access signature (SAS)", secret=True)

@@ -1,4 +1,4 @@
-"""Faults of the engines that docs/how-to/your-servers.md names; test_engines.py notices when one ends."""
+"""Faults of the engines that docs/how-to/query.md names; test_engines.py notices when one ends."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from tests.engines.values import Place, Row, is_float, near, places, pool
 
 
 class Either(Enum):
-    """The truth of what engines, and files' statistics, may see differently (docs/how-to/your-servers.md)."""
+    """The truth of what engines, and files' statistics, may see differently (docs/how-to/query.md)."""
 
     EITHER = "NaN in a comparison, or 0.0 and -0.0"
 

@@ -1,4 +1,4 @@
-"""Engines answer as the rows themselves do, but for the faults that docs/how-to/your-servers.md names."""
+"""Engines answer as the rows themselves do, but for the faults that docs/how-to/query.md names."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_deletion_vectors_of_another_program(session: SparkSession, folder: Path
 
 
 def test_faults_of_spark(session: SparkSession, folder: Path) -> None:
-    """It still has each fault that docs/how-to/your-servers.md names, and the way round works."""
+    """It still has each fault that docs/how-to/query.md names, and the way round works."""
     _, ask = _table("by_name", folder, session, "name")
     with pytest.raises(ActionNeededError, match="Invalid object: null"):
         ask("SELECT id FROM clicks WHERE name IN ('ab', 'cd')")
@@ -146,7 +146,7 @@ def test_faults_of_spark(session: SparkSession, folder: Path) -> None:
 
 
 def test_faults_of_pyiceberg(session: SparkSession, folder: Path) -> None:
-    """It still has each fault that docs/how-to/your-servers.md names."""
+    """It still has each fault that docs/how-to/query.md names."""
     lake, _ = _table("pyiceberg", folder, session)
     first = lake.table.metadata.current_snapshot_id
     assert lake.table.scan(IsNull("s.b")).to_arrow()["id"].to_pylist() == []

@@ -34,16 +34,16 @@ def page(total: Total) -> str:
     parts = [
         "# Simulated histories",
         "What `make simulate` wrote at the end of a long run; "
-        "[tests/simulation](../tests/simulation/README.md) explains what a history is.",
+        "[tests/simulation](../../tests/simulation/README.md) explains what a history is.",
         _table(
             ("", "count"),
             [
                 ("histories", f"{total.histories:,}"),
                 ("seeds", f"{total.first} to {total.first + total.histories - 1}"),
                 ("commits by owners", f"{total.commits:,}"),
-                ("acts of foreign writers", f"{total.foreign:,}"),
+                ("acts of other programs", f"{total.foreign:,}"),
                 ("faults that occurred", f"{total.faults:,}"),
-                ("sweeps", f"{total.sweeps:,}"),
+                ("removals of orphan files", f"{total.sweeps:,}"),
                 ("histories that violated an invariant", f"{len(total.broken):,}"),
                 ("pairs of actor and step, or fault and place, never reached", f"{len(coverage.missing())}"),
                 ("seconds of CPU", f"{total.cpu_s:,.0f}"),

@@ -110,6 +110,6 @@ class ExecutorWatch:
 def no_executor(master: str, waited_s: float) -> str:
     """The state of a cluster without executors, and what to check."""
     return (
-        f"waits for the cluster: {master} has provided no executor for {waited_s:.0f} s; does it have a free "
+        f"waits for the cluster: {master} has provided no executor for {waited_s:.0f} s. Does it have a free "
         "worker with the memory and cores that [spark.conf] requests, and can executors start there?"
     )

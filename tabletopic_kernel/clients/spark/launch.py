@@ -123,9 +123,9 @@ def not_started(error: Exception, master: str, log: Path, log_bytes: int) -> Tab
     message = text_of(error)
     if _NO_SECRET in message:
         return SettingsError(
-            f"Spark's cluster {master} has no secret, so its network could read the storage's keys: set "
+            f"Spark's cluster {master} has no secret, so its network could read the storage's keys. Set "
             '"spark.authenticate" = "true" and a "spark.authenticate.secret" on its master and workers, and '
-            'the secret in [spark.conf]; if its network is private, "spark.authenticate" = "false" there is '
+            'the secret in [spark.conf]. If its network is private, "spark.authenticate" = "false" there is '
             "enough"
         )
     if "stopped SparkContext" not in message:
@@ -138,7 +138,7 @@ def not_started(error: Exception, master: str, log: Path, log_bytes: int) -> Tab
     reasons = _ENDED.findall(new)
     why = f" ({reasons[-1].strip()})" if reasons else ""
     return RetryableError(
-        f"Spark's cluster {master} does not respond, or has ended this application{why}: check that its "
+        f"Spark's cluster {master} does not respond, or has ended this application{why}. Check that its "
         f"master runs, has Spark {pyspark.__version__} and the spark.authenticate.secret of this host, and "
         f"can start executors; see {log}"
     )

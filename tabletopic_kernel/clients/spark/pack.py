@@ -104,7 +104,7 @@ def pack(
         raise UsageError(f"{target} cannot be created: name a file in an existing folder")
     if not _PLAIN.fullmatch(str(target)):
         raise UsageError(
-            f"{target}: Spark would parse it as a list of URLs; use a path of letters, digits and ._-"
+            f"{target}: Spark would parse it as a list of URLs; use a path of a-z, A-Z, 0-9 and ._-"
         )
     _check_environment()
     packages = list(_packages())

@@ -22,7 +22,7 @@ from tabletopic_kernel.faces.cli.command import (
     add_operation,
 )
 from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
-from tabletopic_kernel.faces.cli.commands.info import info
+from tabletopic_kernel.faces.cli.commands.info import docs, info
 from tabletopic_kernel.faces.cli.commands.init import init
 from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
@@ -44,7 +44,7 @@ app = typer.Typer(
 )
 # Commands that do more than run their operation and show its result.
 _OWN: dict[str, Callable[..., None]] = {run.__name__: run for run in (enable, alter, status, events, sample)}
-_SERVERS: tuple[Callable[..., None], ...] = (init, up, down, info, config, trust, doctor, pack)
+_SERVERS: tuple[Callable[..., None], ...] = (init, up, down, info, config, trust, doctor, pack, docs)
 _OTHERS: tuple[tuple[str, Callable[..., None]], ...] = (
     (topics.PANEL, serve),
     (topics.PANEL, query),
@@ -83,6 +83,7 @@ def options(
     Begin with [bold]tabletopic up --detach[/], then [bold]tabletopic sample clicks[/],
     [bold]tabletopic enable clicks[/], [bold]tabletopic serve --detach[/],
     [bold]tabletopic wait clicks[/] and [bold]tabletopic query "SELECT count(*) FROM clicks"[/].
+    [bold]tabletopic docs[/] shows the manual, [bold]tabletopic docs trouble[/] what to do about a symptom.
     """
     context.obj = Call(config, state_dir, debug)
 

@@ -1,1 +1,1 @@
-"""The Jupyter server extension: REST for the sidebar, the headless host, the dashboard behind a login."""
+"""The Jupyter server extension: REST for the sidebar, the background host, the dashboard behind a login."""

@@ -27,7 +27,7 @@ _ACTIVITY_MS = 60_000
 
 
 class TableTopicApp(ExtensionApp):
-    """Table topics in a Jupyter server: REST for the sidebar, a headless host, the dashboard."""
+    """Table topics in a Jupyter server: REST for the sidebar, a background host, the dashboard."""
 
     name = "tabletopic_kernel"
     load_other_extensions = True
@@ -44,7 +44,7 @@ class TableTopicApp(ExtensionApp):
     ).tag(config=True)
     keep_alive = Bool(
         True,
-        help="While the headless host runs, the server counts as busy, so that it is not culled as idle.",
+        help="While the background host runs, the server counts as busy, so that it is not culled as idle.",
     ).tag(config=True)
     warm_host = Bool(
         True,
@@ -61,7 +61,7 @@ class TableTopicApp(ExtensionApp):
         "behind a JupyterHub, where each user would otherwise leave some 650 MB in use.",
     ).tag(config=True)
     host_command = List(
-        Unicode(), help="Command that runs the headless host; without it, `tabletopic serve`."
+        Unicode(), help="Command that runs the background host; without it, `tabletopic serve`."
     ).tag(config=True)
     dashboard_command = List(
         Unicode(),
@@ -132,7 +132,7 @@ class TableTopicApp(ExtensionApp):
 
     def current_activity(self) -> dict[str, int] | None:
         """A running host counts as activity: the server does not shut down as idle."""
-        return {"headless host": 1} if self._is_busy() else None
+        return {"background host": 1} if self._is_busy() else None
 
     def _report_activity(self) -> None:
         if self._is_busy() and self.serverapp is not None:

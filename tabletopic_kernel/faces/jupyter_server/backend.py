@@ -133,7 +133,7 @@ class Backend:
         return self._refresher.wait(_AFTER_CHANGE_S)
 
     def ensure_host(self) -> None:
-        """Start the headless host unless some host is live."""
+        """Start the background host unless some host is live."""
         overview = self.known()
         self.host.start_if_alone(
             overview["host"]["ids"] if overview and overview["servers"]["state"] == "ready" else None

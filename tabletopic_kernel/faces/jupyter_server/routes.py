@@ -87,7 +87,7 @@ def up(backend: Backend) -> answers.Message:
 def down(backend: Backend) -> None:
     """Stop the local stack and background hosts; the data stays.
 
-    The headless host, and hosts of `serve --detach`, stop first, so that they can commit.
+    The background host, and hosts of `serve --detach`, stop first, so that they can commit.
     """
     backend.servers.stop(lambda: backend.host.child.stop(backend.host.stop_limit_s))
     backend.await_overview()
@@ -97,7 +97,7 @@ def down(backend: Backend) -> None:
 def serve(backend: Backend) -> answers.Message:
     """Run the table topics: read, stage and commit until Ctrl-C or SIGTERM.
 
-    The headless host of this Jupyter server. It outlives kernels and ends with the server.
+    The background host of this Jupyter server. It outlives kernels and ends with the server.
     """
     backend.host.start()
     backend.await_overview()
@@ -106,7 +106,7 @@ def serve(backend: Backend) -> answers.Message:
 
 @_route("delete", "host", 204)
 def stop_host(backend: Backend) -> None:
-    """Stop the headless host of this Jupyter server.
+    """Stop the background host of this Jupyter server.
 
     Staged files are committed first. Hosts started elsewhere are not touched.
     """
@@ -137,8 +137,8 @@ def sample(
 def enable(backend: Backend, topic: str, settings: Settings) -> answers.Row:
     """Enable a topic, ensure that a host runs, and return the topic's row.
 
-    Checks everything first, so nothing is left half done. If no host is live, this server's headless host is
-    started. For an enabled topic, changes the settings.
+    Checks everything first, so nothing is left half done. If no host is live, this server's background host
+    starts. For an enabled topic, changes the settings.
     """
     desired = backend.workbench.topic(topic).enable(settings)
     backend.ensure_host()

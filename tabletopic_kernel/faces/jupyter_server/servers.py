@@ -1,6 +1,6 @@
-"""What the sidebar starts and stops: the local stack, a headless host, and sample events.
+"""What the sidebar starts and stops: the local stack, a background host, and sample events.
 
-The headless host is ``tabletopic serve`` as a child of this server. It outlives kernels and ends with the
+The background host is ``tabletopic serve`` as a child of this server. It outlives kernels and ends with the
 server: on request, or by itself when its parent has ended.
 """
 

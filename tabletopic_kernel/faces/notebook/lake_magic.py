@@ -26,7 +26,7 @@ from tabletopic_kernel.render.grid import MOST_ROWS, Grid
 
 _MANUAL = """\
 Query the tables in SQL. Name a table as table, namespace.table or catalog.namespace.table.
-%%lake reads; write with Spark: %%lake --engine spark.
+%%lake reads; write with Spark, %%lake --engine spark.
 
 A table that is in no catalog may be a variable: a DataFrame of pandas or Polars, an Arrow table, or the
 rows of an earlier cell. Tables of the catalog win over variables of the same name.

@@ -37,7 +37,8 @@ def manual() -> str:
     width = max(map(len, panels))
     lists = [f"  {panel:{width}}  {', '.join(names)}" for panel, names in panels.items()]
     ending = "`%topic --help` says what each does, `%topic enable --help` has its options."
-    return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {ending}"])
+    pages = "`tabletopic docs` in a terminal shows the manual; its page `trouble` is by symptom."
+    return "\n".join([*BEGIN.splitlines()[:-1], *lists, "", f"Without a command: the list. {ending}", pages])
 
 
 def make_parser() -> argparse.ArgumentParser:

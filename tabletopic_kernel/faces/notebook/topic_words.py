@@ -206,7 +206,7 @@ def up(session: Session) -> Grid:
 
 
 def _start_servers(session: Session) -> Servers:
-    place = Place(lines("starting the local servers …"))
+    place = Place(lines("starting the local stack …"))
     over: list[str] = []
 
     def report(step: Step) -> None:
@@ -222,7 +222,7 @@ def _start_servers(session: Session) -> Servers:
 def down(session: Session) -> Grid:
     """Stop the local stack and background hosts; the data stays."""
     session.stop_stack()
-    return lines("the local servers are stopped; topics and tables stay on disk")
+    return lines("the local stack is stopped; topics and tables stay on disk")
 
 
 # --- all words ----------------------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ def rebase(
     yes: Annotated[bool, Option("Write the offsets, if they are proved")] = False,
     dry_run: Annotated[bool, Option("Show and prove the offsets; change nothing, as without --yes")] = False,
 ) -> Rebase:
-    """Let a table go on with a copy of its topic: on another cluster, or made anew.
+    """Let a table continue with a copy of its topic, on another cluster or re-created.
 
     Finds the last committed records of each partition in the topic as it is now,
     decoded with the registry of now, and shows where its offsets would continue.

@@ -82,9 +82,8 @@ def plan(
     """Show what enable, or a new schema, would do; nothing is changed.
 
     With --schema: which columns a schema that is not registered yet would add,
-    relax, widen or rename, and what does not fit, with the settings of the topic
-    if it is enabled. The exit code is 1 if enable would be refused, or if the
-    schema does not fit.
+    relax, widen or rename, and what does not fit. The exit code is 1 if enable
+    would be refused, or if the schema does not fit.
 
     Example:  tabletopic plan clicks --schema clicks-v2.avsc
     """

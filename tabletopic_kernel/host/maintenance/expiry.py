@@ -190,7 +190,7 @@ class Expiry:
         table = owner.dead_letters.table if dead_letters else owner.table
         planned = owner.dead_letters.ledger if dead_letters else owner.ledger
         if table is None or planned is None:
-            reason = "the dead letters are not settled; the next expiry covers their snapshots"
+            reason = "the dead letters are not resolved; the next expiry covers their snapshots"
             return _Expired(expired.table, error=RetryableError(reason))
         now = self._services.now_ms()
 

@@ -136,7 +136,7 @@ def check_same_key(settings: TopicSettings, before: Schema, after: Schema, forme
     if added := [".".join(leaf.path) for leaf in new if leaf.field_id not in known]:
         raise ActionNeededError(
             f"the key has another field, {', '.join(added)}, which the rows of the table lack, so a key "
-            "would have two rows: enable with another --table, or there name columns of the value with --key"
+            "would have two rows. Enable with another --table, or there name columns of the value with --key"
         )
 
 

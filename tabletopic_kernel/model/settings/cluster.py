@@ -82,7 +82,7 @@ def connect_url(conf: Mapping[str, str], environ: Mapping[str, str]) -> str | No
 def no_connect(url: str) -> str:
     """Why table topics do not run on Spark Connect, and what to do."""
     return (
-        f"Spark Connect ({url}) cannot run table topics: a host must be Spark's driver, because it reads "
+        f"Spark Connect ({url}) cannot run table topics: a host must be Spark's driver. It reads "
         "the offsets of each batch from the query's checkpoint and commits what the tasks return. Name the "
         "cluster's own master as [spark] master, such as spark://host:7077, k8s://https://host:6443 or yarn, "
         "and unset SPARK_REMOTE and SPARK_API_MODE"

@@ -268,7 +268,7 @@ class Settings(Frozen):
     ones by name.
     """
 
-    state_dir: NonEmpty = Field(".tabletopic", description="folder of the embedded stack and of local state")
+    state_dir: NonEmpty = Field(".tabletopic", description="folder of the local stack and of local state")
     kafka: dict[str, str] = Field(default_factory=dict, description="librdkafka properties")
     registry: dict[str, str] = Field(default_factory=dict, description="registry client properties")
     catalog: dict[str, str] = Field(default_factory=dict, description="PyIceberg catalog properties")
@@ -278,5 +278,5 @@ class Settings(Frozen):
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
     athena: AthenaSettings = Field(default_factory=AthenaSettings, description="queries by Amazon Athena")
     live: LiveSettings = Field(default_factory=LiveSettings, description="live reads")
-    local: LocalSettings = Field(default_factory=LocalSettings, description="the embedded servers")
+    local: LocalSettings = Field(default_factory=LocalSettings, description="the local stack")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")

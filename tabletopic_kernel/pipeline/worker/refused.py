@@ -92,7 +92,7 @@ def explain_no_table(topic: str, result: StageResult) -> str:
     if not parts:
         return (
             f"{topic} has no table yet, since its offsets so far hold no records, only those of aborted "
-            "transactions or removed by log compaction; the first record with a field creates the table"
+            "transactions or removed by log compaction. The first record with a field creates the table"
         )
     return (
         f"{topic} has no table yet, since its first {result.records:,} records define no columns: "

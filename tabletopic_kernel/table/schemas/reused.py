@@ -29,7 +29,7 @@ def why_reused(
     return (
         f"{_two_texts(registered, noted, answer)}. Its records, and those after them, wait until you say "
         f"which text they were written with: `tabletopic schema {topic} --accept {registered.id}` takes the "
-        f"registry's; with --as ID, the text that the registry now has as ID"
+        f"registry's. With --as ID, it takes the text that the registry now has as ID"
     )
 
 

@@ -232,7 +232,7 @@ def logs(servers: Servers) -> str:
         if time.monotonic() > until:
             break
     if other:
-        remedy = "the topic stops at its next start or batch; `tabletopic status` says how to go on"
+        remedy = "the topic stops at its next start or batch; `tabletopic status` says how to continue"
         raise Failed(f"the log was cut after records were committed: {', '.join(other)}", remedy)
     if not compared:
         return "no table topic has committed records yet"

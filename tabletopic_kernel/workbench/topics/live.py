@@ -289,7 +289,7 @@ def _behind(batch: pa.RecordBatch, ledger: Ledger, start: Offsets) -> pa.RecordB
         if record[0] == before[0] and record != before:
             raise ActionNeededError(
                 f"the log of {ledger.topic} was cut after its records were committed (partition {p}: another "
-                f"record at offset {before[0]}); `tabletopic resume {ledger.topic}` says how to go on"
+                f"record at offset {before[0]}); `tabletopic resume {ledger.topic}` says how to continue"
             )
     return batch.filter(pa.array(is_behind))
 

@@ -1,4 +1,4 @@
-"""Rebase: a table goes on with a copy of its topic, on another cluster or made anew, from the right offsets.
+"""Rebase: a table continues with a copy of its topic, on another cluster or re-created, at its offsets.
 
 Why this is safe: offsets mean nothing in a copy, so none is calculated. The last committed records of each
 partition, as rows, must be in the copy, decoded with the settings and registry of now: equal in all columns,

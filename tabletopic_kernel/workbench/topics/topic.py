@@ -140,7 +140,7 @@ class TableTopic(Requests):
         return table_health(self.name, table.table, work, settings.catalog)
 
     def rebase(self, *, records: int = 1_000, dry_run: bool = False) -> Rebase:
-        """Let the table go on with a copy of its topic, comparing the last ``records``."""
+        """Let the table continue with a copy of its topic, comparing the last ``records``."""
         from tabletopic_kernel.workbench.topics.rebase import rebase  # noqa: PLC0415
 
         return rebase(self.name, self._settings(), self._workbench, records=records, dry_run=dry_run)

@@ -159,7 +159,7 @@ class TableFileIO(SmallFileIO):
         ends = str(self.properties.get(GCS_TOKEN_EXPIRES_AT_MS, ""))
         if not ends.isdecimal() and (ends or GCS_TOKEN in self.properties):
             raise SettingsError(
-                Trouble(f"{GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in milliseconds since 1970")
+                Trouble(f"{GCS_TOKEN} needs {GCS_TOKEN_EXPIRES_AT_MS} beside it, in epoch milliseconds")
             )
         file_system = super()._initialize_gcs_fs()
         make, (options,) = file_system.__reduce__()[:2]  # PyArrow's own way to recreate it

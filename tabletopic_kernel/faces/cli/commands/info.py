@@ -1,12 +1,16 @@
-"""``info``: addresses for other programs."""
+"""``info``: addresses for other programs; ``docs``: the pages of the manual."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from rich.markdown import Markdown
+
+from tabletopic_kernel.faces import pages
 from tabletopic_kernel.faces.cli import screen
 from tabletopic_kernel.faces.cli.call import Call
 from tabletopic_kernel.faces.cli.command import Json
+from tabletopic_kernel.faces.operations.operation import Option
 from tabletopic_kernel.model.redact import HIDDEN, mask_property, without_login
 from tabletopic_kernel.model.settings.servers import registry_place
 
@@ -43,6 +47,25 @@ def info(call: Call, as_json: Json = False) -> None:
     if HIDDEN in str([kafka, registry, own, further]):
         screen.note(f"passwords are hidden; {call.command('info', '--json')} prints them for other programs")
     call.note_missing_servers()
+
+
+def docs(
+    call: Call,
+    page: Annotated[
+        str | None, Option("Its name; without it the index", metavar="PAGE", positional=True)
+    ] = None,
+    word: Annotated[str | None, Option("Word of a heading on it", metavar="WORD", positional=True)] = None,
+) -> None:
+    """Show a page of the manual, or its section with a word in the heading.
+
+    Example:  tabletopic docs trouble failed
+    """
+    text = pages.page(page, word or "")
+    out = screen.console()
+    if out.is_terminal:
+        out.print(Markdown(text, hyperlinks=False))
+    else:
+        screen.write(text)
 
 
 def _indented(properties: dict[str, str], *addresses: str) -> dict[str, str]:

@@ -44,7 +44,7 @@ def init(
 
     Kafka, schema registry, Iceberg catalog and storage: each is yours, or the one
     that `up` starts. Passwords go into the file, which only you can read, or into
-    environment variables, whose names it prints. --catalog only asks for one more
+    variables that it names. With --catalog, the program only asks for one more
     catalog, and adds it to the file as [catalogs.NAME].
 
     Example:  tabletopic init

@@ -86,7 +86,7 @@ def _in_time(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T], limit_
             end.start()
             raise ProjectionError(
                 f"it takes more than {GROUP_S:.0f} s for {_GROUP_RECORDS:,} records, in one step that cannot "
-                "be interrupted; is there a function whose work grows with a value, such as levenshtein or "
+                "be interrupted. Is there a function whose work grows with a value, such as levenshtein or "
                 "rpad?"
             )
         if spent_s > limit_s:
