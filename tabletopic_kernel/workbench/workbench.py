@@ -196,17 +196,19 @@ class Workbench(Clients):
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         limit: int | None = None,
         live: bool = False,
+        most_bytes: int | None = None,
     ) -> Answer:
         """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
         ``engine``: DuckDB responds faster; Spark can also write; Athena reads tables in Glue and S3 Tables.
         ``at``: a snapshot id or a time to travel to; for Spark and Athena it is part of the SQL. ``params``:
         values for ``$name``; for DuckDB also a sequence, for ``?``. ``limit``: of rows. ``live``: read the
-        records behind the tables, too, with DuckDB; so does the name ``table$live`` in the SQL. Raises
-        UsageError (wrong SQL, no such table).
+        records behind the tables, too, with DuckDB; so does the name ``table$live`` in the SQL.
+        ``most_bytes``: with DuckDB, stop once the rows take as much. Raises UsageError (wrong SQL, no such
+        table).
         """
         if engine == "duckdb":
-            return self.lake.query(sql, at, params, limit, live=live)
+            return self.lake.query(sql, at, params, limit, live=live, most_bytes=most_bytes)
         if live:
             raise UsageError(f"{engine} reads what is committed; live reads need the engine duckdb")
         if at is not None:
