@@ -68,6 +68,11 @@ export interface IChart {
   readonly code: string | null;
 }
 
+/** Whether a cell of this type has more to see than its text. */
+export function isNested(type: string): boolean {
+  return /^(STRUCT|MAP|BLOB)|\]$/.test(type);
+}
+
 /** How a cell is shown: null is a word of its own. */
 export function cellText(cell: Cell): string {
   return cell === null ? 'null' : typeof cell === 'string' ? cell : `${cell[0]}…`;

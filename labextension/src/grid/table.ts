@@ -1,7 +1,7 @@
 /** The table of a page: cells by arrows, Shift extends what is copied. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { css, h } from '../dom';
-import { cellText } from './protocol';
+import { cellText, isNested } from './protocol';
 import type { Cell, IColumn, ISelection } from './protocol';
 
 export interface ITableData {
@@ -66,12 +66,6 @@ export class Table {
     this._cell(this._spot)?.focus();
   }
 
-  /** Whether not all of the focused cell is to be seen. */
-  get isCut(): boolean {
-    const cell = this._cell(this._spot);
-    return cell !== null && (cell.scrollWidth > cell.clientWidth || cell.dataset.cut !== undefined);
-  }
-
   private _head(): HTMLElement {
     const { columns, shown, selection } = this._data;
     const cells = shown.map(index => {
@@ -108,7 +102,8 @@ export class Table {
   private _pin(): void {
     const pinned = this._data.pinned + 1;
     const heads = [...(this._table.tHead?.rows[0]?.cells ?? [])].slice(0, pinned);
-    const lefts = heads.map(head => head.offsetLeft);
+    let left = 0;
+    const lefts = heads.map(head => (left += head.offsetWidth) - head.offsetWidth);
     for (const row of this._table.rows) {
       for (let index = 0; index < pinned; index++) {
         const cell = row.cells[index];
@@ -156,7 +151,9 @@ export class Table {
     const row = cell?.parentElement as HTMLTableRowElement | undefined;
     if (cell && row) {
       this._move([row.sectionRowIndex, cell.cellIndex - 1], event.shiftKey);
-      if (!event.shiftKey && this.isCut) {
+      const type = this._data.columns[this._data.shown[this._spot[1]] ?? 0]?.type ?? '';
+      const isCut = cell.scrollWidth > cell.clientWidth || cell.dataset.cut !== undefined;
+      if (!event.shiftKey && (isCut || isNested(type))) {
         this._actions.open();
       }
     }
@@ -165,6 +162,10 @@ export class Table {
   private _keyed(event: KeyboardEvent): void {
     if (!(event.target instanceof HTMLTableCellElement)) {
       return;
+    }
+    const cell = event.target;
+    if (cell !== this._cell(this._spot)) {
+      this._move([(cell.parentElement as HTMLTableRowElement).sectionRowIndex, cell.cellIndex - 1], false);
     }
     const [row, column] = this._spot;
     const far = event.ctrlKey || event.metaKey;

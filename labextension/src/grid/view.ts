@@ -2,7 +2,7 @@
 import { ChartView } from './chart';
 import { kernelOf, Line } from './line';
 import { ProfileView } from './profile';
-import { cellText, PAGE_ROWS } from './protocol';
+import { cellText, isNested, PAGE_ROWS } from './protocol';
 import type { IPage, IResult, ISelection, IWhole } from './protocol';
 import type { ISite } from './renderer';
 import { Table } from './table';
@@ -175,7 +175,7 @@ export class ResultView {
     const column = this.column;
     const cell = this._page.rows[row]?.[column] ?? null;
     const info = this.result.columns[column];
-    const isPlain = typeof cell === 'string' && !/^(STRUCT|MAP|BLOB)|\]$/.test(info?.type ?? '');
+    const isPlain = typeof cell === 'string' && !isNested(info?.type ?? '');
     const whole: IWhole | null =
       cell === null || isPlain
         ? { text: cell as string | null }

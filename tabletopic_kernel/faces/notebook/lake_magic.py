@@ -17,7 +17,7 @@ from traitlets.config.configurable import Configurable
 
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse, values_of
 from tabletopic_kernel.faces.notebook.display import Place, report_errors
-from tabletopic_kernel.faces.notebook.results.channel import Channel, comms_of
+from tabletopic_kernel.faces.notebook.results.channel import comms_of
 from tabletopic_kernel.faces.notebook.results.kept import Query, Results
 from tabletopic_kernel.faces.notebook.results.result import LakeResult, PagedResult
 from tabletopic_kernel.faces.notebook.session import Session
@@ -151,12 +151,10 @@ _PARSER = make_parser()
 
 @magics_class
 class LakeMagics(Magics, Configurable):
-    """``%config LakeMagics.display_rows = 100`` shows more rows."""
+    """``%config LakeMagics.display_rows = 100`` shows more rows, where there is no grid."""
 
     display_rows = Int(20, min=1, help="Rows of a result to display, at most 1,000.").tag(config=True)
-    result_mb = Int(
-        1024, min=1, help="MiB of rows that the kernel keeps for grids, of the last results."
-    ).tag(config=True)
+    result_mb = Int(512, min=1, help="MiB of rows that the kernel keeps for its grids.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, session: Session) -> None:
         Configurable.__init__(self, config=shell.config)
@@ -166,7 +164,6 @@ class LakeMagics(Magics, Configurable):
         self.namespace = shell.user_ns
         self.session = session
         self.results = Results(lambda: int(self.result_mb) * 2**20)
-        self.channel = Channel(self.results)
 
     @no_var_expand
     @needs_local_scope

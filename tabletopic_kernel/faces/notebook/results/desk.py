@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -50,15 +47,13 @@ class Desk:
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    spill = tempfile.mkdtemp(prefix="tabletopic-results-")  # mode 0700: it gets rows
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "temp_directory": spill,
+            "temp_directory": "",  # results are in memory, and no file gets rows of theirs
         }
     )
-    weakref.finalize(connection, shutil.rmtree, spill, ignore_errors=True)
     connection.execute("SET TimeZone = 'UTC'")  # as an option of connect it needs a network
     # The bar would stay in the notebook. Without ipywidgets there is none, and DuckDB refuses to say so.
     if importlib.util.find_spec("ipywidgets") is not None:

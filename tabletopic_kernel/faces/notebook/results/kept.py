@@ -58,7 +58,8 @@ class Kept:
 
     def at(self, numbers: Sequence[int]) -> pa.Table:
         """The rows with these numbers, in this order."""
-        return pa.Table.from_batches([self._row(int(number)) for number in numbers], self.rows.schema)
+        rows = pa.Table.from_batches([self._row(int(number)) for number in numbers], self.rows.schema)
+        return rows.combine_chunks()
 
     def _row(self, number: int) -> pa.RecordBatch:
         index = bisect_right(self._starts, number) - 1

@@ -14,7 +14,8 @@ from tabletopic_kernel.faces.notebook.results.kept import Kept, Results
 from tabletopic_kernel.faces.notebook.results.pages import PAGE_ROWS, cells, whole
 from tabletopic_kernel.faces.notebook.results.profile import profile
 from tabletopic_kernel.faces.notebook.results.selection import Selection
-from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.errors import TableTopicError, UsageError
+from tabletopic_kernel.model.redact import redact
 from tabletopic_kernel.render.values import rows_of
 
 
@@ -24,19 +25,15 @@ class Operations:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._desk = Desk()
-        self._by_name = {
-            "page": self._page,
-            "cell": self._cell,
-            "copy": self._copy,
-            "profile": self._profile,
-            "export": self._export,
-            "chart": self._chart,
-        }
 
-    def run(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply; raises UsageError, ActionNeededError."""
-        kept = self._results.get(data["result"])
-        return self._by_name[data["operation"]](kept, Selection.of(data), data)
+    def reply(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to one message, with its number; a grid shows ``error``."""
+        try:
+            kept = self._results.get(data["result"])
+            reply = _BY_NAME[data["operation"]](self, kept, Selection.of(data), data)
+        except TableTopicError as error:  # without the SQL that DuckDB points to: it is ours
+            reply = {"error": redact(str(error).partition("\n\nLINE ")[0])}
+        return {"number": data["number"], **reply}
 
     def _page(self, kept: Kept, selection: Selection, data: Mapping[str, Any]) -> dict[str, Any]:
         numbers = selection.numbers(kept, self._desk)
@@ -70,3 +67,13 @@ class Operations:
 
     def _chart(self, kept: Kept, selection: Selection, data: Mapping[str, Any]) -> dict[str, Any]:
         return chart(kept, selection, data, self._desk)
+
+
+_BY_NAME = {
+    "page": Operations._page,
+    "cell": Operations._cell,
+    "copy": Operations._copy,
+    "profile": Operations._profile,
+    "export": Operations._export,
+    "chart": Operations._chart,
+}

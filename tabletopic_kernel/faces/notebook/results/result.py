@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MIME = "application/vnd.tabletopic.result+json"
 Form = Literal["df", "arrow", "polars"]
+_MORE = "There are more rows: raise --limit or %config LakeMagics.result_mb; name << SELECT … keeps them all."
 _MOST_CHARACTERS = 250_000  # of the page that a notebook's file keeps
 
 
@@ -116,6 +117,7 @@ class PagedResult(LakeResult):
             {"name": field.name, "type": kind, "number": is_number(field.type)}
             for field, kind in zip(schema, self._kinds, strict=True)
         ]
+        more = [_MORE] if self._answer.truncated else []
         return {
             MIME: {
                 "result": self._kept,
@@ -123,7 +125,7 @@ class PagedResult(LakeResult):
                 "rows": self._page,
                 "total": self._rows,
                 "truncated": self._answer.truncated,
-                "notes": self.freshness(),
+                "notes": [*more, *self.freshness()],
             }
         }
 

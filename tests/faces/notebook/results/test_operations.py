@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from tabletopic_kernel.faces.notebook.results.channel import Channel
 from tabletopic_kernel.faces.notebook.results.kept import Query, Results
+from tabletopic_kernel.faces.notebook.results.operations import Operations
 
 Ask = Callable[..., Any]
 _SQL = """
@@ -33,10 +33,10 @@ def rows_of(sql: str) -> pa.Table:
 def asking(rows: pa.Table, query: Query | None = None) -> Ask:
     """Asks about these rows; returns the reply without its number."""
     results = Results(lambda: 2**30)
-    channel, key = Channel(results), results.keep(rows, query).key
+    operations, key = Operations(results), results.keep(rows, query).key
 
     def ask(operation: str, **more: Any) -> Any:
-        reply = channel.answer({"number": 7, "result": key, "operation": operation, **more})
+        reply = operations.reply({"number": 7, "result": key, "operation": operation, **more})
         assert reply.pop("number") == 7
         return reply
 
