@@ -3,6 +3,7 @@ import { ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -13,6 +14,7 @@ import { CommandIDs } from './commandids';
 import { addCommands } from './commands';
 import { DashboardFrame } from './dashboard';
 import { SettingsForm } from './form/settingsform';
+import { addResults } from './grid/renderer';
 import { addCards } from './launcher';
 import { WorkbenchModel } from './model';
 import { DEFAULT_OPTIONS, followOptions } from './options';
@@ -29,6 +31,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     ICommandPalette,
     ILauncher,
     ILayoutRestorer,
+    IRenderMimeRegistry,
     ISettingRegistry,
     IStatusBar,
     IThemeManager,
@@ -44,6 +47,7 @@ function activate(
   palette: ICommandPalette | null,
   launcher: ILauncher | null,
   restorer: ILayoutRestorer | null,
+  rendermime: IRenderMimeRegistry | null,
   registry: ISettingRegistry | null,
   statusBar: IStatusBar | null,
   themes: IThemeManager | null,
@@ -71,6 +75,9 @@ function activate(
     trans
   );
   addGestures(sidebar.node, model, app.commands);
+  if (rendermime !== null) {
+    addResults({ app, rendermime, trans });
+  }
   app.shell.add(sidebar, 'left', { rank: 250 });
   restorer?.add(sidebar, sidebar.id);
   if (restorer !== null) {

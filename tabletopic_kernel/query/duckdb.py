@@ -6,6 +6,7 @@ nothing is downloaded.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ from tabletopic_kernel.query.sql import (
     wants_table_list,
 )
 
-_BATCH_ROWS = 10_000
+_BATCH_ROWS = 2_048  # DuckDB's own: a batch of huge values is not larger than it must be
 _MISSING_TABLE = ("Catalog Error: Table with name", "Catalog Error: Schema", 'Binder Error: Catalog "')
 
 
@@ -91,12 +92,14 @@ class DuckLake:
         *,
         live: bool = False,
         frames: Mapping[str, Any] | None = None,
+        most_bytes: int | None = None,
     ) -> Answer:
         """Like ``sql``, with the tables that were read; fetches at most ``limit`` rows.
 
         ``frames``: tables of the program by name, as ``given``; a table of a catalog wins over them.
-        ``live``: also read the records that topics have behind their tables, as all of ``table$live`` do. The
-        snapshots are chosen first, then the end offsets of all topics: no commit in between changes the rows.
+        ``most_bytes``: stop once the rows take as much. ``live``: also read the records that topics have
+        behind their tables, as all of ``table$live`` do. The snapshots are chosen first, then the end
+        offsets of all topics: no commit in between changes the rows.
         """
         with self._lock, sql_errors(), self._restarting_after_fatal():
             if wants_table_list(sql):
@@ -113,7 +116,7 @@ class DuckLake:
                     for view in views:
                         self._make(connection, view)
                     with _unknown_tables(unknown, self._catalogs):
-                        work = partial(_run, connection, text, params, limit)
+                        work = partial(_run, connection, text, params, limit, most_bytes)
                         rows, truncated = interruptible("duckdb", work, connection.interrupt)
             finally:
                 for view in views:
@@ -227,20 +230,24 @@ def _run(
     sql: str,
     params: Sequence[Any] | Mapping[str, Any] | None,
     limit: int | None,
+    most_bytes: int | None,
 ) -> tuple[pa.Table, bool]:
-    """The rows of the last statement, at most ``limit``, and whether there are more."""
+    """The rows of the last statement within the bounds, and whether there are more."""
     connection.execute(sql, params)
     if connection.description is None:
         raise UsageError("no statement in this SQL: write for example SELECT 1")
-    if limit is None:
+    if limit is None and most_bytes is None:
         return connection.to_arrow_table(), False
-    reader = connection.to_arrow_reader(min(_BATCH_ROWS, limit + 1))
-    batches, rows = [], 0
-    while rows <= limit:
+    most_rows = sys.maxsize if limit is None else limit
+    reader = connection.to_arrow_reader(min(_BATCH_ROWS, most_rows + 1))
+    batches: list[pa.RecordBatch] = []
+    rows, left = 0, sys.maxsize if most_bytes is None else most_bytes
+    while rows <= most_rows and left > 0:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
-            break
+            return pa.Table.from_batches(batches, reader.schema), False
         batches.append(batch)
         rows += batch.num_rows
-    return pa.Table.from_batches(batches, reader.schema).slice(0, limit), rows > limit
+        left -= batch.nbytes
+    return pa.Table.from_batches(batches, reader.schema).slice(0, limit), True

@@ -26,6 +26,8 @@ def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False)
+    if pa.types.is_float32(column.type):  # 0.1, not the double nearest to it, 0.10000000149011612
+        column = pc.cast(pc.cast(column, pa.string()), pa.float64())
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):  # a date outside Python's calendar

@@ -197,6 +197,7 @@ class Workbench(Clients):
         limit: int | None = None,
         live: bool = False,
         frames: Mapping[str, Any] | None = None,
+        most_bytes: int | None = None,
     ) -> Answer:
         """Query the tables, named ``table``, ``namespace.table`` or ``catalog.namespace.table``.
 
@@ -205,10 +206,11 @@ class Workbench(Clients):
         values for ``$name``; for DuckDB also a sequence, for ``?``. ``limit``: of rows. ``live``: read the
         records behind the tables, too, with DuckDB; so does the name ``table$live`` in the SQL. ``frames``:
         DataFrames and Arrow tables that the SQL may read by name, with DuckDB; a table of the catalog wins.
-        Raises UsageError (wrong SQL, no such table).
+        ``most_bytes``: with DuckDB, stop once the rows take as much. Raises UsageError (wrong SQL, no such
+        table).
         """
         if engine == "duckdb":
-            return self.lake.query(sql, at, params, limit, live=live, frames=frames)
+            return self.lake.query(sql, at, params, limit, live=live, frames=frames, most_bytes=most_bytes)
         if live:
             raise UsageError(f"{engine} reads what is committed; live reads need the engine duckdb")
         if at is not None:

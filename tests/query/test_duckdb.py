@@ -113,6 +113,9 @@ def test_what_a_query_says_is_its_own(lake: DuckLake, tmp_path: Path) -> None:
     assert one(lake, "SELECT id FROM clicks WHERE url = $url", params={"url": "/b"}) == 3
     cut = lake.query("SELECT range FROM range(100000)", limit=5)
     assert (cut.rows.num_rows, cut.truncated) == (5, True)
+    bounded = lake.query("SELECT range FROM range(100000)", most_bytes=50_000)
+    assert bounded.truncated
+    assert 50_000 <= bounded.rows.nbytes < 100_000
     whole = lake.query("FROM clicks", limit=3)
     assert (whole.rows.num_rows, whole.truncated) == (3, False)
     with pytest.raises(UsageError, match="the SQL contains 2 queries; run them one at a time"):

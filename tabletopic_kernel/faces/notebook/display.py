@@ -1,35 +1,26 @@
-"""Output of cells: results, progress bars, one-line errors, tracebacks without secrets.
+"""Output of cells: progress bars, one-line errors, tracebacks without secrets.
 
-An error or interrupt is one line that says what to do next, without a traceback. Below the rows of ``%%lake``
-is the freshness of the tables they came from.
+An error or interrupt is one line that says what to do next, without a traceback.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-import pyarrow as pa
 from IPython.core.error import UsageError as CellUsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import DisplayHandle, display
 
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
-from tabletopic_kernel.model.errors import ActionNeededError, TableTopicError, UsageError
+from tabletopic_kernel.model.errors import TableTopicError, UsageError
 from tabletopic_kernel.model.redact import redact
-from tabletopic_kernel.render.grid import MOST_ROWS, Grid, cut, escape_commands
-from tabletopic_kernel.render.values import is_number, rows_of, text, unique_names
-from tabletopic_kernel.render.words import freshness, size
-
-if TYPE_CHECKING:
-    from tabletopic_kernel.query.answer import Answer
-
+from tabletopic_kernel.render.grid import Grid, escape_commands
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -175,71 +166,3 @@ class Bar:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-Form = Literal["df", "arrow", "polars"]
-
-
-class LakeResult:
-    """Rows of a query; ``df()``, ``arrow()`` and ``polars()`` return them in other forms."""
-
-    def __init__(self, answer: Answer, shown_rows: int) -> None:
-        self._answer = answer
-        self._shown_rows = min(shown_rows, MOST_ROWS)
-
-    def arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
-        return self._answer.rows
-
-    def df(self) -> Any:
-        """The rows as a pandas DataFrame."""
-        return self._answer.rows.to_pandas()
-
-    def polars(self) -> Any:
-        """The rows as a Polars DataFrame; raises ActionNeededError if Polars is not installed."""
-        try:
-            polars = importlib.import_module("polars")  # users install it themselves
-        except ImportError:
-            raise ActionNeededError("polars is not installed: pip install polars") from None
-        return polars.from_arrow(self._answer.rows)
-
-    def to(self, form: Form) -> Any:
-        """The rows in the form with that name."""
-        return {"df": self.df, "arrow": self.arrow, "polars": self.polars}[form]()
-
-    def __len__(self) -> int:
-        return int(self._answer.rows.num_rows)
-
-    def __repr__(self) -> str:
-        return repr(self._grid().with_texts(cut))
-
-    def _repr_html_(self) -> str:
-        return self._grid().html()
-
-    def freshness(self) -> list[str]:
-        """Snapshot and age of each table that was read; scanned bytes, if they are billed."""
-        scanned = self._answer.scanned_bytes
-        read = [*map(freshness, self._answer.tables)]
-        return read if scanned is None else [*read, f"scanned {size(scanned)}"]
-
-    def _grid(self) -> Grid:
-        rows = self._answer.rows
-        names = unique_names(rows.column_names)
-        numbers = frozenset(
-            name for name, field in zip(names, rows.schema, strict=True) if is_number(field.type)
-        )
-        shown = [tuple(map(text, row)) for row in rows_of(rows.slice(0, self._shown_rows))]
-        return Grid(names, shown, "", [self._shown_count(), *self.freshness()], numbers)
-
-    def count(self) -> str:
-        """The number of rows, in words."""
-        return f"{len(self):,} row{'' if len(self) == 1 else 's'}"
-
-    def _shown_count(self) -> str:
-        rows = len(self)
-        if rows > self._shown_rows or self._answer.truncated:
-            # A truncated result has at least one more row.
-            all_of = f"at least {rows + 1:,}" if self._answer.truncated else f"{rows:,}"
-            shown = min(rows, self._shown_rows)
-            return f"the first {shown:,} of {all_of} rows; name << SELECT … keeps them all"
-        return self.count()

@@ -14,6 +14,7 @@ from tabletopic_kernel.faces.notebook.completion import make_matcher
 from tabletopic_kernel.faces.notebook.dashboard_magic import DashboardMagics
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
+from tabletopic_kernel.faces.notebook.results.channel import listen, stop_listening
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.notebook.topic_magic import BEGIN, TopicMagics
 
@@ -27,7 +28,9 @@ def load(shell: InteractiveShell) -> Session:
         return _loaded[shell][0]
     session = Session(shell.user_ns)
     shell.register_magics(TopicMagics(shell, session))
-    shell.register_magics(LakeMagics(shell, session))
+    lake = LakeMagics(shell, session)
+    shell.register_magics(lake)
+    listen(shell, lake.results)
     shell.register_magics(DashboardMagics(shell, session))
     matcher = make_matcher(session)
     if shell.Completer is not None:
@@ -50,6 +53,7 @@ def unload(shell: InteractiveShell) -> None:
     for kind, names in _MAGICS.items():
         for name in names:
             shell.magics_manager.magics[kind].pop(name, None)
+    stop_listening(shell)
     shell.configurables[:] = [item for item in shell.configurables if not isinstance(item, LakeMagics)]
 
 

@@ -15,7 +15,10 @@ from traitlets import Int
 from traitlets.config.configurable import Configurable
 
 from tabletopic_kernel.faces.notebook.arguments import Parser, add_arguments, parse, values_of
-from tabletopic_kernel.faces.notebook.display import LakeResult, Place, report_errors
+from tabletopic_kernel.faces.notebook.display import Place, report_errors
+from tabletopic_kernel.faces.notebook.results.channel import comms_of
+from tabletopic_kernel.faces.notebook.results.kept import Query, Results
+from tabletopic_kernel.faces.notebook.results.result import LakeResult, PagedResult
 from tabletopic_kernel.faces.notebook.session import Session
 from tabletopic_kernel.faces.notebook.sql.places import with_place
 from tabletopic_kernel.faces.notebook.sql.results import tables_in
@@ -23,6 +26,8 @@ from tabletopic_kernel.faces.notebook.sql.text import parts_of
 from tabletopic_kernel.faces.operations.operation import Option, check_pause
 from tabletopic_kernel.model.errors import RetryableError, UsageError
 from tabletopic_kernel.render.grid import MOST_ROWS, Grid
+
+_PAGED_ROWS = 10_000  # of engines that hold all rows they fetch as objects
 
 _MANUAL = """\
 Query the tables in SQL. Name a table as table, namespace.table or catalog.namespace.table.
@@ -86,16 +91,24 @@ def _query(
     if every is not None and (target is not None or form is not None):
         raise UsageError("--every shows rows below the cell: omit --as and the variable in front of <<")
     check_pause(every)
-    if limit is None and target is None and form is None:
-        limit = min(magics.display_rows, MOST_ROWS)
+    is_shown = target is None and form is None
+    is_paged = is_shown and every is None and comms_of(magics.shell) is not None
     at, params = _as_of(at, cell.variables), _bound(cell.sql, cell.variables)
     frames = tables_in(cell.variables) if engine == "duckdb" else None
+    bounds: dict[str, int | None] = {"limit": limit}
+    if is_paged and engine == "duckdb":
+        bounds["most_bytes"] = magics.result_mb * 2**20
+    elif is_shown and limit is None:
+        bounds["limit"] = _PAGED_ROWS if is_paged else min(magics.display_rows, MOST_ROWS)
 
     def ask() -> LakeResult:
         answer = magics.session.workbench.query(
-            cell.sql, engine, at=at, params=params, limit=limit, live=live, frames=frames
+            cell.sql, engine, at=at, params=params, live=live, frames=frames, **bounds
         )
-        return LakeResult(answer, magics.display_rows)
+        if not is_paged:
+            return LakeResult(answer, magics.display_rows)
+        query = Query(cell.sql, engine, at, tuple(params or ()), live)
+        return PagedResult(answer, magics.display_rows, magics.results, query)
 
     result = ask()
     if every is not None:
@@ -140,9 +153,10 @@ _PARSER = make_parser()
 
 @magics_class
 class LakeMagics(Magics, Configurable):
-    """``%config LakeMagics.display_rows = 100`` shows more rows."""
+    """``%config LakeMagics.display_rows = 100`` shows more rows, where there is no grid."""
 
     display_rows = Int(20, min=1, help="Rows of a result to display, at most 1,000.").tag(config=True)
+    result_mb = Int(512, min=1, help="MiB of rows that the kernel keeps for its grids.").tag(config=True)
 
     def __init__(self, shell: InteractiveShell, session: Session) -> None:
         Configurable.__init__(self, config=shell.config)
@@ -151,6 +165,7 @@ class LakeMagics(Magics, Configurable):
         configurables.append(self)
         self.namespace = shell.user_ns
         self.session = session
+        self.results = Results(lambda: int(self.result_mb) * 2**20)
 
     @no_var_expand
     @needs_local_scope

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from traitlets.config import Config
 from tabletopic_kernel.faces.notebook import kernel, topic_words
 from tabletopic_kernel.faces.notebook.display import hide_secrets, show_secrets
 from tabletopic_kernel.faces.notebook.lake_magic import LakeMagics
+from tabletopic_kernel.faces.notebook.results.channel import TARGET
+from tabletopic_kernel.faces.notebook.results.result import MIME
 from tabletopic_kernel.faces.notebook.session import KernelHost
 from tabletopic_kernel.model.errors import (
     ActionNeededError,
@@ -407,6 +410,37 @@ def test_rows_shown_are_a_setting(run: Callable[[str], Any], bench: FakeWorkbenc
     run("%lake SELECT 1")
     assert bench.asked[-1][1][2]["limit"] == 3
     LakeMagics.display_rows.default_value = 20
+
+
+def test_a_kernel_keeps_rows_for_grids(
+    run: Callable[[str], Any], shell: InteractiveShell, bench: FakeWorkbench
+) -> None:
+    """Within a bound in bytes with DuckDB; a grid asks for them over a comm until the magics are unloaded."""
+    targets: dict[str, Any] = {}
+
+    class Kernel:
+        comm_manager = SimpleNamespace(targets=targets, register_target=targets.__setitem__)
+        do_execute = None
+
+    shell.kernel = Kernel()  # type: ignore[attr-defined]
+    with capture_output():
+        shell.run_cell("%reload_ext tabletopic_kernel")
+    run("%lake --engine spark SELECT n FROM clicks")
+    assert bench.asked[-1][1][2]["limit"] == 10_000
+    result = run("%lake SELECT n FROM clicks")
+    bounds = {"at": None, "params": None, "limit": None, "live": False, "most_bytes": 512 * 2**20}
+    assert bench.asked[-1][1][2] == bounds
+    shown, _ = shell.display_formatter.format(result)
+    assert {"text/plain", "text/html", MIME} <= shown.keys()
+    received: list[Any] = []
+    sent: list[Any] = []
+    targets[TARGET](SimpleNamespace(on_msg=received.append, send=sent.append), {})
+    data = {"number": 1, "result": shown[MIME]["result"], "operation": "page", "at": 1}
+    received[0]({"content": {"data": data}})
+    assert sent == [{"number": 1, "at": 1, "total": 2, "rows": [["2"]]}]
+    with capture_output():
+        shell.run_cell("%unload_ext tabletopic_kernel")
+    assert targets == {}
 
 
 def test_the_dashboard_is_a_frame_on_the_server(

@@ -1,0 +1,110 @@
+"""Which rows of a result, and in which order, as SQL over its columns.
+
+Columns have the names c0, c1 …: those of a result may be the same, or anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, cast
+
+from tabletopic_kernel.faces.notebook.results.desk import ROW, Desk
+from tabletopic_kernel.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from tabletopic_kernel.faces.notebook.results.kept import Kept
+
+_COMPARISONS = {"=": "=", "!=": "IS DISTINCT FROM", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_NULLS = {"null": "IS NULL", "not null": "IS NOT NULL"}
+_NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL.*")
+_DIGITS = 38  # of DuckDB's decimals
+
+
+def literal(text: str) -> str:
+    """A text as a literal of SQL."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def is_numeric(kind: str) -> bool:
+    """Whether values of this type of DuckDB are numbers."""
+    return _NUMERIC.fullmatch(kind) is not None
+
+
+def is_moment(kind: str) -> bool:
+    """Whether values of this type of DuckDB are on a time axis."""
+    return kind.startswith(("DATE", "TIMESTAMP"))
+
+
+def is_nested(kind: str) -> bool:
+    """Whether this type of DuckDB has values within values."""
+    return kind.endswith("]") or kind.startswith(("STRUCT", "MAP"))
+
+
+def _operand(text: str, kind: str) -> str:
+    """What was typed, to compare with a column of this type; a number is never rounded to it."""
+    if not is_numeric(kind) or kind == "FLOAT":
+        return f"CAST({literal(text)} AS {kind})"
+    try:
+        number = Decimal(text.replace(",", ""))
+    except InvalidOperation:
+        raise UsageError(f"{text!r} is not a number") from None
+    if kind == "DOUBLE" or not number.is_finite():
+        return f"CAST({literal(str(number))} AS DOUBLE)"
+    exponent = number.as_tuple().exponent
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    fits = number.adjusted() + 1 + scale <= _DIGITS
+    return f"CAST({literal(format(number, 'f'))} AS {f'DECIMAL({_DIGITS},{scale})' if fits else 'DOUBLE'})"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """``filters``: (column, comparison, text); ``sort``: (column, whether descending), first ones first."""
+
+    filters: tuple[tuple[int, str, str], ...] = ()
+    sort: tuple[tuple[int, bool], ...] = ()
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Selection:
+        """From a message."""
+        filters = tuple((int(index), str(how), str(text)) for index, how, text in data.get("filters", ()))
+        return cls(filters, tuple((int(index), bool(down)) for index, down in data.get("sort", ())))
+
+    def where(self, names: Sequence[str], kinds: Sequence[str]) -> str:
+        """The WHERE clause, or nothing; columns by names quoted for SQL. UsageError: no such comparison."""
+        rules = [_rule(names[index], kinds[index], how, text) for index, how, text in self.filters]
+        return f" WHERE {' AND '.join(rules)}" if rules else ""
+
+    def order_by(self) -> str:
+        """The ORDER BY clause; nulls last, equal ones as they came."""
+        keys = [f"c{index} {'DESC' if down else 'ASC'} NULLS LAST" for index, down in self.sort]
+        return f" ORDER BY {', '.join([*keys, ROW])}"
+
+    def numbers(self, kept: Kept, desk: Desk) -> Sequence[int]:
+        """The numbers of the rows, in order: all of them without a query where nothing is selected."""
+        if not self.filters and not self.sort:
+            return range(kept.rows.num_rows)
+        return kept.order(self, lambda: self._numbers(kept, desk))
+
+    def _numbers(self, kept: Kept, desk: Desk) -> Sequence[int]:
+        with desk.table(kept) as (connection, kinds):
+            sql = f"SELECT {ROW}::INTEGER AS n FROM t{self.where(columns(kinds), kinds)}{self.order_by()}"
+            return cast("Sequence[int]", connection.execute(sql).fetchnumpy()["n"])
+
+
+def columns(kinds: Sequence[str]) -> list[str]:
+    """The columns' names in ``t``."""
+    return [f"c{index}" for index in range(len(kinds))]
+
+
+def _rule(name: str, kind: str, how: str, text: str) -> str:
+    if how in _NULLS:
+        return f"{name} {_NULLS[how]}"
+    if how == "contains":
+        return f"contains(lower(CAST({name} AS VARCHAR)), lower({literal(text)}))"
+    if how not in _COMPARISONS or is_nested(kind):
+        raise UsageError(f"{how!r} is no comparison for {kind}: use contains, null or not null")
+    return f"{name} {_COMPARISONS[how]} {_operand(text, kind)}"
