@@ -65,6 +65,8 @@ export interface IOverview {
   readonly topics: readonly IRow[];
   readonly lag_records: number;
   readonly lag_seconds: number | null;
+  /** When the topics were read: before `at_ms` while the broker is unreachable; null before the first time. */
+  readonly seen_ms: number | null;
   readonly at_ms: number;
 }
 

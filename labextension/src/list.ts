@@ -12,6 +12,8 @@ const FILTER_FROM = 8;
 /** The part of the overview to display. */
 export interface IListData {
   readonly overview: IOverview;
+  readonly nowMs: number;
+  readonly staleMs: number | null;
   readonly warnLagSeconds: number;
   readonly pending: (topic: string) => string | null;
   readonly problem: (topic: string) => string | null;
@@ -83,9 +85,9 @@ export class TopicList implements IView<IListData> {
   }
 
   private _dataOf(row: IRow): IRowData {
-    const { overview, warnLagSeconds, pending, problem } = this._data as IListData;
+    const { nowMs, staleMs, warnLagSeconds, pending, problem } = this._data as IListData;
     const { topic } = row;
-    return { row, warnLagSeconds, nowMs: overview.at_ms, pending: pending(topic), problem: problem(topic) };
+    return { row, warnLagSeconds, nowMs, staleMs, pending: pending(topic), problem: problem(topic) };
   }
 
   private _fill(group: IGroup, title: string, nodes: readonly HTMLElement[]): void {

@@ -10,12 +10,12 @@ export interface IWord {
   readonly tone: Tone;
 }
 
-/** The word for a row's state; null for a topic that is not enabled. */
-export function stateWord(row: IRow, trans: TranslationBundle): IWord | null {
+/** The word for a row's state, which a stale row does not know; null for a topic that is not enabled. */
+export function stateWord(row: IRow, trans: TranslationBundle, stale = false): IWord | null {
   if (!row.enabled) {
     return null;
   }
-  const state = row.delay ?? row.state ?? 'starting';
+  const state = stale ? 'unknown' : row.delay ?? row.state ?? 'starting';
   const words = STATES[state];
   return words === undefined ? { text: state, tone: 'quiet' } : { text: trans.__(words.text), tone: words.tone };
 }

@@ -348,6 +348,37 @@ def test_what_is_unfolded_stays_so_at_a_commit(page: LabPage, api: FakeApi) -> N
     expect(row.get_by_text("url", exact=True)).to_be_visible()
 
 
+def test_commits_that_follow_each_other_are_one_line(page: LabPage, api: FakeApi) -> None:
+    """It unfolds, and stays unfolded when a commit is added; other events keep lines of their own."""
+    api.topics = [running("clicks", commits=12)]
+    api.answers["GET", "topics/clicks/schema"] = (
+        200, {"table": "default.clicks", "columns": [], "versions": []}
+    )  # fmt: skip
+
+    def committed(count: int) -> list[dict[str, object]]:
+        kinds = [("Committed", "good")] * count + [("SchemaEvolved", "note")]
+        return [
+            {"type": kind, "tone": tone, "at_ms": 1_000 * (count - n), "text": f"no. {n}", "rows": 225}
+            for n, (kind, tone) in enumerate(kinds)
+        ]
+
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": committed(12)})
+    page.open()
+    row = page.row("clicks")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    line = row.get_by_text("12 commits, 2,700 rows in 11 s")
+    expect(line).to_be_visible()
+    expect(row.get_by_text("no. 12")).to_be_visible()  # the schema's
+    expect(row.get_by_text("no. 3")).to_be_hidden()
+    line.click()
+    expect(row.get_by_text("no. 3")).to_be_visible()
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": committed(13)})
+    api.topics = [running("clicks", commits=13)]
+    expect(row.get_by_text("13 commits, 2,925 rows in 12 s")).to_be_visible()
+    expect(row.get_by_text("no. 3")).to_be_visible()
+    page.shot("sidebar-commits")
+
+
 def test_a_late_response_does_not_replace_a_newer_one(page: LabPage, api: FakeApi) -> None:
     """Whichever arrives last, the newest question's answer is displayed."""
     api.topics = [running("clicks", commits=1)]
@@ -493,6 +524,35 @@ def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
     page.page.unroute("**/tabletopic/api/**", away)
     page.button("Refresh now").click()
     expect(warning).to_be_hidden()
+
+
+def test_last_known_values_stay_while_the_broker_is_away(page: LabPage, api: FakeApi) -> None:
+    """One banner; rows are greyed and say how old they are, and what is unfolded stays."""
+    api.topics = [
+        running("clicks", lag_records=295, lag_seconds=9.0, delay="behind", delay_reason="still catching up"),
+        running("carts", state="failed", error="the topic is gone"),
+    ]
+    url = {"name": "url", "type": "string", "required": True, "doc": None}
+    api.answers["GET", "topics/clicks/schema"] = (200, {"table": "t", "columns": [url], "versions": []})
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": []})
+    page.open()
+    row = page.row("clicks")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    expect(row.get_by_text("url", exact=True)).to_be_visible()
+    api.servers, api.missing, api.seen_s_ago = "unreachable", ["kafka"], 130
+    api.detail = "the local stack's kafka has ended"
+    for path in ("schema", "events"):
+        api.answers["GET", f"topics/clicks/{path}"] = (503, {"message": api.detail})
+    expect(page.sidebar.get_by_text(api.detail)).to_have_count(1)
+    for part in ("unknown", "295 behind", "as of 2 m ago", "url"):
+        expect(row).to_contain_text(part)
+    expect(row).not_to_contain_text("still catching up")
+    expect(page.row("carts")).to_contain_text("the topic is gone")
+    expect(page.sidebar.get_by_text("The servers do not respond")).to_be_hidden()
+    page.shot("sidebar-stale")
+    api.servers, api.missing, api.seen_s_ago = "ready", [], 0
+    expect(row).not_to_contain_text("as of")
+    expect(row).to_contain_text("behind")
 
 
 def test_the_dashboard_is_uncovered_before_its_scripts_are_there(page: LabPage, api: FakeApi) -> None:

@@ -100,6 +100,10 @@ class Topics(TypedDict):
     ]
     lag_records: Annotated[int, Field(description="Sum over all topics")]
     lag_seconds: Annotated[float | None, Field(description="Of the topic that is furthest behind")]
+    seen_ms: Annotated[
+        int | None,
+        Field(description="When the topics were read: before `at_ms` while the broker is unreachable"),
+    ]
 
 
 class Overview(Topics):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loads the Kafka client
 _LOG = logging.getLogger(__name__)
 _LOCAL: tuple[Literal["kafka", "registry"], ...] = ("kafka", "registry")
 _State = Literal["ready", "starting", "stopping", "none", "unreachable"]
-_EMPTY: Topics = {"topics": [], "lag_records": 0, "lag_seconds": None}
+_EMPTY: Topics = {"topics": [], "lag_records": 0, "lag_seconds": None, "seen_ms": None}
 
 
 @dataclass
@@ -71,7 +71,8 @@ class OverviewMaker:
                     topics = [_as_starting(row) for row in topics]
                 figures = summed(topics)
             except TableTopicError as error:
-                state, detail, figures = "unreachable", detail or str(error), _known(last)
+                state = "starting" if self.servers.doing.state == "starting" else "unreachable"
+                detail, figures = detail or str(error), _known(last)
             except Exception as error:  # the page shows it
                 _LOG.exception("overview")
                 detail = f"unexpected {error_of(error)}; the Jupyter server's log has the trace"
@@ -187,4 +188,5 @@ def summed(rows: list[Row]) -> Topics:
     """Topics with their total lag in records, and the lag in seconds of the topic furthest behind."""
     seconds = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
     records = sum(row["lag_records"] or 0 for row in rows)
-    return {"topics": rows, "lag_records": records, "lag_seconds": max(seconds, default=None)}
+    oldest = max(seconds, default=None)
+    return {"topics": rows, "lag_records": records, "lag_seconds": oldest, "seen_ms": now_ms()}
