@@ -47,6 +47,8 @@ export interface IRow {
   readonly schema_version: string | null;
   readonly rows_per_second: number | null;
   readonly commits: number | null;
+  /** Of the table, also if the topic is not enabled any more. */
+  readonly rows: number | null;
   readonly snapshot_id: string | null;
   readonly last_commit_ms: number | null;
   /** Number of dead letters in the dead-letter table. */

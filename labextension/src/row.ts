@@ -121,7 +121,10 @@ export class TopicRow implements IView<IRowData> {
   }
 
   private _size(row: IRow): string {
-    return this._trans._n('%2 partition', '%2 partitions', row.partitions, number(row.partitions));
+    const partitions = this._trans._n('%2 partition', '%2 partitions', row.partitions, number(row.partitions));
+    return row.rows === null
+      ? partitions
+      : `${this._trans._n('table with %2 row', 'table with %2 rows', row.rows, number(row.rows))} · ${partitions}`;
   }
 
   private _showFacts(facts: readonly string[]): void {

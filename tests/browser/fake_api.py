@@ -15,7 +15,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 _NOTHING: dict[str, Any] = dict.fromkeys(
     (
         "run", "table", "state", "error", "lag_records", "lag_seconds", "schema_version", "rows_per_second",
-        "commits", "snapshot_id", "last_commit_ms", "dead_letters", "delay", "delay_reason",
+        "commits", "rows", "snapshot_id", "last_commit_ms", "dead_letters", "delay", "delay_reason",
     )
 )  # fmt: skip
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tabletopic_kernel.faces.jupyter_server.answers import Overview, Row, Topics
 from tabletopic_kernel.faces.jupyter_server.answers import Servers as ServersState
+from tabletopic_kernel.faces.jupyter_server.left_tables import LeftTable, LeftTables
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
@@ -38,6 +39,7 @@ class OverviewMaker:
     servers: Servers
     host: HeadlessHost
     sample: Sample
+    left: LeftTables = field(default_factory=LeftTables)
 
     def look(self, last: Overview | None = None) -> Overview:
         """The overview for the API, with the topics of ``last`` while the servers do not respond."""
@@ -65,7 +67,8 @@ class OverviewMaker:
                 # Which servers have ended, or why they did not restart.
                 detail = doing.detail if missing and doing.state == "failed" else away.message()
                 away.check("kafka")
-                topics = rows(workbench)
+                # The first overview does not wait for catalogs: PyIceberg alone takes a second to load.
+                topics = rows(workbench, None if last is None else self.left)
                 ids = live_hosts(workbench)
                 if self.host.is_young or ids:
                     topics = [_as_starting(row) for row in topics]
@@ -136,7 +139,7 @@ def _servers_json(
     }
 
 
-def rows(workbench: Workbench) -> list[Row]:
+def rows(workbench: Workbench, left: LeftTables | None = None) -> list[Row]:
     """All topics: the enabled ones first, each by name."""
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
@@ -144,10 +147,9 @@ def rows(workbench: Workbench) -> list[Row]:
         row_of(status, desired_topics[status.topic], partitions.get(status.topic, len(status.end_offsets)))
         for status in workbench.statuses(desired_topics)
     ]
-    others = [
-        row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - desired_topics.keys())
-    ]
-    return [*enabled, *others]
+    names = sorted(partitions.keys() - desired_topics.keys())
+    tables = left.of(workbench, names) if left is not None else {}
+    return [*enabled, *(row_of_other(topic, partitions[topic], tables.get(topic)) for topic in names)]
 
 
 def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
@@ -170,9 +172,10 @@ def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
     return {**row, "enabled": True, "run": desired.run, "table": table}
 
 
-def row_of_other(topic: str, partitions: int) -> Row:
-    """The row of a topic that is not enabled."""
+def row_of_other(topic: str, partitions: int, left: LeftTable | None = None) -> Row:
+    """The row of a topic that is not enabled, perhaps any more."""
     row = {**dict.fromkeys(Row.__annotations__), "topic": topic, "enabled": False, "partitions": partitions}
+    row |= {} if left is None else {"table": left.table, "rows": left.rows}
     return cast("Row", row)
 
 
