@@ -116,7 +116,7 @@ def _report_wrong_use(error: typer.TyperException) -> None:
     """Report a wrong command line like any other error, with a pointer to its help."""
     context = getattr(error, "ctx", None)
     manual = f"{context.command_path if context else 'tabletopic'} --help"
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").replace(": Value error, ", ": ", 1)  # a word of typer's
     if message:  # otherwise only the program's name was given: its help is the response
         joint = " See" if message.endswith("?") else "; see"
         screen.error(UsageError(f"{message}{joint} `{manual}`"))
