@@ -13,6 +13,7 @@ import { DashboardFrame } from './dashboard';
 import { SettingsForm } from './form/settingsform';
 import { addCards } from './launcher';
 import { WorkbenchModel } from './model';
+import { Notices } from './notices';
 import { DEFAULT_OPTIONS, followOptions } from './options';
 import { Sidebar } from './sidebar';
 import { LagStatus } from './statusbar';
@@ -67,6 +68,7 @@ function activate(
     },
     trans
   );
+  new Notices(model, app.commands, () => options, trans);
   app.shell.add(sidebar, 'left', { rank: 250 });
   restorer?.add(sidebar, sidebar.id);
   if (restorer !== null) {

@@ -27,8 +27,8 @@ _RULES = {
 }
 # Columns out of sight have a shadow at their edge, where the page has Jupyter's colours.
 _EDGES = ",".join(
-    f"linear-gradient(to {to},var(--jp-{colour},transparent) {full},transparent) {side}/{size} no-repeat {how}"
-    for colour, full, size, how in (
+    f"linear-gradient(to {to},var(--jp-{ink},transparent) {full},transparent) {side}/{size} no-repeat {how}"
+    for ink, full, size, how in (
         ("layout-color0", "50%", "28px 100%", "local"),
         ("border-color0", "0", "12px 100%", "scroll"),
     )

@@ -526,6 +526,31 @@ def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
     expect(warning).to_be_hidden()
 
 
+def test_what_fails_is_notified_once_with_the_button_that_helps(page: LabPage, api: FakeApi) -> None:
+    """A failed topic, dead letters, a refused schema, a host that ended; not what was so before."""
+    api.topics = [running("old", state="failed", error="long ago"), running("clicks"), running("views")]
+    page.open()
+    expect(page.row("clicks")).to_contain_text("up to date")
+    toasts = page.page.locator(".Toastify__toast")
+    api.topics = [api.topics[0], running("clicks", state="failed", error="no such table"), running("views")]
+    expect(toasts.filter(has_text="clicks failed: no such table")).to_have_count(1)
+    refused = {"type": "SchemaRefused", "topic": "views", "tone": "bad", "text": "price is text"}
+    events = [{**refused, "at_ms": api.overview()["at_ms"]}]
+    api.answers["GET", "topics/views/events"] = (200, {"events": events})
+    api.topics = [*api.topics[:2], running("views", dead_letters=3)]
+    expect(toasts.filter(has_text="views refused a schema: price is text")).to_have_count(1)
+    api.host = {"state": "failed", "detail": "the host ended with exit code 9", "ids": []}
+    api.topics = [*api.topics[:2], running("views", dead_letters=9)]
+    host = toasts.filter(has_text="the host ended with exit code 9")
+    expect(host).to_have_count(1)
+    expect(host.get_by_role("button", name="Start a Host")).to_be_visible()
+    expect(toasts.filter(has_text="views")).to_have_count(1)
+    expect(toasts.filter(has_text="long ago")).to_have_count(0)
+    page.shot("notifications")
+    toasts.filter(has_text="clicks failed").get_by_role("button", name="Resume").click()
+    _until_asked(page, api, "POST", "topics/clicks/resume")
+
+
 def test_last_known_values_stay_while_the_broker_is_away(page: LabPage, api: FakeApi) -> None:
     """One banner; rows are greyed and say how old they are, and what is unfolded stays."""
     api.topics = [

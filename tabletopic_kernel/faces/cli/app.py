@@ -24,6 +24,7 @@ from tabletopic_kernel.faces.cli.command import (
 from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
 from tabletopic_kernel.faces.cli.commands.info import info
 from tabletopic_kernel.faces.cli.commands.init import init
+from tabletopic_kernel.faces.cli.commands.notify import notify
 from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
 from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, trust, up
@@ -44,7 +45,9 @@ app = typer.Typer(
 )
 # Commands that do more than run their operation and show its result.
 _OWN: dict[str, Callable[..., None]] = {run.__name__: run for run in (enable, alter, status, events, sample)}
-_SERVERS: tuple[Callable[..., None], ...] = (init, up, down, info, config, trust, doctor, pack)
+_SERVERS: tuple[Callable[..., None], ...] = (
+    init, up, down, info, config, trust, doctor, notify, pack,
+)  # fmt: skip
 _OTHERS: tuple[tuple[str, Callable[..., None]], ...] = (
     (topics.PANEL, serve),
     (topics.PANEL, query),
