@@ -25,7 +25,7 @@ from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.render import words
-from tabletopic_kernel.render.states import STATES, words_of
+from tabletopic_kernel.render.states import STATES, need_of, words_of
 
 MOST_LINES = 7
 _WINDOW_MS = 600_000
@@ -58,6 +58,7 @@ def row(view: View, name: str) -> dict[str, Any]:
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
+        "need": need_of(view.standing(name)),  # no column: the order of the table at first
         "state": words_of(view.standing(name)).word,
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),

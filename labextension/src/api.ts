@@ -41,6 +41,11 @@ export interface IRow {
   readonly run: 'on' | 'paused' | null;
   readonly table: string | null;
   readonly state: string | null;
+  /** The key of its words: the delay, the state, or what a waiting or failed topic lacks. */
+  readonly standing: string | null;
+  /** Seconds until it has caught up at its present rate. */
+  readonly caught_up_s: number | null;
+  readonly paused_by: string | null;
   readonly error: string | null;
   readonly lag_records: number | null;
   readonly lag_seconds: number | null;

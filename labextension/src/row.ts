@@ -140,6 +140,12 @@ export class TopicRow implements IView<IRowData> {
     if (staleMs !== null) {
       facts.push(this._trans.__('as of %1', ago(nowMs - staleMs, nowMs, this._trans)));
     }
+    if (row.paused_by !== null) {
+      facts.push(this._trans.__('by %1', row.paused_by));
+    }
+    if (staleMs === null && row.caught_up_s !== null) {
+      facts.push(this._trans.__('about %1 left', duration(row.caught_up_s)));
+    }
     if (row.schema_version !== null) {
       facts.push(this._trans.__('schema %1', row.schema_version));
     }

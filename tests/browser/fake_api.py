@@ -16,6 +16,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
     (
         "run", "table", "state", "error", "lag_records", "lag_seconds", "schema_version", "rows_per_second",
         "commits", "rows", "snapshot_id", "last_commit_ms", "dead_letters", "delay", "delay_reason",
+        "standing", "caught_up_s", "paused_by",
     )
 )  # fmt: skip
 

@@ -551,6 +551,32 @@ def test_what_fails_is_notified_once_with_the_button_that_helps(page: LabPage, a
     _until_asked(page, api, "POST", "topics/clicks/resume")
 
 
+def test_what_needs_a_person_is_on_top(page: LabPage, api: FakeApi) -> None:
+    """Then by lag or name, as chosen; the filter also finds states; a state says why."""
+    late = {"lag_records": 900, "lag_seconds": 90.0, "caught_up_s": 75.0}
+    api.topics = [
+        *(running(f"a{number}", lag_records=number) for number in range(7)),
+        running("behind", delay="behind", standing="behind", delay_reason="still catching up", **late),
+        running("broken", state="failed", standing="refused_too_much", error="none can become a row"),
+        running("held", state="paused", run="paused", standing="paused", paused_by="alice"),
+        running("idle", state="waiting", standing="waiting_for_registry", error="it does not respond"),
+    ]
+    page.open()
+    rows = page.sidebar.locator("li[data-topic]")
+    expect(rows.first).to_contain_text("refused too much")
+    expect(rows.nth(1)).to_contain_text("about 1 m 15 s left")
+    expect(rows.nth(2)).to_contain_text("waiting for registry")
+    expect(page.row("held")).to_contain_text("by alice")
+    page.shot("sidebar-needs")
+    order = page.sidebar.get_by_label("Order of topics")
+    order.select_option("Largest lag first")
+    expect(rows.first).to_have_attribute("data-topic", "behind")
+    order.select_option("By name")
+    expect(rows.first).to_have_attribute("data-topic", "a0")
+    page.sidebar.get_by_label("Filter topics").fill("paused")
+    expect(rows).to_have_count(1)
+
+
 def test_last_known_values_stay_while_the_broker_is_away(page: LabPage, api: FakeApi) -> None:
     """One banner; rows are greyed and say how old they are, and what is unfolded stays."""
     api.topics = [

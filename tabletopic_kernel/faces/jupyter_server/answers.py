@@ -62,6 +62,11 @@ class Row(TypedDict):
         str | None,
         Field(description="As in `status --json`; null if the topic is not enabled or not known yet"),
     ]
+    standing: Annotated[
+        str | None, Field(description="As in `status --json`: the delay, the state, or its cause")
+    ]
+    caught_up_s: Annotated[float | None, Field(description="Until it has caught up at its present rate")]
+    paused_by: str | None
     error: Annotated[
         str | None,
         Field(

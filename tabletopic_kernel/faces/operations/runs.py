@@ -37,7 +37,7 @@ Topics = Annotated[
     str, Option("Name of the Kafka topic, or a pattern", metavar="TOPIC", positional=True, names="topics")
 ]
 DryRun = Annotated[bool, Option("Show which topics a pattern matches; change nothing")]
-_WILD = frozenset("*?[")
+_WILD = frozenset("*?")
 
 
 def _of_each(
