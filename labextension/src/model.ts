@@ -319,7 +319,7 @@ function withHostOnItsWay(overview: IOverview): IOverview {
     return overview;
   }
   const topics = overview.topics.map(row =>
-    row.state === 'no_host' ? { ...row, state: 'starting', error: null } : row
+    row.state === 'no_host' ? { ...row, state: 'starting', standing: 'starting', error: null } : row
   );
   return { ...overview, topics };
 }

@@ -10,9 +10,9 @@ export interface IWord {
   readonly tone: Tone;
 }
 
-/** The key of a row's words. While a host starts, the state is newer than the standing. */
+/** The key of a row's words. */
 function standingOf({ standing, delay, state }: IRow): string {
-  return state === 'starting' ? state : standing || delay || state || 'starting';
+  return standing ?? delay ?? state ?? 'starting';
 }
 
 /** The rank by which the list begins with what needs a person. */

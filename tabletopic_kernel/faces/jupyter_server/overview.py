@@ -110,7 +110,8 @@ class OverviewMaker:
 
 def _as_starting(row: Row) -> Row:
     """Not an error yet: a new host, or one that has not reported since the broker is back."""
-    return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
+    starting = {"state": "starting", "standing": "starting", "error": None}
+    return cast("Row", {**row, **starting}) if row["state"] == NO_HOST else row
 
 
 def _known(last: Overview | None) -> Topics:

@@ -62,7 +62,7 @@ class TopicStatus:
     open_transactions: list[OpenTransaction] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        standing = self.standing or standing_of(self.state, self.delay, self.error)
+        standing = standing_of(self.state, self.delay, self.error)
         lag, rate = self.lag_records, self.rows_per_second
         object.__setattr__(self, "standing", standing)
         object.__setattr__(self, "caught_up_s", round(lag / rate) if self.delay and lag and rate else None)
