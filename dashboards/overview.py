@@ -25,7 +25,7 @@ from tabletopic_kernel.faces.live_dashboard.widgets import TopicTable
 from tabletopic_kernel.faces.operations.next_steps import Face, for_face
 from tabletopic_kernel.model.progress.progress_view import NO_HOST
 from tabletopic_kernel.render import words
-from tabletopic_kernel.render.states import STATES, words_of
+from tabletopic_kernel.render.states import STATES, need_of, words_of
 
 MOST_LINES = 7
 _WINDOW_MS = 600_000
@@ -58,6 +58,7 @@ def row(view: View, name: str) -> dict[str, Any]:
     behind = topic.lag_seconds(view.now_ms)
     return {
         "topic": name,
+        "need": need_of(view.standing(name)),  # no column: the order of the table at first
         "state": words_of(view.standing(name)).word,
         "lag": topic.lag_records,
         "behind": None if behind is None else round(behind, 1),
@@ -158,9 +159,14 @@ class OverviewPage:
             title=_LAG_TITLE,
             height_px=240,
         )
+        self._drawing = pn.Column(
+            pn.pane.Bokeh(self._plot.figure, sizing_mode="stretch_width"),
+            sizing_mode="stretch_width",
+            margin=0,
+        )
         self._card = pn.Column(
             self._about_lag.pane,
-            pn.pane.Bokeh(self._plot.figure, sizing_mode="stretch_width"),
+            self._drawing,
             styles=card_styles(colours, None),
             margin=(6, 0),
             visible=False,
@@ -204,9 +210,12 @@ class OverviewPage:
         if len(names) > len(lines):
             lines["all others"] = columns[OTHERS]
         self._plot.show_lines(columns["at"], lines)
+        self._drawing.visible = any(lag is not None for line in lines.values() for lag in line)
         worst = max(names, key=lambda name: view.topic(name).lag_records or 0)
         lag = view.topic(worst).lag_records
         about = f"furthest behind: {worst}, {words.number(lag)} records" if lag else "no topic is behind"
+        if lag is None or not self._drawing.visible:
+            about = "No data in this window."
         self._about_lag.show(html.heading(_LAG_TITLE, about, self._plot.key))
 
 

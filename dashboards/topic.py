@@ -23,8 +23,8 @@ from tabletopic_kernel.render import words
 MOST_LINES = 7
 _AXIS_EVERY_MS = 60_000
 _CARD_PX = 440  # one width for all, so that they line up in columns
-_TEXTS = ("schemas", "health", "snapshots", "letters", "owners")
-_WIDE = ("snapshots", "letters", "owners")  # tables with many columns or long texts
+_TEXTS = ("health", "schemas", "snapshots", "letters", "owners")
+_WIDE = ("schemas", "snapshots", "letters", "owners")  # tables with many columns or long texts
 DEFAULT_WINDOW = next(iter(WINDOWS_MS))
 
 
@@ -70,8 +70,8 @@ class TopicPage:
         self._lag = lines_plot(
             colours, "records", MOST_LINES + 1, time_axis=self._time_axis, title=_LAG_TITLE
         )
-        lag_drawn = pn.pane.Bokeh(self._lag.figure, sizing_mode="stretch_width")
-        self._lag_card = self._card([self._about["lag"].pane, lag_drawn])
+        self._lag_drawing = self._drawing(self._lag)
+        self._lag_card = self._card([self._about["lag"].pane, self._lag_drawing])
         self._texts = {name: Part(colours) for name in _TEXTS}
         self._drawings = {name: self._drawing(plot) for name, plot in self._plots.items()}
         self._cards = {
@@ -84,7 +84,7 @@ class TopicPage:
         text_cards = [
             self._card([part.pane], None if name in _WIDE else _CARD_PX) for name, part in self._texts.items()
         ]
-        text_cards[0].append(self._schemas_pane)
+        text_cards[list(self._texts).index("schemas")].append(self._schemas_pane)
         self._replay = ReplayBox(topic, colours, replay, _button_css(colours))
         text_cards[list(self._texts).index("letters")].append(self._replay.panel)
         self.panel = pn.Column(
@@ -141,7 +141,8 @@ class TopicPage:
         for name, data in columns.items():
             self._plots[name].show(data)
             self._about[name].show(html.heading(*_about(name, data)))
-            self._cards[name].visible = self._drawings[name].visible = bool(data["at"])
+            self._cards[name].visible = bool(data["at"])
+            self._drawings[name].visible = _has_data(data)
         progress = view.topic(self.topic).progress
         missing = _NO_COMMIT_NOW if progress and progress.commits else _NO_COMMIT_YET
         self._missing.show("" if columns["files"]["at"] else f'<p class="muted after">{missing}</p>')
@@ -191,6 +192,8 @@ class TopicPage:
         now = f"now {words.number(record.lag_records)} records over {words.many(len(lags), 'partition')}"
         if worst is not None and lags[worst]:
             now += f"; most in partition {worst}: {words.number(lags[worst])}"
+        self._lag_drawing.visible = _has_data(columns)
+        now += "" if self._lag_drawing.visible else f". {NO_DATA}"
         self._about["lag"].show(html.heading(_LAG_TITLE, now, self._lag.key))
 
     def _make_plots(self) -> dict[str, Plot]:
@@ -219,12 +222,16 @@ class TopicPage:
         self._time_axis.follow_interval = self.window_ms
 
 
+def _has_data(columns: Columns) -> bool:
+    return any(value is not None for name, values in columns.items() if name != "at" for value in values)
+
+
 def _about(name: str, columns: Columns) -> tuple[str, str]:
     """A plot's title, and its text alternative."""
     column = next(key for key in columns if key != "at")
     values = [value for value in columns[column] if value is not None]
     if not values:
-        return _TITLES[name][0], _TITLES[name][1]
+        return _TITLES[name][0], f"{_TITLES[name][1]}. {NO_DATA}"
     spell = (
         words.size
         if name in ("bytes", "sizes")
@@ -247,6 +254,7 @@ _PLOTS = (
     ("sizes", "bytes per file", "file_bytes", "dots", "bytes"),
 )
 _LAG_TITLE = "Commit lag by partition"
+NO_DATA = "No data in this window."
 _NO_COMMIT_YET = "Rates, files and file sizes appear after the first commit."
 _NO_COMMIT_NOW = "No commit in this time range: no rates, files or file sizes to show."
 _TITLES = {

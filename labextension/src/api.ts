@@ -41,12 +41,19 @@ export interface IRow {
   readonly run: 'on' | 'paused' | null;
   readonly table: string | null;
   readonly state: string | null;
+  /** The key of its words: the delay, the state, or what a waiting or failed topic lacks. */
+  readonly standing: string | null;
+  /** Seconds until it has caught up at its present rate. */
+  readonly caught_up_s: number | null;
+  readonly paused_by: string | null;
   readonly error: string | null;
   readonly lag_records: number | null;
   readonly lag_seconds: number | null;
   readonly schema_version: string | null;
   readonly rows_per_second: number | null;
   readonly commits: number | null;
+  /** Of the table, also if the topic is not enabled any more. */
+  readonly rows: number | null;
   readonly snapshot_id: string | null;
   readonly last_commit_ms: number | null;
   /** Number of dead letters in the dead-letter table. */
@@ -65,6 +72,8 @@ export interface IOverview {
   readonly topics: readonly IRow[];
   readonly lag_records: number;
   readonly lag_seconds: number | null;
+  /** When the topics were read: before `at_ms` while the broker is unreachable; null before the first time. */
+  readonly seen_ms: number | null;
   readonly at_ms: number;
 }
 

@@ -1,32 +1,43 @@
 /** The details below a row: the table's columns and the topic's last events, fetched when unfolded. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { reasonOf } from './api';
-import type { IColumn, IEvent, IRow, ITopicSchema, TopicApi } from './api';
+import type { IColumn, IRow, ITopicSchema, TopicApi } from './api';
 import { outerType, partsOf } from './columntypes';
 import { css, h, setAttribute, setText } from './dom';
 import type { IView } from './dom';
+import { ASKED, EventList } from './events';
 
-/** Displayed events. Staged batches are not: each is committed a moment later, and that is displayed. */
-const EVENTS = 12;
-const ASKED = 3 * EVENTS;
+/** The row, and whether it is older than the servers' silence. */
+export interface IDetailsData {
+  readonly row: IRow;
+  readonly staleMs: number | null;
+}
 
-/** Fetched again when the row shows something new, and only while unfolded. */
-export class RowDetails implements IView<IRow> {
+/** Fetched again when the row shows something new, and only while unfolded and the servers respond. */
+export class RowDetails implements IView<IDetailsData> {
   constructor(
     private readonly _topic: string,
     private readonly _api: TopicApi,
     private readonly _trans: TranslationBundle
   ) {
-    this.node = h('div', { class: css('details') }, this._table, this._columns, this._events);
+    this._list = new EventList(_trans);
+    this.node = h('div', { class: css('details') }, this._table, this._later, this._columns, this._events);
   }
 
   readonly node: HTMLElement;
 
-  update(row: IRow): void {
+  update({ row, staleMs }: IDetailsData): void {
     if (this.node.hidden) {
       return;
     }
     setText(this._table, row.table === null ? '' : this._trans.__('Table %1', row.table));
+    this._stale = staleMs !== null;
+    if (this._stale) {
+      this._stand = null; // the banner says why, and what is known stays
+      setText(this._later, this._columns.firstChild === null ? this._trans.__('Columns and events come later.') : '');
+      return;
+    }
+    setText(this._later, '');
     const stand = [row.enabled, row.schema_version, row.commits, row.state, row.error].join('|');
     if (stand !== this._stand) {
       this._stand = stand;
@@ -34,7 +45,7 @@ export class RowDetails implements IView<IRow> {
       void this._fetch(this._columns, columns, this._api.schema(this._topic), schema => this._schema(schema));
       const lately = this._trans.__('Last events');
       void this._fetch(this._events, lately, this._api.events(this._topic, ASKED), ({ events }) => [
-        this._eventList(events.filter(event => event.type !== 'FilesStaged').slice(0, EVENTS))
+        this._list.draw(events)
       ]);
     }
   }
@@ -60,7 +71,10 @@ export class RowDetails implements IView<IRow> {
       fresh = text === this._texts.get(section) ? null : content(answer);
     } catch (error) {
       text = null;
-      fresh = [h('p', { class: css('error') }, reasonOf(error))];
+      // What is known stays: the next overview retries, or says what does not respond.
+      const known = (this._texts.get(section) ?? null) !== null;
+      const words = this._stale ? h('p', { class: css('quiet') }, '…') : h('p', { class: css('error') }, reasonOf(error));
+      fresh = known ? null : [words];
     }
     if (this._asked.get(section) !== asked) {
       return;
@@ -108,22 +122,12 @@ export class RowDetails implements IView<IRow> {
     return item;
   }
 
-  private _eventList(events: readonly IEvent[]): HTMLElement {
-    if (events.length === 0) {
-      return h('p', { class: css('quiet') }, this._trans.__('No events yet.'));
-    }
-    const items = events.map(event => {
-      const at = new Date(event.at_ms);
-      const time = h('time', { datetime: at.toISOString(), title: at.toLocaleString() }, at.toLocaleTimeString());
-      const sign = h('span', { class: css('sign'), 'data-tone': event.tone, 'aria-hidden': 'true' });
-      return h('li', {}, sign, time, h('span', {}, event.text));
-    });
-    return h('ul', { class: css('events') }, ...items);
-  }
-
+  private readonly _list: EventList;
   private readonly _table = h('p', { class: css('quiet') });
+  private readonly _later = h('p', { class: css('quiet') });
   private readonly _columns = h('section');
   private readonly _events = h('section');
+  private _stale = false;
   private _stand: string | null = null;
   /** By section: the newest request, and the displayed answer. */
   private readonly _asked = new Map<HTMLElement, Promise<unknown>>();

@@ -69,8 +69,8 @@ export class EmptyState implements IView<IEmptyData> {
       return { ...nothing, title: this._trans.__('Connecting…'), working: true };
     }
     const { state, detail, missing, bootstrap_servers } = overview.servers;
-    if (overview.topics.length > 0 && (state === 'starting' || missing.length > 0)) {
-      return null; // the list stays, and the header says which server is unavailable
+    if (overview.topics.length > 0 && (state === 'starting' || state === 'unreachable')) {
+      return null; // the list stays, and the header says what does not respond
     }
     switch (state) {
       case 'none':

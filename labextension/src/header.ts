@@ -83,9 +83,14 @@ export class Header implements IView<IHeaderData> {
     setShown(this._problem, problem !== null);
     setText(this._pending, pending ?? '');
     setShown(this._pending, pending !== null);
-    const away = overview !== null && overview.servers.missing.length > 0;
-    setWords(this._awayText, away ? overview.servers.detail : '');
+    const servers = overview?.servers;
+    const missing = (servers?.missing.length ?? 0) > 0;
+    // Without topics, the page below says it; while Jupyter does not respond, nothing else is known.
+    const listed = (overview?.topics.length ?? 0) > 0 && ['starting', 'unreachable'].includes(servers?.state ?? '');
+    const away = trouble === null && (missing || listed);
+    setWords(this._awayText, away ? (servers?.detail ?? '') : '');
     setShown(this._away, away);
+    setShown(this._restart, missing);
     setBusy(this._restart, pending !== null);
     // While no topic is enabled, hosts do not matter: enabling one starts it.
     const wanted =

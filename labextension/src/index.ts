@@ -17,6 +17,7 @@ import { SettingsForm } from './form/settingsform';
 import { addResults } from './grid/renderer';
 import { addCards } from './launcher';
 import { WorkbenchModel } from './model';
+import { Notices } from './notices';
 import { DEFAULT_OPTIONS, followOptions } from './options';
 import { Sidebar } from './sidebar';
 import { LagStatus } from './statusbar';
@@ -78,6 +79,7 @@ function activate(
   if (rendermime !== null) {
     addResults({ app, rendermime, trans });
   }
+  new Notices(model, app.commands, () => options, trans);
   app.shell.add(sidebar, 'left', { rank: 250 });
   restorer?.add(sidebar, sidebar.id);
   if (restorer !== null) {

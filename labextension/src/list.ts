@@ -5,6 +5,7 @@ import { KeyedViews, arrange, css, h, setShown, setText } from './dom';
 import type { IView } from './dom';
 import { TopicRow } from './row';
 import type { IRowActions, IRowData } from './row';
+import { needOf, stateWord } from './words';
 
 /** From this many topics on, a filter is worth its space. */
 const FILTER_FROM = 8;
@@ -12,6 +13,8 @@ const FILTER_FROM = 8;
 /** The part of the overview to display. */
 export interface IListData {
   readonly overview: IOverview;
+  readonly nowMs: number;
+  readonly staleMs: number | null;
   readonly warnLagSeconds: number;
   readonly pending: (topic: string) => string | null;
   readonly problem: (topic: string) => string | null;
@@ -32,10 +35,14 @@ export class TopicList implements IView<IListData> {
     this._filter = h('input', {
       type: 'search',
       class: `jp-mod-styled ${css('filter')}`,
-      placeholder: _trans.__('Filter topics'),
+      placeholder: _trans.__('Filter by name or state'),
       'aria-label': _trans.__('Filter topics')
     });
     this._filter.addEventListener('input', () => this._show());
+    const orders = { need: _trans.__('What needs you first'), lag: _trans.__('Largest lag first'), name: _trans.__('By name') };
+    const options = Object.entries(orders).map(([value, label]) => h('option', { value }, label));
+    this._order = h('select', { class: css('order'), 'aria-label': _trans.__('Order of topics') }, ...options);
+    this._order.addEventListener('change', () => this._show());
     this._rows = new KeyedViews(
       data => data.row.topic,
       data => new TopicRow(data, actions, _trans)
@@ -50,7 +57,7 @@ export class TopicList implements IView<IListData> {
         'No topic is enabled. Enable one, and every record lands in an Iceberg table exactly once.'
       )
     );
-    this.node = h('div', {}, this._filter, this._hint, this._on.node, this._off.node, this._none);
+    this.node = h('div', {}, this._filter, this._order, this._hint, this._on.node, this._off.node, this._none);
     this.node.addEventListener('keydown', event => this._move(event));
   }
 
@@ -65,10 +72,11 @@ export class TopicList implements IView<IListData> {
     if (this._data === null) {
       return;
     }
-    const { topics } = this._data.overview;
+    const topics = this._sorted(this._data.overview.topics);
     setShown(this._filter, topics.length >= FILTER_FROM);
+    setShown(this._order, topics.length >= FILTER_FROM);
     const wanted = this._filter.hidden ? '' : this._filter.value.trim().toLowerCase();
-    const shown = wanted ? topics.filter(row => row.topic.toLowerCase().includes(wanted)) : topics;
+    const shown = wanted ? topics.filter(row => this._matches(row, wanted)) : topics;
     const nodes = this._rows.update(shown.map(row => this._dataOf(row)));
     const focused = document.activeElement;
     const fill = (group: IGroup, enabled: boolean, title: string) =>
@@ -82,10 +90,26 @@ export class TopicList implements IView<IListData> {
     setShown(this._hint, topics.length > 0 && topics.every(row => !row.enabled));
   }
 
+  private _matches(row: IRow, wanted: string): boolean {
+    return `${row.topic}\n${stateWord(row, this._trans)?.text ?? ''}`.toLowerCase().includes(wanted);
+  }
+
+  /** In the chosen order, else as the server has them: by name. */
+  private _sorted(topics: readonly IRow[]): readonly IRow[] {
+    switch (this._order.value) {
+      case 'lag':
+        return [...topics].sort((one, other) => (other.lag_records ?? -1) - (one.lag_records ?? -1));
+      case 'need':
+        return [...topics].sort((one, other) => needOf(one) - needOf(other));
+      default:
+        return topics;
+    }
+  }
+
   private _dataOf(row: IRow): IRowData {
-    const { overview, warnLagSeconds, pending, problem } = this._data as IListData;
+    const { nowMs, staleMs, warnLagSeconds, pending, problem } = this._data as IListData;
     const { topic } = row;
-    return { row, warnLagSeconds, nowMs: overview.at_ms, pending: pending(topic), problem: problem(topic) };
+    return { row, warnLagSeconds, nowMs, staleMs, pending: pending(topic), problem: problem(topic) };
   }
 
   private _fill(group: IGroup, title: string, nodes: readonly HTMLElement[]): void {
@@ -117,6 +141,7 @@ export class TopicList implements IView<IListData> {
 
   private readonly _rows: KeyedViews<IRowData>;
   private readonly _filter: HTMLInputElement;
+  private readonly _order: HTMLSelectElement;
   private readonly _hint: HTMLElement;
   private readonly _none: HTMLElement;
   private readonly _on: IGroup;

@@ -55,6 +55,18 @@ export class WorkbenchModel implements IDisposable {
     return this._trouble;
   }
 
+  /** The server's time now, ms since 1970. */
+  get nowMs(): number {
+    return (this._overview?.at_ms ?? 0) + (this._trouble === null ? 0 : Date.now() - this._gotMs);
+  }
+
+  /** How old the displayed topics are, ms; null while they are current. */
+  get staleMs(): number | null {
+    const seen = this._overview?.seen_ms ?? null;
+    const stale = this._trouble !== null || this._overview?.servers.state !== 'ready';
+    return stale && seen !== null ? Math.max(0, this.nowMs - seen) : null;
+  }
+
   get isDisposed(): boolean {
     return this._poll.isDisposed;
   }
@@ -239,6 +251,7 @@ export class WorkbenchModel implements IDisposable {
     try {
       this._overview = withHostOnItsWay(await this.api.overview());
       this._trouble = null;
+      this._gotMs = Date.now();
     } catch (error) {
       this._trouble = this._troubleOf(error);
       this.changed.emit();
@@ -295,6 +308,7 @@ export class WorkbenchModel implements IDisposable {
   private readonly _problems = new Map<string, string>();
   private _overview: IOverview | null = null;
   private _trouble: string | null = null;
+  private _gotMs = 0;
   private _periodMs = 2_000;
   private _watched = false;
 }
@@ -305,7 +319,7 @@ function withHostOnItsWay(overview: IOverview): IOverview {
     return overview;
   }
   const topics = overview.topics.map(row =>
-    row.state === 'no_host' ? { ...row, state: 'starting', error: null } : row
+    row.state === 'no_host' ? { ...row, state: 'starting', standing: 'starting', error: null } : row
   );
   return { ...overview, topics };
 }

@@ -15,6 +15,8 @@ export interface IRowData {
   readonly row: IRow;
   /** The server's time, ms since 1970. */
   readonly nowMs: number;
+  /** How old the row is, ms; null while it is current. */
+  readonly staleMs: number | null;
   readonly pending: string | null;
   readonly problem: string | null;
   readonly warnLagSeconds: number;
@@ -66,23 +68,25 @@ export class TopicRow implements IView<IRowData> {
   update(data: IRowData): void {
     this._data = data;
     const { row, pending, problem } = data;
+    const stale = data.staleMs !== null;
     const on = row.enabled;
     setAttribute(this.node, 'data-enabled', String(on));
+    setAttribute(this.node, 'data-stale', stale ? 'true' : null);
     this._switch.update({ on, busy: pending !== null });
-    this._chip.update(pending !== null ? { text: pending, tone: 'busy' } : stateWord(row, this._trans));
+    this._chip.update(pending !== null ? { text: pending, tone: 'busy' } : stateWord(row, this._trans, stale));
     setText(this._lag, on ? lagText(row.lag_records, row.lag_seconds, this._trans) : this._size(row));
-    const late = on && (row.lag_seconds ?? 0) > data.warnLagSeconds;
+    const late = on && !stale && (row.lag_seconds ?? 0) > data.warnLagSeconds;
     setAttribute(this._lag, 'data-late', late ? 'true' : null);
     setAttribute(this._lag, 'title', this._lagTitle(row, late ? data.warnLagSeconds : null));
     this._showFacts(on ? this._factsOf(data) : []);
     this._letters.update(on ? this._lettersOf(row) : null);
-    const why = row.error ?? row.delay_reason;
+    const why = stale && row.state !== 'failed' ? null : row.error ?? row.delay_reason;
     setWords(this._error, why ?? '');
     setAttribute(this._error, 'data-tone', row.state === 'failed' ? 'bad' : 'warn');
     setShown(this._error, why !== null);
     setWords(this._problemText, problem ?? '');
     setShown(this._problem, problem !== null);
-    this._details?.update(row);
+    this._details?.update(data);
   }
 
   /** Unfold or fold the details. */
@@ -94,7 +98,7 @@ export class TopicRow implements IView<IRowData> {
       this.node.append(this._details.node);
     }
     setShown(this._details.node, open);
-    this._details.update(this._data.row);
+    this._details.update(this._data);
   }
 
   private _contextMenu(event: MouseEvent): void {
@@ -117,7 +121,10 @@ export class TopicRow implements IView<IRowData> {
   }
 
   private _size(row: IRow): string {
-    return this._trans._n('%2 partition', '%2 partitions', row.partitions, number(row.partitions));
+    const partitions = this._trans._n('%2 partition', '%2 partitions', row.partitions, number(row.partitions));
+    return row.rows === null
+      ? partitions
+      : `${this._trans._n('table with %2 row', 'table with %2 rows', row.rows, number(row.rows))} · ${partitions}`;
   }
 
   private _showFacts(facts: readonly string[]): void {
@@ -128,12 +135,21 @@ export class TopicRow implements IView<IRowData> {
     [...this._facts.children].forEach((span, index) => setText(span, facts[index] ?? ''));
   }
 
-  private _factsOf({ row, nowMs }: IRowData): string[] {
+  private _factsOf({ row, nowMs, staleMs }: IRowData): string[] {
     const facts: string[] = [];
+    if (staleMs !== null) {
+      facts.push(this._trans.__('as of %1', ago(nowMs - staleMs, nowMs, this._trans)));
+    }
+    if (row.paused_by !== null) {
+      facts.push(this._trans.__('by %1', row.paused_by));
+    }
+    if (staleMs === null && row.caught_up_s !== null) {
+      facts.push(this._trans.__('about %1 left', duration(row.caught_up_s)));
+    }
     if (row.schema_version !== null) {
       facts.push(this._trans.__('schema %1', row.schema_version));
     }
-    if (row.rows_per_second !== null && row.rows_per_second > 0) {
+    if (staleMs === null && row.rows_per_second !== null && row.rows_per_second > 0) {
       facts.push(this._trans.__('%1 rows/s', number(row.rows_per_second)));
     }
     if (row.last_commit_ms !== null) {

@@ -113,6 +113,8 @@ export class Sidebar extends Widget {
     if (overview !== null) {
       this._list.update({
         overview,
+        nowMs: model.nowMs,
+        staleMs: model.staleMs,
         warnLagSeconds: warnLagSeconds(),
         pending: topic => model.pending(topic),
         problem: topic => model.problem(topic)

@@ -10,12 +10,23 @@ export interface IWord {
   readonly tone: Tone;
 }
 
-/** The word for a row's state; null for a topic that is not enabled. */
-export function stateWord(row: IRow, trans: TranslationBundle): IWord | null {
+/** The key of a row's words. */
+function standingOf({ standing, delay, state }: IRow): string {
+  return standing ?? delay ?? state ?? 'starting';
+}
+
+/** The rank by which the list begins with what needs a person. */
+export function needOf(row: IRow): number {
+  const tone = row.enabled ? STATES[standingOf(row)]?.tone : undefined;
+  return tone === 'bad' ? 0 : tone === 'warn' || (row.dead_letters ?? 0) > 0 ? 1 : 2;
+}
+
+/** The word for a row's state, which a stale row does not know; null for a topic that is not enabled. */
+export function stateWord(row: IRow, trans: TranslationBundle, stale = false): IWord | null {
   if (!row.enabled) {
     return null;
   }
-  const state = row.delay ?? row.state ?? 'starting';
+  const state = stale ? 'unknown' : standingOf(row);
   const words = STATES[state];
   return words === undefined ? { text: state, tone: 'quiet' } : { text: trans.__(words.text), tone: words.tone };
 }

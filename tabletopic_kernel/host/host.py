@@ -68,6 +68,7 @@ class Host:
         self._last_poll = time.monotonic()
         self._lost_s: float | None = None  # when its partitions were lost, until it has some again
         self.error: Exception | None = None
+        self.on_end: Callable[[Exception | None], None] = lambda _: None
         self.waits_for: str | None = None  # why it is not in the group
         self._connection_errors = ConnectionErrors()  # of the group's consumer
         self._denied: str | None = None  # why the broker denies it the group
@@ -150,6 +151,7 @@ class Host:
             self.error = error
         finally:
             self._services.control.close()
+            self.on_end(self.error)
 
     def _rest(self) -> None:
         """Pause after a refused login: no client of this host logs in for a minute."""

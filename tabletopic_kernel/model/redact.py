@@ -24,7 +24,7 @@ HIDDEN = "***"
 SECRET_NAME = (
     r"pass(?:word|phrase|wd)|pwd|secret|token|credential|jaas|authorization|signature|cookie"
     r"|user[._-]?info|(?:access|account|private|api|storage|sas)[._-]?key|key[._-]?pem|oauthbearer[._]config"
-    r"|connection[._-]?string"
+    r"|connection[._-]?string|webhook[._-]?url"
 )
 _SECRET = re.compile(SECRET_NAME, re.IGNORECASE)
 # Each word is tried once, at its start; otherwise the time is quadratic in a token's length.

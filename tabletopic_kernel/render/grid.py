@@ -21,7 +21,20 @@ _RULES = {
     "summary": "cursor:pointer",
     "summary i": "color:var(--jp-ui-font-color2,inherit)",
     "td.good": "color:var(--jp-success-color0,#1b6e20)",
+    # Through rows that are not opaque, one sees the shadow at the edge.
+    "tbody tr": "background:none",
+    "tbody tr:nth-child(even)": "background:rgba(128,128,128,.08)",
 }
+# Columns out of sight have a shadow at their edge, where the page has Jupyter's colours.
+_EDGES = ",".join(
+    f"linear-gradient(to {to},var(--jp-{ink},transparent) {full},transparent) {side}/{size} no-repeat {how}"
+    for ink, full, size, how in (
+        ("layout-color0", "50%", "28px 100%", "local"),
+        ("border-color0", "0", "12px 100%", "scroll"),
+    )
+    for side, to in (("left", "right"), ("right", "left"))
+)
+_SCROLL = f".tabletopic-scroll{{overflow-x:auto;background:{_EDGES}}}"
 _NOTE = (
     ".tabletopic-note{color:var(--jp-ui-font-color2,inherit);font-size:90%;"
     "white-space:pre-wrap;overflow-wrap:anywhere}"
@@ -32,7 +45,7 @@ _TABLE = "".join(f"table.tabletopic.tabletopic {element}{{{rule}}}" for element,
 _BROKEN_FROM, _CUT_FROM, _MOST_CHARACTERS = 40, 300, 100_000
 _CUT_LINES = 12
 MOST_ROWS = 1_000  # per page: a browser takes up to 15 KB for each
-_STYLE = f"<style>{_TABLE}{_NOTE}</style>"
+_STYLE = f"<style>{_TABLE}{_NOTE}{_SCROLL}</style>"
 
 
 # They could colour, retitle or command the terminal: records, names and errors come from outside.
@@ -93,7 +106,10 @@ class Grid:
         parts = [_STYLE]
         if self.rows or self.title:
             caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-            parts.append(f'<table class="tabletopic">{caption}{self._head()}{self._body()}</table>')
+            table = f'<table class="tabletopic">{caption}{self._head()}{self._body()}</table>'
+            parts.append(
+                f'<div class="tabletopic-scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
+            )
         rows = len(self.rows)
         left_out = [f"the first {MOST_ROWS:,} of {rows:,} rows"] if rows > MOST_ROWS else []
         notes = [*left_out, *self.notes]
@@ -120,8 +136,10 @@ class Grid:
 
     def _cell(self, name: str, cell: str | Cell) -> str:
         marks = [cell.mark] if isinstance(cell, Cell) and cell.mark else []
-        marks += ["unbroken"] if name in self.unbroken else []
-        return f"<td{self._class(name, *marks)}>{_cell_html(str(cell))}</td>"
+        text = str(cell)
+        whole = "-" in text[1:] and len(text) < _BROKEN_FROM and " " not in text  # such as a UUID
+        marks += ["unbroken"] if whole or name in self.unbroken else []
+        return f"<td{self._class(name, *marks)}>{_cell_html(text)}</td>"
 
     def _class(self, name: str, *classes: str) -> str:
         chosen = [*classes, *(["right"] if name in self.right else [])]

@@ -33,6 +33,18 @@ STATES: Final[Mapping[str, StateWords]] = {
     State.COMMITTING: StateWords("running", "good", "committing"),
     State.SETTLING: StateWords("resolving", "busy", "looking up the outcome of a commit"),
     State.WAITING: StateWords("waiting", "warn", "a dependency is unavailable; retrying", "waiting"),
+    "waiting_for_schema": StateWords(
+        "waiting for schema", "warn", "its subject has no schema yet", "waiting"
+    ),
+    "waiting_for_registry": StateWords(
+        "waiting for registry", "warn", "it does not respond; retrying", "waiting"
+    ),
+    "waiting_for_catalog": StateWords(
+        "waiting for catalog", "warn", "it does not respond; retrying", "waiting"
+    ),
+    "waiting_for_broker": StateWords(
+        "waiting for broker", "warn", "it does not respond; retrying", "waiting"
+    ),
     State.DRAINING: _STOPPING,
     State.DROPPING: _STOPPING,
     State.CLOSING: _STOPPING,
@@ -41,6 +53,9 @@ STATES: Final[Mapping[str, StateWords]] = {
     State.STOPPED: StateWords("stopped", "quiet", "stopped"),
     State.PAUSED: StateWords("paused", "quiet", "paused by a user"),
     State.FAILED: StateWords("failed", "bad", "fix the cause, then resume", "failed"),
+    "refused_too_much": StateWords(
+        "refused too much", "bad", "too many records cannot become rows", "failed"
+    ),
     Delay.WAITING_FOR_TURN: StateWords(
         "waiting for turn", "warn", "the host is busy with other topics", "lag"
     ),
@@ -52,6 +67,32 @@ STATES: Final[Mapping[str, StateWords]] = {
     UNKNOWN: StateWords("unknown", "quiet", "the broker is unreachable", "waiting"),
     OFF: StateWords("off", "quiet", "not enabled"),
 }
+
+
+# What an error says about the state that it explains; the first that fits.
+_CAUSES: Final = (
+    (State.WAITING, "has no schema yet; waiting for one", "waiting_for_schema"),
+    (State.WAITING, "the registry", "waiting_for_registry"),
+    (State.WAITING, "the catalog", "waiting_for_catalog"),
+    (State.WAITING, "the broker", "waiting_for_broker"),
+    (State.FAILED, "max_refused_share = 1", "refused_too_much"),
+)
+_NEED: Final[Mapping[Tone, int]] = {"bad": 0, "warn": 1}
+
+
+def standing_of(state: str, delay: str | None = None, error: str | None = None) -> str:
+    """The key of the words to show: a running topic's delay, or the state, or the cause in its error.
+
+    >>> standing_of("waiting", None, "the registry at http://r does not respond")
+    'waiting_for_registry'
+    """
+    caused = (key for of, part, key in _CAUSES if state == of and part in (error or ""))
+    return delay or next(caused, state)
+
+
+def need_of(standing: str) -> int:
+    """The rank by which lists begin with what needs a person: 0 for what failed, 1 for a warning, 2."""
+    return _NEED.get(words_of(standing).tone, 2)
 
 
 def words_of(state: str, delay: str | None = None) -> StateWords:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tabletopic_kernel.model.columns.wrong_units import times_of, wrong_unit
 from tabletopic_kernel.render.grid import Cell, Grid
-from tabletopic_kernel.render.states import UNKNOWN, words_of
+from tabletopic_kernel.render.states import UNKNOWN, need_of, words_of
 from tabletopic_kernel.render.values import text
 from tabletopic_kernel.render.words import age, clock, event_text, interval, many, number, seconds, size
 
@@ -30,21 +30,22 @@ def facts(title: str, pairs: Mapping[str, str | Cell]) -> Grid:
     return Grid(("name", "value"), list(pairs.items()), title, headed=False)
 
 
-def state_cell(state: str, delay: str | None = None) -> Cell:
-    """A state in words, marked; with the reason if the topic is late."""
-    words = words_of(state, delay)
+def state_cell(standing: str) -> Cell:
+    """A state, or why a topic is late or waits, in words, marked."""
+    words = words_of(standing)
     return Cell(words.word, _MARKS.get(words.tone, "warn"))
 
 
 def status_table(statuses: Sequence[TopicStatus], notes: Sequence[str] = ()) -> Grid:
-    """One line per table topic; errors below."""
+    """One line per table topic, those that need a person first; errors below."""
+    statuses = sorted(statuses, key=lambda each: need_of(each.standing))
     numbers = ("lag", "behind", "rows", "rows/s")
     columns = ("topic", "table", "state", *numbers, "schema", "committed")
     rows = [
         (
             status.topic,
             status.table,
-            state_cell(status.state, status.delay),
+            state_cell(status.standing),
             number(status.lag_records),
             seconds(status.lag_seconds),
             number(status.rows),
@@ -79,7 +80,7 @@ def status_facts(status: TopicStatus) -> Grid:
     if status.last_commit_ms is not None:
         committed = f"{clock(status.last_commit_ms)} ({age(status.last_commit_ms)})"
     pairs: dict[str, str | Cell] = {
-        "state": state_cell(status.state, status.delay),
+        "state": state_cell(status.standing),
         "table": status.table,
         "lag": f"{number(status.lag_records)} records, {seconds(status.lag_seconds)}{_waiting(status)}",
         "rate": f"{number(status.rows_per_second)} rows/s",
@@ -93,6 +94,9 @@ def status_facts(status: TopicStatus) -> Grid:
         "host": f"{status.host or 'none'}, epoch {status.epoch}",
         "offsets": _partitions(status),
     }
+    pairs |= {"paused by": status.paused_by} if status.paused_by else {}
+    if status.caught_up_s is not None:
+        pairs["caught up"] = f"in about {seconds(status.caught_up_s)} at this rate"
     pairs |= not_rows(status)
     if reason := status.error or status.delay_reason:
         pairs["reason"] = Cell(reason, "bad" if status.state == "failed" else "warn")

@@ -106,6 +106,7 @@ def statuses(
             behind.get(topic),
             oldest.get(topic),
             opened.get(topic, []),
+            desired_topics[topic],
         )
         for topic, (progress, state, host) in newest.items()
     ]
@@ -256,6 +257,7 @@ def _status(
     behind: dict[int, int] | None,
     oldest_ms: int | None,
     opened: list[OpenTransaction],
+    desired: DesiredTopic,
 ) -> TopicStatus:
     """``behind``: next offsets where more records are; None if the lag is unknown, for this ``reason``."""
     ends = topic_ends.end if topic_ends else {}
@@ -274,6 +276,7 @@ def _status(
         rows_per_second=round(progress.rows_per_second, 1),
         host=host,
         delay=delay,
+        paused_by=(desired.requested_by or None) if desired.run == "paused" else None,
         delay_reason=waits_behind(opened) if opened else delay and delay.reason,
         waiting_records=sum(topic_ends.waiting.values()) if topic_ends else 0,
         open_transactions=opened,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
+from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import SettingsError, UsageError
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.desired import DesiredTopic
@@ -255,7 +256,26 @@ class Workbench(Clients):
             other_catalog=self.open_catalog,
             other_spark=spark_of,
         )
-        return Host(services)
+        host = Host(services)
+        if self.settings.notify.webhook_url or self.settings.notify.command:
+            self._tell_of(host)
+        return host
+
+    def _tell_of(self, host: Host) -> None:
+        """Have the webhook and the command of ``[notify]`` told what needs a person."""
+        from tabletopic_kernel.host.metrics.notices import host_ended  # noqa: PLC0415
+        from tabletopic_kernel.host.metrics.notifier import Notifier, receivers  # noqa: PLC0415
+
+        notifier = Notifier(self.settings.notify)
+        receivers(self.settings.notify)  # a wrong URL is an error now
+
+        def ended(error: Exception | None) -> None:
+            if error is not None:
+                notifier.take(host_ended(host.id, error, now_ms()))
+            notifier.close()
+
+        host.listen(notifier.listen)
+        host.on_end = ended
 
     def watch(self, host: Host, address: Address) -> HostWatch:
         """Metrics, health and readiness of a host over HTTP; the caller starts it before the host."""

@@ -15,7 +15,8 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 _NOTHING: dict[str, Any] = dict.fromkeys(
     (
         "run", "table", "state", "error", "lag_records", "lag_seconds", "schema_version", "rows_per_second",
-        "commits", "snapshot_id", "last_commit_ms", "dead_letters", "delay", "delay_reason",
+        "commits", "rows", "snapshot_id", "last_commit_ms", "dead_letters", "delay", "delay_reason",
+        "standing", "caught_up_s", "paused_by",
     )
 )  # fmt: skip
 
@@ -46,6 +47,7 @@ class FakeApi:
     host: dict[str, Any] = field(
         default_factory=lambda: {"state": "running", "detail": "", "ids": ["here-1-a"]}
     )
+    seen_s_ago: float = 0
     answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
 
@@ -55,7 +57,7 @@ class FakeApi:
 
     def overview(self) -> dict[str, Any]:
         """The responses to polls."""
-        ready = self.servers == "ready"
+        ready, at_ms = self.servers == "ready", time.time_ns() // 1_000_000
         return {
             "servers": {
                 "state": self.servers, "detail": self.detail, "missing": self.missing,
@@ -65,7 +67,7 @@ class FakeApi:
             "host": self.host, "sample": {"state": "idle", "detail": ""}, "topics": self.topics,
             "lag_records": sum(row["lag_records"] or 0 for row in self.topics),
             "lag_seconds": max((row["lag_seconds"] or 0.0 for row in self.topics), default=None),
-            "at_ms": time.time_ns() // 1_000_000,
+            "at_ms": at_ms, "seen_ms": at_ms - round(self.seen_s_ago * 1000),
         }  # fmt: skip
 
     def _answer(self, route: Route) -> None:

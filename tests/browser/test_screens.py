@@ -348,6 +348,37 @@ def test_what_is_unfolded_stays_so_at_a_commit(page: LabPage, api: FakeApi) -> N
     expect(row.get_by_text("url", exact=True)).to_be_visible()
 
 
+def test_commits_that_follow_each_other_are_one_line(page: LabPage, api: FakeApi) -> None:
+    """It unfolds, and stays unfolded when a commit is added; other events keep lines of their own."""
+    api.topics = [running("clicks", commits=12)]
+    api.answers["GET", "topics/clicks/schema"] = (
+        200, {"table": "default.clicks", "columns": [], "versions": []}
+    )  # fmt: skip
+
+    def committed(count: int) -> list[dict[str, object]]:
+        kinds = [("Committed", "good")] * count + [("SchemaEvolved", "note")]
+        return [
+            {"type": kind, "tone": tone, "at_ms": 1_000 * (count - n), "text": f"no. {n}", "rows": 225}
+            for n, (kind, tone) in enumerate(kinds)
+        ]
+
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": committed(12)})
+    page.open()
+    row = page.row("clicks")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    line = row.get_by_text("12 commits, 2,700 rows in 11 s")
+    expect(line).to_be_visible()
+    expect(row.get_by_text("no. 12")).to_be_visible()  # the schema's
+    expect(row.get_by_text("no. 3")).to_be_hidden()
+    line.click()
+    expect(row.get_by_text("no. 3")).to_be_visible()
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": committed(13)})
+    api.topics = [running("clicks", commits=13)]
+    expect(row.get_by_text("13 commits, 2,925 rows in 12 s")).to_be_visible()
+    expect(row.get_by_text("no. 3")).to_be_visible()
+    page.shot("sidebar-commits")
+
+
 def test_a_late_response_does_not_replace_a_newer_one(page: LabPage, api: FakeApi) -> None:
     """Whichever arrives last, the newest question's answer is displayed."""
     api.topics = [running("clicks", commits=1)]
@@ -493,6 +524,86 @@ def test_a_server_that_is_away_is_shown(page: LabPage, api: FakeApi) -> None:
     page.page.unroute("**/tabletopic/api/**", away)
     page.button("Refresh now").click()
     expect(warning).to_be_hidden()
+
+
+def test_what_fails_is_notified_once_with_the_button_that_helps(page: LabPage, api: FakeApi) -> None:
+    """A failed topic, dead letters, a refused schema, a host that ended; not what was so before."""
+    api.topics = [running("old", state="failed", error="long ago"), running("clicks"), running("views")]
+    page.open()
+    expect(page.row("clicks")).to_contain_text("up to date")
+    toasts = page.page.locator(".Toastify__toast")
+    api.topics = [api.topics[0], running("clicks", state="failed", error="no such table"), running("views")]
+    expect(toasts.filter(has_text="clicks failed: no such table")).to_have_count(1)
+    refused = {"type": "SchemaRefused", "topic": "views", "tone": "bad", "text": "price is text"}
+    events = [{**refused, "at_ms": api.overview()["at_ms"]}]
+    api.answers["GET", "topics/views/events"] = (200, {"events": events})
+    api.topics = [*api.topics[:2], running("views", dead_letters=3)]
+    expect(toasts.filter(has_text="views refused a schema: price is text")).to_have_count(1)
+    api.host = {"state": "failed", "detail": "the host ended with exit code 9", "ids": []}
+    api.topics = [*api.topics[:2], running("views", dead_letters=9)]
+    host = toasts.filter(has_text="the host ended with exit code 9")
+    expect(host).to_have_count(1)
+    expect(host.get_by_role("button", name="Start a Host")).to_be_visible()
+    expect(toasts.filter(has_text="views")).to_have_count(1)
+    expect(toasts.filter(has_text="long ago")).to_have_count(0)
+    page.shot("notifications")
+    toasts.filter(has_text="clicks failed").get_by_role("button", name="Resume").click()
+    _until_asked(page, api, "POST", "topics/clicks/resume")
+
+
+def test_what_needs_a_person_is_on_top(page: LabPage, api: FakeApi) -> None:
+    """Then by lag or name, as chosen; the filter also finds states; a state says why."""
+    late = {"lag_records": 900, "lag_seconds": 90.0, "caught_up_s": 75.0}
+    api.topics = [
+        *(running(f"a{number}", lag_records=number) for number in range(7)),
+        running("behind", delay="behind", standing="behind", delay_reason="still catching up", **late),
+        running("broken", state="failed", standing="refused_too_much", error="none can become a row"),
+        running("held", state="paused", run="paused", standing="paused", paused_by="alice"),
+        running("idle", state="waiting", standing="waiting_for_registry", error="it does not respond"),
+    ]
+    page.open()
+    rows = page.sidebar.locator("li[data-topic]")
+    expect(rows.first).to_contain_text("refused too much")
+    expect(rows.nth(1)).to_contain_text("about 1 m 15 s left")
+    expect(rows.nth(2)).to_contain_text("waiting for registry")
+    expect(page.row("held")).to_contain_text("by alice")
+    page.shot("sidebar-needs")
+    order = page.sidebar.get_by_label("Order of topics")
+    order.select_option("Largest lag first")
+    expect(rows.first).to_have_attribute("data-topic", "behind")
+    order.select_option("By name")
+    expect(rows.first).to_have_attribute("data-topic", "a0")
+    page.sidebar.get_by_label("Filter topics").fill("paused")
+    expect(rows).to_have_count(1)
+
+
+def test_last_known_values_stay_while_the_broker_is_away(page: LabPage, api: FakeApi) -> None:
+    """One banner; rows are greyed and say how old they are, and what is unfolded stays."""
+    api.topics = [
+        running("clicks", lag_records=295, lag_seconds=9.0, delay="behind", delay_reason="still catching up"),
+        running("carts", state="failed", error="the topic is gone"),
+    ]
+    url = {"name": "url", "type": "string", "required": True, "doc": None}
+    api.answers["GET", "topics/clicks/schema"] = (200, {"table": "t", "columns": [url], "versions": []})
+    api.answers["GET", "topics/clicks/events"] = (200, {"events": []})
+    page.open()
+    row = page.row("clicks")
+    row.get_by_role("button", name="clicks", exact=True).click()
+    expect(row.get_by_text("url", exact=True)).to_be_visible()
+    api.servers, api.missing, api.seen_s_ago = "unreachable", ["kafka"], 130
+    api.detail = "the local stack's kafka has ended"
+    for path in ("schema", "events"):
+        api.answers["GET", f"topics/clicks/{path}"] = (503, {"message": api.detail})
+    expect(page.sidebar.get_by_text(api.detail)).to_have_count(1)
+    for part in ("unknown", "295 behind", "as of 2 m ago", "url"):
+        expect(row).to_contain_text(part)
+    expect(row).not_to_contain_text("still catching up")
+    expect(page.row("carts")).to_contain_text("the topic is gone")
+    expect(page.sidebar.get_by_text("The servers do not respond")).to_be_hidden()
+    page.shot("sidebar-stale")
+    api.servers, api.missing, api.seen_s_ago = "ready", [], 0
+    expect(row).not_to_contain_text("as of")
+    expect(row).to_contain_text("behind")
 
 
 def test_the_dashboard_is_uncovered_before_its_scripts_are_there(page: LabPage, api: FakeApi) -> None:

@@ -124,6 +124,7 @@ def test_repr_hides_secrets() -> None:
             kafka={"sasl.password": "pw", "client.id": "me"},
             catalog={"uri": "x://u:pw@h"},
             catalogs={"prod": {"credential": "id:pw", "type": "rest"}},
+            notify={"webhook_url": "https://hooks.example/T0/pw"},  # type: ignore[arg-type]
         )
     ) == (
         "Settings(state_dir='.tabletopic', kafka={'sasl.password': '***', 'client.id': 'me'}, registry={}, "
@@ -131,6 +132,7 @@ def test_repr_hides_secrets() -> None:
         "spark=SparkSettings(master='local[*]', conf={}, shared_files=False, "
         "shared_network=False), athena=AthenaSettings(workgroup=None, output_location=None, catalog=None), "
         "live=LiveSettings(records=1000000, bytes=536870912, timeout_ms=30000), "
+        "notify=NotifySettings(webhook_url='***', command=None, repeat_ms=3600000, timeout_ms=10000), "
         "local=LocalSettings(login='auto'), topics={})"
     )
 

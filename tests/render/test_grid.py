@@ -52,6 +52,8 @@ def test_a_page_has_so_many_rows_at_most() -> None:
     assert "the first" not in Grid(("n",), [(str(n),) for n in range(1_000)]).html()
     assert f'<td><div class="long">{"n" * 120}</div></td>' in Grid(("topic",), [("n" * 120,)]).html()
     assert "<td>short</td>" in Grid(("topic",), [("short",)]).html()
+    one = "8b3ff1c6-3f0a-4c7a-9d0c-3f7f0f5d2a11"
+    assert f'<td class="unbroken">{one}</td>' in Grid(("id",), [(one,)]).html()
     html = Grid(("time", "what"), [("2026-01-01 00:00:00", "a long text")]).html()
     assert '<td class="unbroken">2026' in html
     assert "<td>a long text" in html

@@ -24,6 +24,7 @@ from tabletopic_kernel.faces.cli.command import (
 from tabletopic_kernel.faces.cli.commands.hosts import dashboard, serve
 from tabletopic_kernel.faces.cli.commands.info import docs, info
 from tabletopic_kernel.faces.cli.commands.init import init
+from tabletopic_kernel.faces.cli.commands.notify import notify
 from tabletopic_kernel.faces.cli.commands.pack import pack
 from tabletopic_kernel.faces.cli.commands.query import query
 from tabletopic_kernel.faces.cli.commands.servers import config, doctor, down, trust, up
@@ -44,7 +45,9 @@ app = typer.Typer(
 )
 # Commands that do more than run their operation and show its result.
 _OWN: dict[str, Callable[..., None]] = {run.__name__: run for run in (enable, alter, status, events, sample)}
-_SERVERS: tuple[Callable[..., None], ...] = (init, up, down, info, config, trust, doctor, pack, docs)
+_SERVERS: tuple[Callable[..., None], ...] = (
+    init, up, down, info, config, trust, doctor, notify, pack, docs,
+)  # fmt: skip
 _OTHERS: tuple[tuple[str, Callable[..., None]], ...] = (
     (topics.PANEL, serve),
     (topics.PANEL, query),
@@ -117,7 +120,7 @@ def _report_wrong_use(error: typer.TyperException) -> None:
     """Report a wrong command line like any other error, with a pointer to its help."""
     context = getattr(error, "ctx", None)
     manual = f"{context.command_path if context else 'tabletopic'} --help"
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").replace(": Value error, ", ": ", 1)  # a word of typer's
     if message:  # otherwise only the program's name was given: its help is the response
         joint = " See" if message.endswith("?") else "; see"
         screen.error(UsageError(f"{message}{joint} `{manual}`"))

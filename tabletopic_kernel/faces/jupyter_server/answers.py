@@ -62,6 +62,11 @@ class Row(TypedDict):
         str | None,
         Field(description="As in `status --json`; null if the topic is not enabled or not known yet"),
     ]
+    standing: Annotated[
+        str | None, Field(description="As in `status --json`: the delay, the state, or its cause")
+    ]
+    caught_up_s: Annotated[float | None, Field(description="Until it has caught up at its present rate")]
+    paused_by: str | None
     error: Annotated[
         str | None,
         Field(
@@ -76,6 +81,7 @@ class Row(TypedDict):
     ]
     rows_per_second: float | None
     commits: int | None
+    rows: Annotated[int | None, Field(description="Of the table, also if the topic is not enabled any more")]
     snapshot_id: Annotated[
         str | None, Field(description="Text, because JavaScript's numbers cannot hold 64 bits")
     ]
@@ -100,6 +106,10 @@ class Topics(TypedDict):
     ]
     lag_records: Annotated[int, Field(description="Sum over all topics")]
     lag_seconds: Annotated[float | None, Field(description="Of the topic that is furthest behind")]
+    seen_ms: Annotated[
+        int | None,
+        Field(description="When the topics were read: before `at_ms` while the broker is unreachable"),
+    ]
 
 
 class Overview(Topics):

@@ -62,7 +62,7 @@ class Backend:
         self._refresher = Refresher(self._poll, overview_every_s)
         self._warm_host = warm_host
         self._warm_dashboard = warm_dashboard
-        self._loading = False
+        self._loading: threading.Thread | None = None
         self._threads = ThreadPoolExecutor(_THREADS, "tabletopic")
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -92,10 +92,12 @@ class Backend:
         return self._refresher.wait(_FIRST_POLL_S) or self._overviews.waiting()
 
     def _poll(self, last: Overview | None) -> Overview:
+        self._await_loading()
         overview = self._overviews.look(last)
-        if not self._loading and overview["servers"]["state"] in ("starting", "ready"):
-            self._loading = True
-            threading.Thread(target=_load, name="loading", daemon=True).start()
+        if self._loading is None and overview["servers"]["state"] in ("starting", "ready"):
+            loading = threading.Thread(target=_load, name="loading", daemon=True)
+            loading.start()
+            self._loading = loading
         # Not before the first commit: until then Spark needs the processors, and there is nothing to see.
         if self._warm_dashboard and any(row["commits"] for row in overview["topics"]):
             self._warm_dashboard = False
@@ -152,7 +154,13 @@ class Backend:
     @property
     def workbench(self) -> Workbench:
         """The workbench of the current settings."""
+        self._await_loading()
         return self.in_force.workbench()
+
+    def _await_loading(self) -> None:
+        """Two threads that import the same packages at once may each get the other's half of them."""
+        if self._loading is not None:
+            self._loading.join()
 
     def check_known(self, topic: str) -> None:
         """Check that the topic is in Kafka or enabled: tables outlive topics."""

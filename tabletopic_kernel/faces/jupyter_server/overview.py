@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tabletopic_kernel.faces.jupyter_server.answers import Overview, Row, Topics
 from tabletopic_kernel.faces.jupyter_server.answers import Servers as ServersState
+from tabletopic_kernel.faces.jupyter_server.left_tables import LeftTable, LeftTables
 from tabletopic_kernel.faces.jupyter_server.servers import HeadlessHost, Sample, Servers, live_hosts
 from tabletopic_kernel.faces.jupyter_server.settings_in_force import NoServersError, SettingsInForce
 from tabletopic_kernel.local.machine import now_ms
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # loads the Kafka client
 _LOG = logging.getLogger(__name__)
 _LOCAL: tuple[Literal["kafka", "registry"], ...] = ("kafka", "registry")
 _State = Literal["ready", "starting", "stopping", "none", "unreachable"]
-_EMPTY: Topics = {"topics": [], "lag_records": 0, "lag_seconds": None}
+_EMPTY: Topics = {"topics": [], "lag_records": 0, "lag_seconds": None, "seen_ms": None}
 
 
 @dataclass
@@ -38,6 +39,7 @@ class OverviewMaker:
     servers: Servers
     host: HeadlessHost
     sample: Sample
+    left: LeftTables = field(default_factory=LeftTables)
 
     def look(self, last: Overview | None = None) -> Overview:
         """The overview for the API, with the topics of ``last`` while the servers do not respond."""
@@ -65,13 +67,15 @@ class OverviewMaker:
                 # Which servers have ended, or why they did not restart.
                 detail = doing.detail if missing and doing.state == "failed" else away.message()
                 away.check("kafka")
-                topics = rows(workbench)
+                # The first overview does not wait for catalogs: PyIceberg alone takes a second to load.
+                topics = rows(workbench, None if last is None else self.left)
                 ids = live_hosts(workbench)
                 if self.host.is_young or ids:
                     topics = [_as_starting(row) for row in topics]
                 figures = summed(topics)
             except TableTopicError as error:
-                state, detail, figures = "unreachable", detail or str(error), _known(last)
+                state = "starting" if self.servers.doing.state == "starting" else "unreachable"
+                detail, figures = detail or str(error), _known(last)
             except Exception as error:  # the page shows it
                 _LOG.exception("overview")
                 detail = f"unexpected {error_of(error)}; the Jupyter server's log has the trace"
@@ -106,7 +110,8 @@ class OverviewMaker:
 
 def _as_starting(row: Row) -> Row:
     """Not an error yet: a new host, or one that has not reported since the broker is back."""
-    return {**row, "state": "starting", "error": None} if row["state"] == NO_HOST else row
+    starting = {"state": "starting", "standing": "starting", "error": None}
+    return cast("Row", {**row, **starting}) if row["state"] == NO_HOST else row
 
 
 def _known(last: Overview | None) -> Topics:
@@ -135,7 +140,7 @@ def _servers_json(
     }
 
 
-def rows(workbench: Workbench) -> list[Row]:
+def rows(workbench: Workbench, left: LeftTables | None = None) -> list[Row]:
     """All topics: the enabled ones first, each by name."""
     desired_topics = workbench.desired_topics()
     partitions = workbench.kafka_topics()
@@ -143,10 +148,9 @@ def rows(workbench: Workbench) -> list[Row]:
         row_of(status, desired_topics[status.topic], partitions.get(status.topic, len(status.end_offsets)))
         for status in workbench.statuses(desired_topics)
     ]
-    others = [
-        row_of_other(topic, partitions[topic]) for topic in sorted(partitions.keys() - desired_topics.keys())
-    ]
-    return [*enabled, *others]
+    names = sorted(partitions.keys() - desired_topics.keys())
+    tables = left.of(workbench, names) if left is not None else {}
+    return [*enabled, *(row_of_other(topic, partitions[topic], tables.get(topic)) for topic in names)]
 
 
 def row_of(status: TopicStatus, desired: DesiredTopic, partitions: int) -> Row:
@@ -169,9 +173,10 @@ def row_of_desired(desired: DesiredTopic, partitions: int) -> Row:
     return {**row, "enabled": True, "run": desired.run, "table": table}
 
 
-def row_of_other(topic: str, partitions: int) -> Row:
-    """The row of a topic that is not enabled."""
+def row_of_other(topic: str, partitions: int, left: LeftTable | None = None) -> Row:
+    """The row of a topic that is not enabled, perhaps any more."""
     row = {**dict.fromkeys(Row.__annotations__), "topic": topic, "enabled": False, "partitions": partitions}
+    row |= {} if left is None else {"table": left.table, "rows": left.rows}
     return cast("Row", row)
 
 
@@ -187,4 +192,5 @@ def summed(rows: list[Row]) -> Topics:
     """Topics with their total lag in records, and the lag in seconds of the topic furthest behind."""
     seconds = [row["lag_seconds"] for row in rows if row["lag_seconds"] is not None]
     records = sum(row["lag_records"] or 0 for row in rows)
-    return {"topics": rows, "lag_records": records, "lag_seconds": max(seconds, default=None)}
+    oldest = max(seconds, default=None)
+    return {"topics": rows, "lag_records": records, "lag_seconds": oldest, "seen_ms": now_ms()}

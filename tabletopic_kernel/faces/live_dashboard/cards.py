@@ -78,7 +78,8 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             ("Host", host or "none", f"epoch {progress.epoch}" if progress.epoch else ""),
             ("Time until data loss", left, left_remark),
         ],
-        wide=["Table"],
+        wide=["Table", "Host"],
+        ids=["Table", "Host"],
     )
 
 

@@ -86,11 +86,13 @@ def table(
     )
 
 
-def figures(pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = ()) -> str:
-    """Name, value and remark of each figure, as tiles; those in ``wide`` have room for long words."""
+def figures(
+    pairs: Iterable[tuple[str, Cell, str]], *, wide: Iterable[str] = (), ids: Iterable[str] = ()
+) -> str:
+    """Name, value and remark of each figure, as tiles; ``wide`` have room for words, ``ids`` are small."""
     tiles = "".join(
         ('<div class="wide">' if name in wide else "<div>")
-        + f"<dt>{escape(name)}</dt><dd><span>{cell(value)}</span>"
+        + f'<dt>{escape(name)}</dt><dd class="{"id" if name in ids else "figure"}"><span>{cell(value)}</span>'
         + (f"<small>{escape(remark)}</small>" if remark else "")
         + "</dd></div>"
         for name, value, remark in pairs

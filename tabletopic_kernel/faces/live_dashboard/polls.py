@@ -151,6 +151,8 @@ class TablePolls:
                 desired = (self._known.desired_topics or {}).get(topic)
             if desired is not None:
                 self._poll(desired, errors, partial(self._poll_table, topic, desired, now, now_ms))
+            elif self._known.desired_topics is not None:
+                self._poll_left(topic, errors, now, now_ms)
         for error in errors.values():
             raise error
         return True
@@ -190,6 +192,15 @@ class TablePolls:
         for topic in due:
             desired = desired_topics[topic]
             self._poll(desired, errors, partial(self._poll_progress, desired))
+
+    def _poll_left(self, topic: str, errors: _Errors, now: float, now_ms: int) -> None:
+        """Query the table that a topic has although it is not enabled."""
+        if not self._schedule.due(f"left {topic}", _REREAD_S, now):
+            return
+        left = DesiredTopic(topic=topic, settings=self._workbench.settings_for(topic))
+        self._poll(left, errors, partial(self._poll_table, topic, left, now, now_ms))
+        if topic in self._known.tables:
+            self._poll(left, errors, partial(self._poll_progress, left))
 
     def _poll_progress(self, desired: DesiredTopic) -> None:
         progress = progress_of_table(desired, self._catalog(desired.settings.catalog))

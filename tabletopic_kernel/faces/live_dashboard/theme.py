@@ -75,6 +75,14 @@ body {{ padding: 0 12px 24px 12px; }}
 """
 
 
+# A shadow at the edge beyond which columns are out of sight; the covers scroll with the table.
+_EDGES = """
+  background: linear-gradient(to right, %s 50%%, transparent) left / 24px 100%% no-repeat local,
+    linear-gradient(to left, %s 50%%, transparent) right / 24px 100%% no-repeat local,
+    linear-gradient(to right, #8888, transparent) left / 10px 100%% no-repeat scroll,
+    linear-gradient(to left, #8888, transparent) right / 10px 100%% no-repeat scroll;"""
+
+
 def part_css(colours: Palette) -> str:
     """Style of our own HTML inside a component, which the page's styles do not reach."""
     return f"""
@@ -98,8 +106,9 @@ dl > div.wide {{ flex-basis: 175px; }}
 dt {{ color: {colours.muted}; font-size: 12px; }}
 dd {{ margin: 0; font-size: 16px; font-weight: 600; overflow-wrap: anywhere;
   font-variant-numeric: tabular-nums; }}
+dd.id {{ font-size: 13px; }}
 dd small {{ display: block; font-size: 12px; font-weight: 400; color: {colours.muted}; }}
-.scroll {{ overflow-x: auto; max-height: 340px; overflow-y: auto; }}
+.scroll {{ overflow-x: auto; max-height: 340px; overflow-y: auto; {_EDGES % (colours.card, colours.card)} }}
 table {{ border-collapse: collapse; width: 100%; font-size: 13px; }}
 th {{ text-align: left; color: {colours.muted}; font-weight: 600; position: sticky; top: 0;
   background: {colours.card}; }}
@@ -124,14 +133,16 @@ def card_styles(colours: Palette, width_px: int | None) -> dict[str, str]:
         "box-sizing": "border-box",
         "overflow": "hidden",
     }
-    beside = {"flex": f"1 1 {width_px}px", "min-width": "min(100%, 280px)", "align-self": "stretch"}
+    beside = {"flex": f"1 1 {width_px}px", "min-width": "min(100%, 280px)"}
+    # Bokeh sets a height of its own, which would keep cards of one row from stretching alike.
+    beside |= {"align-self": "stretch", "height": "auto"}
     return {**card, **(beside if width_px else {"width": "100%"})}
 
 
 def table_css(colours: Palette) -> str:
     """Style of the table of topics, in addition to ``part_css``."""
     return f"""
-.scroll {{ max-height: 560px; background: {colours.card}; border: 1px solid {colours.grid};
+.scroll {{ max-height: 560px; background-color: {colours.card}; border: 1px solid {colours.grid};
   border-radius: 6px; }}
 th, td {{ padding: 5px 10px; white-space: nowrap; }}
 thead th {{ z-index: 2; padding: 0; }}

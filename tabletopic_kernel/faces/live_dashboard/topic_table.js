@@ -37,7 +37,7 @@ class TopicTable {
     this.marks = marks;
     this.link = link;
     this.rows = new Map(); // topic -> {values, tr, cells}
-    this.sort = {name: columns[0].name, down: false};
+    this.sort = {name: 'need', down: false}; // what needs a person is first, then by name
     this.sortedAt = 0;
     this.root = document.createElement('div');
     this.root.className = 'scroll';

@@ -18,7 +18,7 @@ from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.events import ControlEvent
 from tabletopic_kernel.model.progress.progress_view import NO_HOST, Record, TopicRecord
 from tabletopic_kernel.model.settings.desired import DesiredTopic
-from tabletopic_kernel.render.states import UNKNOWN
+from tabletopic_kernel.render.states import UNKNOWN, standing_of
 from tabletopic_kernel.render.words import seconds, size
 
 if TYPE_CHECKING:  # PyIceberg takes half a second
@@ -107,7 +107,8 @@ class View:
 
     def standing(self, name: str) -> str:
         """Why the topic is late, or else its state: the displayed word."""
-        return self.delay(name) or self.state(name)
+        progress = self.topic(name).progress
+        return standing_of(self.state(name), self.delay(name), progress.error if progress else None)
 
     def live_host(self, name: str) -> str | None:
         """The host that runs a topic now."""

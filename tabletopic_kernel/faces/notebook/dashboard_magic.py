@@ -57,10 +57,10 @@ def frame(
     theme: Annotated[Literal["default", "dark"], Option("Colour theme")] = "default",
     height: Annotated[int, Option("Height of the frame", metavar="PIXELS", least=1)] = 800,
 ) -> DashboardFrame:
-    """The live dashboard below the cell. Raises UsageError if the topic is not enabled."""
+    """The live dashboard below the cell. Raises UsageError if there is no such topic."""
     if topic:
         with suppress(SettingsError, RetryableError):  # the page reports an unavailable broker
-            session.workbench.desired_topic(topic)
+            session.workbench.check_known(topic)
     query = {"theme": theme, **({"topic": topic} if topic else {})}
     return DashboardFrame(f"{base_url()}{_PATH}/?{urlencode(query)}", height)
 

@@ -1,4 +1,4 @@
-"""Operations that set the desired state: plan, enable, alter, disable, pause, resume, commit, drop."""
+"""Operations that set the desired state: plan, enable, alter, disable, commit, drop."""
 
 # Imports are deferred: `tabletopic status` must respond at once.
 # ruff: noqa: PLC0415
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tabletopic_kernel.faces.operations.operation import (
     Arguments,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PANEL = "Table topics"
 AllSettings = Annotated[dict[str, Any], SettingOptions()]
 ChangeableSettings = Annotated[dict[str, Any], SettingOptions(changeable=True)]
-_SOON = "The topic's host carries it out, usually within a second."
+SOON = "The topic's host carries it out, usually within a second."
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,6 @@ class Disabled:
     topic: str
     table: str
     run: str = "off"
-
-
-@dataclass(frozen=True)
-class Run:
-    """Whether a topic's host shall read it: ``on`` or ``paused``."""
-
-    topic: str
-    run: str
 
 
 @dataclass(frozen=True)
@@ -169,49 +161,9 @@ def disable(workbench: Workbench, topic: Topic) -> Disabled:
 
 @operation(
     PANEL,
-    says("{topic} is pausing; resume with `tabletopic resume {topic}`"),
-    button="Pause",
-    route=Route("post", "topics/{topic}/pause", 202, notes=_SOON),
-)
-def pause(workbench: Workbench, topic: Topic) -> Run:
-    """Pause reading a table topic; staged files are committed first.
-
-    Example:  tabletopic pause clicks
-    """
-    return Run(topic, workbench.topic(topic).pause().run)
-
-
-@operation(
-    PANEL,
-    says("{topic} resumes"),
-    starts_host=True,
-    button="Resume",
-    route=Route("post", "topics/{topic}/resume", 202, notes=_SOON),
-)
-def resume(
-    workbench: Workbench,
-    topic: Topic,
-    on_truncation: Annotated[
-        Literal["stop", "mark", "rewind"] | None,
-        Option("Set on_truncation: what becomes of rows whose records the topic's log lost"),
-    ] = None,
-) -> Run:
-    """Resume after a pause, or after fixing the cause of a failure.
-
-    If the topic's log was cut and has grown again, --on-truncation mark keeps the
-    rows of the lost records and notes them in the ledger, rewind deletes them. It
-    stays the topic's setting.
-
-    Example:  tabletopic resume clicks
-    """
-    return Run(topic, workbench.topic(topic).resume(on_truncation).run)
-
-
-@operation(
-    PANEL,
     says("requested a commit of {topic}; see `tabletopic history {topic}`"),
     button="Commit Now",
-    route=Route("post", "topics/{topic}/commit", 202, notes=_SOON),
+    route=Route("post", "topics/{topic}/commit", 202, notes=SOON),
 )
 def commit(workbench: Workbench, topic: Topic) -> Asked:
     """Commit what the topic contains now, without waiting for the interval.

@@ -250,6 +250,15 @@ class LiveSettings(Frozen):
     timeout_ms: DurationMs = Field(30_000, ge=1_000, le=600_000, description="how long a query reads them")
 
 
+class NotifySettings(Frozen):
+    """Whom a host tells that something needs a person."""
+
+    webhook_url: NonEmpty | None = Field(None, description="gets a POST of JSON; `text` is Slack's")
+    command: NonEmpty | None = Field(None, description="a program with arguments; gets the JSON on stdin")
+    repeat_ms: DurationMs = Field(3_600_000, ge=1_000, description="how long a cause is not told again")
+    timeout_ms: DurationMs = Field(10_000, ge=100, le=60_000, description="how long each may take")
+
+
 class LocalSettings(Frozen):
     """The embedded servers."""
 
@@ -278,5 +287,6 @@ class Settings(Frozen):
     spark: SparkSettings = Field(default_factory=SparkSettings, description="the Spark session")
     athena: AthenaSettings = Field(default_factory=AthenaSettings, description="queries by Amazon Athena")
     live: LiveSettings = Field(default_factory=LiveSettings, description="live reads")
+    notify: NotifySettings = Field(default_factory=NotifySettings, description="webhook and command")
     local: LocalSettings = Field(default_factory=LocalSettings, description="the local stack")
     topics: dict[str, TopicSettings] = Field(default_factory=dict, description="one section per topic")

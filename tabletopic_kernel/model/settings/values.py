@@ -71,7 +71,7 @@ class Frozen(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, _without_secrets("", value) if isinstance(value, dict) else value
+            yield name, _without_secrets(name or "", value)
 
 
 def _without_secrets(key: str, value: Any) -> Any:

@@ -218,8 +218,10 @@ def logs(servers: Servers) -> str:
     broker = _open_broker(servers.kafka)
     topics = read_desired(broker) if SETTINGS_TOPIC in broker.topics() else {}
     other, gone, until = list[str](), list[str](), time.monotonic() + _COUNTING_S
-    compared = 0
+    compared, there = 0, broker.partition_counts()
     for topic, desired in topics.items():
+        if topic not in there:  # `status` says that it was deleted; it has no log to compare
+            continue
         name, identifier = desired.settings.catalog, table_identifier(topic, desired.settings)
         table = TopicTable.load(open_impatient(servers.catalog_of(name)), identifier, topic)
         if table and (ledger := table.ledger):

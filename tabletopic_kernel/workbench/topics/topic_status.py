@@ -8,6 +8,7 @@ from typing import Any
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.delay import Delay
 from tabletopic_kernel.model.progress.open_transaction import OpenTransaction
+from tabletopic_kernel.render.states import standing_of
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,20 @@ class TopicStatus:
     # Why the table is late although the topic runs, as a word and a sentence: ``model/progress/delay``.
     delay: Delay | None = None
     delay_reason: str | None = None
+    # In a word of docs/reference/states.md: the delay, the state, or what a waiting or failed topic lacks.
+    standing: str = ""
+    # Until a late topic has caught up at its present rate, if no more records come.
+    caught_up_s: float | None = None
+    paused_by: str | None = None
     # Offsets between the last stable offset and the high watermark, and transactions open for long.
     waiting_records: int = 0
     open_transactions: list[OpenTransaction] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        standing = standing_of(self.state, self.delay, self.error)
+        lag, rate = self.lag_records, self.rows_per_second
+        object.__setattr__(self, "standing", standing)
+        object.__setattr__(self, "caught_up_s", round(lag / rate) if self.delay and lag and rate else None)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; partitions become text, as JSON requires of keys."""

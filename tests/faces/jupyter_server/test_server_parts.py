@@ -289,8 +289,12 @@ def test_a_stack_that_stops_is_shown(in_force: SettingsInForce, fake_stack: type
     assert shown.look()["servers"]["state"] == "none"
 
 
-@pytest.mark.parametrize(("name", "shown"), [("registry", "ready"), ("kafka", "unreachable")])
-def test_a_server_that_ended_takes_no_topic_away(in_force: SettingsInForce, name: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "shown", "again"), [("registry", "ready", "ready"), ("kafka", "unreachable", "starting")]
+)
+def test_a_server_that_ended_takes_no_topic_away(
+    in_force: SettingsInForce, name: str, shown: str, again: str
+) -> None:
     """Topics stay, also while it starts again; what has ended is named. Without a broker none is asked."""
     folder = Path(in_force.settings().state_dir)
     here = running(folder)
@@ -311,7 +315,8 @@ def test_a_server_that_ended_takes_no_topic_away(in_force: SettingsInForce, name
     # After a server has ended, the others are looked at while it starts again: it is named until it answers.
     state.save(folder, here | {name: replace(here[name], ready=False)})
     starting = looking.look(found)
-    assert (starting["servers"]["state"], starting["servers"]["missing"]) == (shown, [name])
+    assert (starting["servers"]["state"], starting["servers"]["missing"]) == (again, [name])
+    assert (starting["seen_ms"] == before["seen_ms"]) is (name == "kafka")  # how old the topics are
     assert starting["servers"]["detail"] == f"the local stack's {name} is starting"
     assert starting["topics"] == before["topics"]
     state.save(folder, here)

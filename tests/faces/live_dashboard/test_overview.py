@@ -27,8 +27,9 @@ def texts(panel: Any) -> str:
 def test_a_row_has_the_record_s_numbers(view: View) -> None:
     """Lag, rate, schema, commits, rows, letters and host are the record's; each topic has a line."""
     assert row(view, "clicks") == {
-        "topic": "clicks", "state": "running", "lag": 40, "behind": 4.0, "rate": 100, "schema": "v1, v2",
-        "committed": NOW - 1_000, "commits": 120, "rows": 60_000, "letters": 15, "host": "vm-1", "error": "",
+        "topic": "clicks", "need": 2, "state": "running", "lag": 40, "behind": 4.0, "rate": 100,
+        "schema": "v1, v2", "committed": NOW - 1_000, "commits": 120, "rows": 60_000,
+        "letters": 15, "host": "vm-1", "error": "",
     }  # fmt: skip
     made = page(view)
     (table,) = made.select(TopicTable)

@@ -97,7 +97,7 @@ def test_before_the_first_commit_no_plot_is_empty(view: View) -> None:
     view.record.observe_ends(NOW - 4_000, {"new": {0: 300, 1: 50}})
     made = page(view, "new")
     assert shown_titles(made) == [
-        "Commit lag by partition", "Commit lag in seconds", "Schema versions", "Table health", "Snapshots",
+        "Commit lag by partition", "Commit lag in seconds", "Table health", "Schema versions", "Snapshots",
         "Dead letters", "Hosts and events",
     ]  # fmt: skip
     html = texts(made)

@@ -27,9 +27,12 @@ from tabletopic_kernel.faces.operations.operation import (
     signature_of,
     summary_of,
 )
+from tabletopic_kernel.faces.operations.runs import Run, Runs, pause, resume
+from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.ledger import Outliers
 from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
-from tabletopic_kernel.render.topics import hosts_table, status_facts
+from tabletopic_kernel.model.settings.desired import DesiredTopic
+from tabletopic_kernel.render.topics import hosts_table, status_facts, status_table
 from tabletopic_kernel.table.health import FileSizes, NextWork
 from tabletopic_kernel.workbench.hosts import HostStatus
 from tests.faces.fake_workbench import SNAPSHOT, FakeWorkbench, status
@@ -407,7 +410,10 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
     }  # fmt: skip
     text = repr(status_facts(one))
     assert [name for name, part in shown.items() if part not in text] == []
-    assert set(one.to_json()) == {*shown, "delay", "delay_reason", "open_transactions"}
+    assert set(one.to_json()) == {
+        *(*shown, "delay", "delay_reason", "open_transactions"),
+        *("standing", "caught_up_s", "paused_by"),
+    }
     late = repr(status_facts(status(delay="behind", delay_reason="it reads")))
     assert "behind" in late
     assert "it reads" in late
@@ -419,3 +425,29 @@ def test_a_host_has_all_its_fields() -> None:
     text = repr(hosts_table([known, HostStatus("old-1", [])]))
     for part in ("vm-1-ab", "clicks, orders", "2023-11-14", "1.2.3", "3.0 GiB", "old-1", "unknown"):
         assert part in text
+
+
+def test_a_pattern_pauses_and_resumes_many(tmp_path: Path) -> None:
+    """Those that are not so yet; a dry run changes nothing; a pattern without a topic is an error."""
+    bench = FakeWorkbench(tmp_path)
+    run = {"shop.a": "on", "shop.b": "paused", "other": "on"}
+    bench.on = {name: DesiredTopic(topic=name, run=each) for name, each in run.items()}  # type: ignore[arg-type]
+    plan = pause(bench, "shop.*", dry_run=True)
+    assert (plan, bench.asked) == (Runs([Run("shop.a", "paused")], done=False), [])
+    assert pause(bench, "shop.*") == Runs([Run("shop.a", "paused")], done=True)
+    assert [str(line) for line in pause.text(plan, {})] == ["1 topic would be paused", "  shop.a"]
+    bench.found = [status(state="failed")]
+    assert resume(bench, "*", dry_run=True) == Runs([Run("shop.b", "on")], done=False)
+    with pytest.raises(UsageError, match="no enabled topic matches"):
+        resume(bench, "carts*")
+
+
+def test_what_people_read_says_why() -> None:
+    """The cause of a state, who paused it, and when a late topic has caught up; it is first in the list."""
+    waits = status(topic="w", state="waiting", error="the registry at http://r does not respond")
+    late = status(topic="l", delay="behind", lag_records=600, rows_per_second=10.0)
+    shown = repr(status_table([status(topic="fine"), late, waits, status(topic="f", state="failed")]))
+    assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["f", "l", "w", "fine"]
+    assert "waiting for registry" in shown
+    assert "in about 1 m 0 s" in repr(status_facts(late))
+    assert "paused by" in repr(status_facts(status(state="paused", paused_by="alice")))

@@ -1,0 +1,184 @@
+"""Tells a webhook and a command what needs a person, from a thread of its own: no commit waits for them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from tabletopic_kernel.host.metrics.notices import Behind, Notice, notice_of
+from tabletopic_kernel.model.errors import SettingsError
+from tabletopic_kernel.model.progress.events import ControlEvent, Heartbeat
+from tabletopic_kernel.model.redact import learn, redact
+from tabletopic_kernel.model.settings.cluster import is_loopback
+from tabletopic_kernel.model.settings.sections import NotifySettings
+
+_LOG = logging.getLogger(__name__)
+_MOST_WAITING = 1_000  # notices; more are counted
+_MOST_CAUSES = 10_000
+_MOST_LINES = 10  # of a message's text
+_GATHER_S = 1.0  # what happens within it is one message
+_ATTEMPTS = 3
+
+
+class Notifier:
+    """Sends notices, each cause once per ``repeat_ms``; what happens together is one message.
+
+    ``take`` returns at once, whatever the receivers do. Thread-safe.
+    """
+
+    def __init__(self, settings: NotifySettings, gather_s: float = _GATHER_S) -> None:
+        self._settings = settings
+        self._gather_s = gather_s
+        self._behind = Behind()
+        self._changed = threading.Condition()  # guards the following fields
+        self._waiting: deque[Notice] = deque()
+        self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._left_out = 0
+        self._is_idle = True
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        if settings.webhook_url:  # the path of a webhook is its password
+            learn({"webhook_token": urlsplit(settings.webhook_url).path})
+
+    def listen(self, event: ControlEvent) -> None:
+        """Take what an event says to people."""
+        notice = self._behind.notice_of(event) if isinstance(event, Heartbeat) else notice_of(event)
+        if notice is not None:
+            self.take(notice)
+
+    def take(self, notice: Notice) -> None:
+        """Send it soon, unless its cause was told lately."""
+        now = time.monotonic()
+        with self._changed:
+            last = self._told.get(notice.cause)
+            if last is not None and now - last < self._settings.repeat_ms / 1000:
+                return
+            self._told[notice.cause] = now
+            self._told.move_to_end(notice.cause)
+            if len(self._told) > _MOST_CAUSES:
+                self._told.popitem(last=False)
+            if len(self._waiting) >= _MOST_WAITING:
+                self._left_out += 1
+                return
+            self._waiting.append(notice)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self, limit_s: float = 5.0) -> None:
+        """Send what waits, for so long at most."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_idle and not self._waiting, limit_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_idle = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._closing)
+                if not self._waiting:
+                    return
+                self._is_idle = False
+                self._changed.wait_for(lambda: self._closing, self._gather_s)
+                notices, left_out = list(self._waiting), self._left_out
+                self._waiting.clear()
+                self._left_out = 0
+            try:
+                self._send(message_of(notices, left_out))
+            except Exception:  # without this thread nobody would be told anything again
+                _LOG.exception("notify")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        for name, tell in receivers(self._settings).items():
+            for attempt in range(_ATTEMPTS):
+                outcome = tell(message)
+                if outcome is None:
+                    break
+                _LOG.warning("notify: %s: %s", name, outcome)
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closing, self._gather_s * 2**attempt):
+                        break
+
+
+def message_of(notices: Sequence[Notice], left_out: int = 0) -> dict[str, Any]:
+    """The JSON of a message: ``text`` for people, as Slack shows it, and the notices."""
+    lines = [f"{notice.text} (`{notice.next_step}`)" for notice in notices[:_MOST_LINES]]
+    if more := len(notices) - len(lines) + left_out:
+        lines.append(f"and {more:,} more: `tabletopic status`")
+    return {"text": redact("\n".join(lines)), "notices": [_masked(notice) for notice in notices[:100]]}
+
+
+def _masked(notice: Notice) -> dict[str, Any]:
+    fields = asdict(notice).items()
+    return {name: redact(value) if isinstance(value, str) else value for name, value in fields}
+
+
+def receivers(settings: NotifySettings) -> dict[str, Any]:
+    """Who is told, by a name without secrets: a function each that returns why it failed, or None."""
+    limit_s, known = settings.timeout_ms / 1000, dict[str, Any]()
+    if url := settings.webhook_url:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError("notify.webhook_url is not an http or https URL")
+        known[f"webhook at {parts.hostname}"] = lambda message: _post(url, message, limit_s)
+    if command := settings.command:
+        known["command"] = lambda message: _execute(command, message, limit_s)
+    return known
+
+
+def _post(url: str, message: dict[str, Any], limit_s: float) -> str | None:
+    opener = build_opener(*([ProxyHandler({})] if is_loopback(url) else []))
+    headers = {"Content-Type": "application/json", "User-Agent": "tabletopic"}
+    try:
+        request = Request(url, json.dumps(message).encode(), headers)
+        with opener.open(request, timeout=limit_s):
+            return None
+    except HTTPError as error:
+        error.close()
+        return f"responded {error.code}"
+    except (OSError, ValueError) as error:
+        return redact(str(error)) or type(error).__name__
+
+
+def _execute(command: str, message: dict[str, Any], limit_s: float) -> str | None:
+    with tempfile.TemporaryFile() as errors:
+        try:
+            child = subprocess.Popen(
+                shlex.split(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return redact(str(error))
+        try:
+            child.communicate(json.dumps(message).encode(), limit_s)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            return f"did not end within {limit_s:g} s"
+        if child.returncode == 0:
+            return None
+        errors.seek(0)
+        words = errors.read(500).decode(errors="replace").strip()
+        return redact(f"ended with exit code {child.returncode}{': ' if words else ''}{words}")
