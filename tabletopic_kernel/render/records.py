@@ -62,7 +62,11 @@ def record_line(record: PeekedRecord) -> str:
 
 def record_facts(topic: str, records: Sequence[PeekedRecord], notes: Sequence[str] = ()) -> Grid:
     """Each record whole: the value as a tree, headers, bytes, and what its schema expects."""
-    rows = [row for record in records for row in _facts(record)]
+    rows: list[tuple[str, str | Cell]] = []
+    for name, cell in (pair for record in records for pair in _facts(record)):
+        mark = cell.mark if isinstance(cell, Cell) else ""
+        lines = str(cell).split("\n")
+        rows += [("" if n else name, Cell(part, mark)) for n, part in enumerate(lines)]
     return Grid(("name", "value"), rows, topic, notes or ([] if rows else ["no records"]), headed=False)
 
 
@@ -116,7 +120,11 @@ def looked_notes(topic: str, records: Records) -> list[str]:
     looked = records.looked
     notes = list(looked.notes)
     if looked.cut_by:
-        parts = [f"partition {p} from {low:,} to {high:,}" for p, (low, high) in looked.ranges.items()]
+        parts = [
+            f"partition {p} from {low:,} to {high:,}"
+            for p, (low, high) in looked.ranges.items()
+            if high > low
+        ]
         many = len(parts) - _MOST_PARTITIONS
         parts = [*parts[:_MOST_PARTITIONS], *([f"{many} partitions more"] if many > 0 else [])]
         notes.append(

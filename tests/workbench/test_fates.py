@@ -83,7 +83,7 @@ def test_records_of_a_table(tmp_path: Path) -> None:
         if offset >= end:
             assert kind == "not_yet"
         elif life.log[0][offset].fields is None:
-            assert (kind, "there is no dead letter" in text) == ("no_row", True)
+            assert (kind, "its dead letter is gone" in text) == ("no_row", True)
         elif offset == places[gone]:
             assert kind == "deleted"
         else:

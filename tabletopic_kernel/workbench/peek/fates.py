@@ -144,7 +144,8 @@ def fates(
     doubtful = [n for n, place in enumerate(places) if facts.fate(place).kind == "deleted"]
     if doubtful:
         draft = TopicDraft(table, topic, tolerant(settings, table.table.schema()), registry)
-        tried, staged = _tried(records.take(pa.array(doubtful)), draft)
+        gone = "it was skipped" if settings.errors == "skip" else "its dead letter is gone"
+        tried, staged = _tried(records.take(pa.array(doubtful)), draft, gone)
         newer = _newer(table.table, settings.key or (KEY,), staged) if by_key else {}
         facts = replace(facts, tried=tried, newer=newer)
     return [facts.fate(place) for place in places]
@@ -200,7 +201,9 @@ def _read(table: Table, planned: BooleanExpression, names: Sequence[str]) -> pa.
         return ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_table(tasks)
 
 
-def _tried(records: pa.RecordBatch, draft: TopicDraft) -> tuple[dict[Place, str], list[pa.RecordBatch]]:
+def _tried(
+    records: pa.RecordBatch, draft: TopicDraft, gone: str
+) -> tuple[dict[Place, str], list[pa.RecordBatch]]:
     """What records become by the settings of now, and the rows; those without a value apart."""
     tried: dict[Place, str] = {}
     rows: list[pa.RecordBatch] = []
@@ -215,7 +218,7 @@ def _tried(records: pa.RecordBatch, draft: TopicDraft) -> tuple[dict[Place, str]
         for refused in memory.refused:
             for index, n in enumerate(refused.positions.tolist()):
                 why = f"{refused.reason(index)}: {refused.message(index)}"
-                tried[places[n]] = f"it cannot become one ({why}), and there is no dead letter"
+                tried[places[n]] = f"{gone}; it cannot become one because {why}"
     return tried, rows
 
 
