@@ -6,7 +6,7 @@ All records are looked up together. The table is loaded before the dead letters,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ from tabletopic_kernel.workbench.topics.live import tolerant
 MOST: Final = 1_000  # records of which one call says what became
 _NOT_YET: Final = "not in the table yet"
 _ROW: Final = "row"
+_MOST_ROWS: Final = 2_000_000  # of a table kept by key, among which a key is looked for
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,9 @@ class Facts:
     ledger: Ledger
     commits: Sequence[Commit]
     rows: set[Place] | None
-    by_key: bool = False
     letters: Mapping[Place, tuple[str, str]] = field(default_factory=dict)
     tried: Mapping[Place, str] = field(default_factory=dict)
-    newer: Mapping[Place, Place] = field(default_factory=dict)
+    newer: Mapping[Place, Place] | None = field(default_factory=dict)
 
     def fate(self, place: Place) -> Fate:
         """What became of one record."""
@@ -119,6 +119,9 @@ class Facts:
         tried = self.tried.get(place, _ROW)
         if tried != _ROW:
             return Fate("no_row", f"no row: {tried}", reason=tried, **read)
+        if self.newer is None:
+            text = f"row replaced or deleted since: more than {_MOST_ROWS:,} rows may have its key"
+            return Fate("unknown", text, **read)
         if place in self.newer:
             partition, offset = self.newer[place]
             other = f" of partition {partition}" if partition != place[0] else ""
@@ -139,14 +142,13 @@ def fates(
     committed = {(p, offset) for p, offset in places if offset < ledger.next_offsets.get(p, 0)}
     rows = _rows(table.table, committed)
     letters = _letters(LetterTable(catalog, identifier, topic), committed - (rows or set()))
-    by_key = settings.mode == "upsert"
-    facts = Facts(ledger, _commits(table.table), rows, by_key, letters)
+    facts = Facts(ledger, _commits(table.table), rows, letters)
     doubtful = [n for n, place in enumerate(places) if facts.fate(place).kind == "deleted"]
     if doubtful:
         draft = TopicDraft(table, topic, tolerant(settings, table.table.schema()), registry)
         gone = "it was skipped" if settings.errors == "skip" else "its dead letter is gone"
         tried, staged = _tried(records.take(pa.array(doubtful)), draft, gone)
-        newer = _newer(table.table, settings.key or (KEY,), staged) if by_key else {}
+        newer = _newer(table.table, settings.key or (KEY,), staged) if settings.mode == "upsert" else {}
         facts = replace(facts, tried=tried, newer=newer)
     return [facts.fate(place) for place in places]
 
@@ -163,18 +165,23 @@ def _rows(table: Table, places: set[Place]) -> set[Place] | None:
         return None
     if not places:
         return set()
+    offsets = pa.array(sorted({offset for _, offset in places}), pa.int64())
     wanted = among(places, f"{METADATA}.partition", f"{METADATA}.offset")
-    rows = _read(table, wanted, (METADATA,))[METADATA].to_pylist()
-    return {_place(each) for each in rows if each is not None} & places
+    found: set[Place] = set()
+    for rows in _read(table, wanted, (METADATA,)):
+        is_one = pc.is_in(pc.struct_field(rows[METADATA], "offset"), offsets)
+        found |= {_place(each) for each in rows[METADATA].filter(is_one).to_pylist()}
+    return found & places
 
 
 def _letters(letters: LetterTable, places: set[Place]) -> dict[Place, tuple[str, str]]:
     if not places or not letters.load() or letters.table is None:
         return {}
     names = ("partition", "offset", "reason", "message")
-    rows = _read(letters.table.table, among(places, "partition", "offset"), names).to_pylist()
-    found = {(row["partition"], row["offset"]): (row["reason"], row["message"]) for row in rows}
-    return {place: why for place, why in found.items() if place in places}
+    offsets = pa.array(sorted({offset for _, offset in places}), pa.int64())
+    parts = _read(letters.table.table, among(places, "partition", "offset"), names)
+    rows = (row for part in parts for row in part.filter(pc.is_in(part["offset"], offsets)).to_pylist())
+    return {(row["partition"], row["offset"]): (row["reason"], row["message"]) for row in rows}
 
 
 def among(places: Iterable[Place], partition: str, offset: str) -> BooleanExpression:
@@ -193,12 +200,12 @@ def among(places: Iterable[Place], partition: str, offset: str) -> BooleanExpres
     return parts[0] if len(parts) == 1 else Or(*parts)
 
 
-def _read(table: Table, planned: BooleanExpression, names: Sequence[str]) -> pa.Table:
-    """Columns of the live rows in all files that may have rows of ``planned``."""
+def _read(table: Table, planned: BooleanExpression, names: Sequence[str]) -> Iterator[pa.Table]:
+    """Columns of the live rows in each file that may have rows of ``planned``."""
     with reachable("the storage", lent=lends_keys(table)):
-        tasks = list(table.scan(row_filter=planned).plan_files())
-        columns = table.schema().select(*names)
-        return ArrowScan(table.metadata, table.io, columns, AlwaysTrue()).to_table(tasks)
+        scan = ArrowScan(table.metadata, table.io, table.schema().select(*names), AlwaysTrue())
+        for task in table.scan(row_filter=planned).plan_files():
+            yield scan.to_table([task])
 
 
 def _tried(
@@ -222,18 +229,25 @@ def _tried(
     return tried, rows
 
 
-def _newer(table: Table, key: Sequence[str], staged: Sequence[pa.RecordBatch]) -> dict[Place, Place]:
-    """By the place of a row that the table lacks, that of the row which has its key now."""
+def _newer(table: Table, key: Sequence[str], staged: Sequence[pa.RecordBatch]) -> dict[Place, Place] | None:
+    """By the place of a row that the table lacks, that of the row with its key; None: they are too many."""
     columns = list(dict.fromkeys(name.split(".")[0] for name in key))
     rows = [row for batch in staged for row in batch.select([*columns, METADATA]).to_pylist()]
-    if not rows:
-        return {}
+    wanted = {_values(row, key): _place(row[METADATA]) for row in rows}
     planned: BooleanExpression = AlwaysTrue()
     for name in columns:
-        if isinstance(table.schema().find_type(name), IntegerType | LongType | StringType):
+        if rows and isinstance(table.schema().find_type(name), IntegerType | LongType | StringType):
             planned = And(planned, In(name, {row[name] for row in rows}))  # type: ignore[call-arg]
-    live = _read(table, planned, (*columns, METADATA)).to_pylist()
-    places = {_values(row, key): _place(row[METADATA]) for row in live if row[METADATA] is not None}
+    places: dict[str, Place] = {}
+    count = 0
+    for part in _read(table, planned, (*columns, METADATA)) if rows else ():
+        if (count := count + len(part)) > _MOST_ROWS:
+            return None
+        places |= {
+            values: _place(row[METADATA])
+            for row in part.to_pylist()
+            if (values := _values(row, key)) in wanted and row[METADATA]
+        }
     return {_place(row[METADATA]): places[values] for row in rows if (values := _values(row, key)) in places}
 
 
