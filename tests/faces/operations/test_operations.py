@@ -325,9 +325,27 @@ def test_what_went_wrong_and_what_takes_long(
     assert (code, "still running; see `tabletopic events clicks`" in err) == (1, True)
 
 
+def test_records_are_printed_as_they_come(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
+    """One line each, for people and for programs."""
+    code, out, _ = run("peek clicks --follow --where 'n > 1'")
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, ["0:7", "0:6"])
+    assert bench.asked[0] == ("peek", ("clicks", 2, {"where": "n > 1"}))
+    _, out, _ = run("peek clicks --follow --json")
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == [7, 6]
+
+
+def test_records_are_shown_in_a_cell_as_they_come(
+    bench: FakeWorkbench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Until the cell is interrupted."""
+    assert word(bench, "peek clicks --follow") == "stopped following"
+    assert '{"a": {"b": [1]}}' in capfd.readouterr().out
+
+
 def test_wrong_use(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """Options that exclude each other are refused; an empty log is said beside the data."""
     assert run("schema clicks --diff 1 2 --version 3")[0] == 2
+    assert "--note and --yes require --drop" in run("letters clicks --yes")[2]
     assert "nothing logged" in run("logs clicks")[2]
     assert json.loads(run("logs --json")[1]) == []
     assert "--table " not in run("alter --help")[1]
