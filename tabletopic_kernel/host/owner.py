@@ -197,6 +197,9 @@ class Owner:
         assert pending is not None
         self.ledger = pending.after
         if pending.upsert is not None and self.table is not None:
+            in_table = self.table.ledger  # with the changes that the look-up counted
+            if in_table is not None and in_table.commit_id == self.ledger.commit_id:
+                self.ledger = in_table
             # By name: others may have spelled the table's location in another way since.
             named = set(map(file_name, locations(self.table.table, self.ledger)))
             merged = [file for file in pending.upsert.deletes if file_name(file.file_path) not in named]

@@ -62,7 +62,8 @@ class Ledger:
     table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
     deleted (I8). ``last_records`` tells a log that was cut and has grown again from the one that was read;
     ``truncated`` has by partition what such a log lost and whose rows stay, or what a former topic had: first
-    offset, next offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them.
+    offset, next offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them;
+    ``changes``: its rows that were inserted, updated and deleted since it was created.
     """
 
     topic: str
@@ -82,6 +83,7 @@ class Ledger:
     truncated: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     outliers: Mapping[int, Outliers] = field(default_factory=dict)
     deleted_keys: tuple[str, ...] = ()
+    changes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def watermark_ms(self) -> int | None:
@@ -102,7 +104,8 @@ class Ledger:
             "swept-epoch": str(self.swept_epoch),
         }
         summary |= {} if self.watermark_ms is None else {"watermark-ms": str(self.watermark_ms)}
-        for name, counts in (("refused", self.refused), ("passed-over", self.passed_over)):
+        by_reason = (("refused", self.refused), ("passed-over", self.passed_over), ("changes", self.changes))
+        for name, counts in by_reason:
             if counts:
                 summary[name] = json.dumps(dict(sorted(counts.items())), separators=(",", ":"))
         if self.replay_id is not None:
@@ -141,6 +144,7 @@ class Ledger:
                 for p, each in json.loads(summary.get(f"{PREFIX}outliers", "{}")).items()
             },
             deleted_keys=tuple(json.loads(summary.get(f"{PREFIX}deleted-keys", "[]"))),
+            changes=json.loads(summary.get(f"{PREFIX}changes", "{}")),
         )
 
     def claimed(self, epoch: int, commit_id: str) -> Ledger:

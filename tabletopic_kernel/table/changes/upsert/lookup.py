@@ -50,6 +50,7 @@ class Lookup:
         self._duck, self._schema, self._columns = connection, rows_schema(columns), columns
         self._keys, self._order = _names(columns.key), _names(columns.order)
         self._partition, self._offset, self._timestamp = _names(columns.place)
+        self._losers: pa.Table = pa.table({})
         self._key = ", ".join(self._keys)
         first = self._order[0] if self._order else None
         self._has_order = f"{first} IS NOT NULL" if first else "false"
@@ -80,10 +81,15 @@ class Lookup:
         with self._reader("live", live(keys)):
             of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
             self._duck.execute(f"INSERT INTO events SELECT l.* FROM live l {of_keys}")
-        losers = self._duck.execute(self._losers()).to_arrow_table()
+        self._losers = losers = self._duck.execute(self._losers_sql()).to_arrow_table()
         if late := pc.sum(losers["is_late"]).as_py():
             _LOG.warning(_LATE, f"{late:,}", ", ".join(".".join(leaf.path) for leaf in self._columns.order))
         return _by_file(losers)
+
+    def updated(self, first: int) -> int:
+        """After ``superseded``: how many rows of files from index ``first`` have a newer row of their key."""
+        is_live = pc.greater_equal(self._losers[FILE], first)
+        return pc.sum(pc.and_(is_live, self._losers["is_updated"])).as_py() or 0
 
     def rows_before(self, rows: pa.Table) -> dict[Place, Place]:
         """After ``superseded``: for rows, by ``file`` and ``position``, the newest older one of their key.
@@ -139,7 +145,7 @@ class Lookup:
         ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
         return f"CASE WHEN {ordered} THEN {_is_before(self._order)} ELSE {older} END"
 
-    def _losers(self) -> str:
+    def _losers_sql(self) -> str:
         return f"""
             WITH timed AS MATERIALIZED ({self._timed()}),
             cuts AS (SELECT * FROM timed WHERE {ALL_KEYS.name}),
@@ -155,7 +161,10 @@ class Lookup:
                     PARTITION BY {self._key}, is_first ORDER BY {self._by_place}
                 ) = 1 AS is_newest FROM ranked
             )
-            SELECT {FILE}, {POSITION}, is_late FROM judged e WHERE {FILE} IS NOT NULL AND (
+            SELECT {FILE}, {POSITION}, is_late, has_row AND NOT is_newest AS is_updated FROM (
+                SELECT *, bool_or(is_newest AND {FILE} IS NOT NULL) OVER (PARTITION BY {self._key}) AS has_row
+                FROM judged
+            ) e WHERE {FILE} IS NOT NULL AND (
                 NOT is_newest OR EXISTS (SELECT 1 FROM cuts c WHERE {self._older()})
             ) ORDER BY ALL"""
 

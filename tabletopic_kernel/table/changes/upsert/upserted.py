@@ -30,7 +30,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, Time
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
 from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
-from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger, added
 from tabletopic_kernel.model.moved_rows import Positions
 from tabletopic_kernel.pipeline.arrange import partition_values
 from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
@@ -75,8 +75,11 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
                 remembered_rows(table, upsert, columns, change.ledger, before),
                 partial(_live, table, len(upsert.files), columns, live),
             )
+            staged = len(upsert.files)
+            changes = added(change.ledger.changes, _counted(upsert, found, lookup.updated(staged)))
+            change = replace(change, ledger=replace(change.ledger, changes=changes))
             if upsert.unavailable:
-                staged, ids = len(upsert.files), upsert.unavailable
+                ids = upsert.unavailable
                 whole, found = with_kept_values(table, files, staged, ids, found, lookup)
                 change = _with_rows(table, change, whole)
         positions = {files[index].file_path: rows for index, rows in found.items()}
@@ -84,6 +87,16 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
     stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
     folder = f"{epochs_root(table.metadata)}/{epoch_folder(change.ledger.epoch)}"
     return replace(change, delete_rows=merged, remove=removed, stay=stay, folder=folder)
+
+
+def _counted(upsert: Upsert, superseded: Mapping[int, Positions], updated: int) -> dict[str, int]:
+    """What becomes of rows: how many there are more, others, and fewer."""
+    staged = len(upsert.files)
+    removed = sum(len(rows) for index, rows in superseded.items() if index >= staged)
+    written = sum(file.record_count for file in upsert.files)
+    written -= sum(len(rows) for index, rows in superseded.items() if index < staged)
+    counts = {"insert": max(written - updated, 0), "update": updated, "delete": removed - updated}
+    return {what: count for what, count in counts.items() if count}
 
 
 def _with_rows(table: Table, change: TableChange, rows: pa.Table) -> TableChange:
