@@ -532,3 +532,16 @@ def test_renamed_and_wider_keys_are_the_same(table: Upserts) -> None:
     (entry,) = live.head.data
     (rows,) = read_rows(table.lake.table.io, entry.data_file.file_path, columns, 0)
     assert rows.column(0).to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_required_key_is_icebergs_identifier(tmp_path: Path, required: bool) -> None:
+    """Until its column becomes optional, which a new schema may do."""
+    fields = [NestedField(at, name, LongType(), required=required) for at, name in enumerate(("b", "a"), 1)]
+    given = TopicSettings(metadata_columns=("metadata",))
+    schema = assign_fresh_schema_ids(Schema(*fields, *metadata_columns(given)))
+    lake = Lake(new_catalog(str(tmp_path)), schema, mode="upsert", key=("a",))
+    assert lake.table.schema().identifier_field_ids == ([2] if required else [])
+    optional = [field.model_copy(update={"required": False}) for field in lake.table.schema().fields]
+    lake.topic.evolve(Schema(*optional), {}, lake.ledger.epoch)
+    assert lake.table.schema().identifier_field_ids == []
