@@ -187,7 +187,7 @@ class TopicTable(LedgerTable):
 
 
 def _with_identifier(schema: Schema, settings: TopicSettings) -> Schema:
-    """The schema with the key of an upsert table as Iceberg's identifier, if it may be: of required columns."""
+    """The schema with the key of an upsert table as Iceberg's identifier, if all its columns are required."""
     if settings.mode != "upsert":
         return schema
     try:
