@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from pyiceberg.manifest import DataFile
 
+from tabletopic_kernel.clients.storage.locations import file_name
 from tabletopic_kernel.host.ownership.files import OwnedFiles
 from tabletopic_kernel.model.errors import (
     HeadMovedError,
@@ -25,7 +26,8 @@ from tabletopic_kernel.model.steps import Step, reach
 from tabletopic_kernel.pipeline.plan import CompactedBatch, Needs, ReplayedBatch, StagedBatch, StagePlan
 from tabletopic_kernel.table.changes.change import TableChange, appended
 from tabletopic_kernel.table.changes.ledger_history import locations, summary
-from tabletopic_kernel.table.changes.upsert.upserted import Upsert, remembering, upserted, with_fewer_files
+from tabletopic_kernel.table.changes.upsert.staged import Upsert
+from tabletopic_kernel.table.changes.upsert.upserted import remembering, upserted, with_fewer_files
 from tabletopic_kernel.table.compaction.replace import compacted
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.schemas.keeper import SchemaKeeper
@@ -195,8 +197,12 @@ class Owner:
         assert pending is not None
         self.ledger = pending.after
         if pending.upsert is not None and self.table is not None:
-            named = locations(self.table.table, self.ledger)
-            merged = [file for file in pending.upsert.deletes if file.file_path not in named]
+            in_table = self.table.ledger  # with the changes that the look-up counted
+            if in_table is not None and in_table.commit_id == self.ledger.commit_id:
+                self.ledger = in_table
+            # By name: others may have spelled the table's location in another way since.
+            named = set(map(file_name, locations(self.table.table, self.ledger)))
+            merged = [file for file in pending.upsert.deletes if file_name(file.file_path) not in named]
             if merged:
                 with suppress(RetryableError):  # the next owner's sweep takes what is left
                     self.files.discard(merged, ())
@@ -262,7 +268,8 @@ def _rows(keeper: SchemaKeeper, after: Ledger, batches: tuple[StagedBatch, ...])
     if keeper.settings.mode == "append":
         return PendingCommit(batches, appended(after, files))
     deletes = tuple(file for batch in batches for file in batch.deletes)
-    upsert = Upsert(keeper.settings, files, deletes)
+    unavailable = frozenset[int]().union(*(batch.unavailable for batch in batches))
+    upsert = Upsert(keeper.settings, files, deletes, unavailable)
     after = remembering(keeper.needed_table().table, after, deletes)
     return PendingCommit(batches, upserted(after, upsert), upsert=upsert)
 

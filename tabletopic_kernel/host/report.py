@@ -85,6 +85,7 @@ class TopicProgress:
             "commits": ledger.commits,
             "refused": dict(ledger.refused),
             "passed_over": dict(ledger.passed_over),
+            "changes": dict(ledger.changes),
             "lost": dict(ledger.lost),
             "outliers": dict(ledger.outliers),
             "dead_letters": dead_letters.count,

@@ -170,6 +170,7 @@ class StageResult:
     rows: int = 0
     dead_letters: list[DataFile] = field(default_factory=list)
     deletes: list[DataFile] = field(default_factory=list)  # of keys, for an upsert table
+    unavailable: frozenset[int] = frozenset()  # columns in which some rows lack their value
     decoded: int = 0
     needs: Needs = Needs()
     refused: dict[str, int] = field(default_factory=dict)
@@ -191,6 +192,7 @@ class StageResult:
         self.rows += other.rows
         self.dead_letters += other.dead_letters
         self.deletes += other.deletes
+        self.unavailable |= other.unavailable
         self.decoded += other.decoded
         self.needs |= other.needs
         self.refused = added(self.refused, other.refused)
@@ -199,8 +201,7 @@ class StageResult:
         self.failed = added(self.failed, other.failed)
         for line, trace in other.traces.items():
             self.trace(line, trace)
-        self.alike |= other.alike
-        self.error = self.error or other.error
+        self.alike, self.error = self.alike or other.alike, self.error or other.error
 
     def trace(self, line: str, trace: str) -> None:
         """Keep a trace, while they are few."""
@@ -259,9 +260,8 @@ class Replaced:
 class StagedBatch:
     """Data files that no snapshot refers to yet, and the offsets of their records.
 
-    ``dead_letters`` are files of the dead-letter table, ``deletes`` of an upsert table's deleted keys;
-    ``refused`` counts records that became no row, by
-    reason, and ``passed_over`` those that describe none.
+    ``dead_letters`` are files of the dead-letter table, ``deletes`` of deleted keys. ``refused`` counts
+    records that became no row, by reason, and ``passed_over`` those that describe none.
     """
 
     offsets: StagedOffsets
@@ -273,6 +273,7 @@ class StagedBatch:
     samples: tuple[RefusedRecord, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
     deletes: tuple[DataFile, ...] = ()
+    unavailable: frozenset[int] = frozenset()
 
     @property
     def own_files(self) -> tuple[DataFile, ...]:

@@ -43,6 +43,7 @@ from tabletopic_kernel.pipeline.split_by_schema import (
 )
 from tabletopic_kernel.pipeline.transform.columns import CDC, ROWLESS_OPS, TOMBSTONE
 from tabletopic_kernel.pipeline.transform.deletes import DELETED, Changes, Followers, changes_of, moved_keys
+from tabletopic_kernel.pipeline.transform.unavailable import columns_with_unavailable
 from tabletopic_kernel.pipeline.worker.loaded_plans import load_plan
 
 R = TypeVar("R")
@@ -243,6 +244,8 @@ class _Staging:
                 self._followers.deleted(rows.positions[changes.deleted])
             kept = rows.rows.filter(pa.array(changes.writes))
             rows = StagedRows(rows.positions[changes.writes], rows.schema_id, kept)
+            if CDC in kept.schema.names or DELETED in kept.schema.names:
+                self.result.unavailable |= columns_with_unavailable(kept)
         if len(rows) and not self.result.is_void(self._plan.settings):
             self._sink.rows(batch, rows)
 

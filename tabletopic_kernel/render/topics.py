@@ -127,6 +127,8 @@ def not_rows(status: TopicStatus) -> dict[str, str | Cell]:
             else ""
         )
         pairs["refused"] = Cell(f"{counts}{kept}", "warn")
+    if status.changes:
+        pairs["changes"] = ", ".join(f"{what}: {count:,}" for what, count in status.changes.items())
     if status.passed_over:
         pairs["no row"] = ", ".join(f"{why}: {count:,}" for why, count in status.passed_over.items())
     if status.outliers:

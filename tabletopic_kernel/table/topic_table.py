@@ -15,9 +15,10 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.types import NestedField
 
 from tabletopic_kernel.clients.catalog.catalog import check_inside, create_table, reachable
+from tabletopic_kernel.clients.catalog.pyiceberg_seams.tables import is_identifier
 from tabletopic_kernel.formats.wire import SchemaKey
-from tabletopic_kernel.model.columns.upsert_columns import upsert_property
-from tabletopic_kernel.model.errors import ActionNeededError
+from tabletopic_kernel.model.columns.upsert_columns import upsert_columns, upsert_property
+from tabletopic_kernel.model.errors import ActionNeededError, UsageError
 from tabletopic_kernel.model.ledger import PREFIX, Ledger
 from tabletopic_kernel.model.progress.events import SchemaVersion
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -70,7 +71,8 @@ class TopicTable(LedgerTable):
         check_inside(catalog, settings.table_properties)
         own = {TOPIC_PROPERTY: topic, TYPES_PROPERTY: settings.debezium_types} | upsert_property(settings)
         properties = {**_table_properties(settings), **own, **(noted or {})}
-        return cls(create_table(catalog, identifier, schema, spec, properties, order))
+        named = _with_identifier(schema, settings)
+        return cls(create_table(catalog, identifier, named, spec, properties, order))
 
     def adapted(self, settings: TopicSettings) -> TopicSettings:
         """The settings, with the types of values that the table was created with."""
@@ -182,6 +184,19 @@ class TopicTable(LedgerTable):
         bare: dict[str, object] = {name: [] for name in history}
         bare |= {"current_snapshot_id": None, "refs": {}, "last_sequence_number": 0, "last_updated_ms": 0}
         return TablePlan(self.table.metadata.model_copy(update=bare).model_dump_json(), io)
+
+
+def _with_identifier(schema: Schema, settings: TopicSettings) -> Schema:
+    """The schema with the key of an upsert table as Iceberg's identifier, if all its columns are required."""
+    if settings.mode != "upsert":
+        return schema
+    try:
+        key = [leaf.field_id for leaf in upsert_columns(settings, schema).key]
+    except UsageError:  # who plans a batch says it
+        return schema
+    if not all(is_identifier(schema, field_id) for field_id in key):
+        return schema
+    return schema.model_copy(update={"identifier_field_ids": key})
 
 
 def _table_properties(settings: TopicSettings) -> dict[str, str]:

@@ -107,6 +107,8 @@ def test_the_table_is_the_dict_of_its_records(rig: Rig, seed: int) -> None:
         assert ledger is not None
         assert _rows(rig) == sorted(_dict_of(log, dict(ledger.next_offsets)).items())
         assert coordinator.progress().rows == len(_rows(rig))
+        changes = coordinator.progress().changes  # of all owners, each commit once
+        assert changes.get("insert", 0) - changes.get("delete", 0) == len(_rows(rig))
     assert _rows(rig) == sorted(_dict_of(log, dict.fromkeys(log, 60)).items())
 
 

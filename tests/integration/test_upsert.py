@@ -59,7 +59,7 @@ def test_change_events_by_column(bench: Workbench, sender: Sender) -> Story:
     """Deletes, a changed key and a truncate; what is sent again changes nothing."""
 
     def row(number: int, name: str) -> dict[str, Any]:
-        return {"id": number, "first_name": name, "email": None}
+        return {"id": number, "first_name": name, "email": f"{number}@shop"}
 
     def change(op: str, before: Any, after: Any, lsn: int) -> dict[str, Any]:
         made = event(op, before, after)
@@ -72,13 +72,19 @@ def test_change_events_by_column(bench: Workbench, sender: Sender) -> Story:
     sender.avro(V1, change("u", row(1, "a"), row(1, "b"), 11), change("d", row(2, "a"), None, 12))
     sender.raw(None)
     sender.avro(V1, change("u", row(3, "a"), row(30, "c"), 13))
+    large = {**row(4, "a"), "email": "__debezium_unavailable_value"}
+    sender.avro(V1, change("u", None, large, 14), change("u", None, {**large, "first_name": "e"}, 15))
+    sender.avro(V1, change("d", row(5, "a"), None, 16), change("c", None, {**large, "id": 50}, 16))
     yield None
+    emails = {1: "1@shop", 4: "4@shop", 30: "30@shop", 50: "5@shop"}
+    for engine in ("duckdb", "spark"):
+        assert _state(bench, sender.topic, "id", "email", engine) == emails
     sender.avro(V1, *old)  # as Connect does after a crash
     status = yield None
-    assert _state(bench, sender.topic, "id", "first_name") == {1: "b", 4: "a", 5: "a", 30: "c"}
+    assert _state(bench, sender.topic, "id", "first_name") == {1: "b", 4: "e", 50: "a", 30: "c"}
     assert status.rows == 4
     sender.avro(V1, change("t", None, None, 20), change("c", None, row(7, "d"), 21))
     status = yield None
     assert _state(bench, sender.topic, "id", "first_name") == {7: "d"}
-    assert status.passed_over == {"delete": 1, "tombstone": 1, "truncate": 1}
+    assert status.passed_over == {"delete": 2, "tombstone": 1, "truncate": 1}
     assert (status.rows, status.dead_letters) == (1, 0)

@@ -26,6 +26,7 @@ from tabletopic_kernel.pipeline.transform.deletes import (
 )
 from tests.pipeline.whole_path import Path as Topic
 
+UNCHANGED = b"__debezium_unavailable_value"
 ID = NestedField(1, "id", LongType(), required=False)
 
 
@@ -177,3 +178,8 @@ def test_a_record_without_a_value_deletes_unless_the_record_before_it_did(tmp_pa
     for values, deletes in (((row, None), 1), ((row, gone, None), 1), ((gone, None, None), 2)):
         topic.send(*values)
         assert sum(file.record_count for file in topic.result.deletes) == deletes
+        assert not topic.result.unavailable
+    topic.send(b'{"lsn": 3, "__deleted": "%s"}' % UNCHANGED, b'{"lsn": 4, "__deleted": "false"}')
+    (field_id,) = topic.result.unavailable  # the column in which a row keeps its value
+    table = topic.keeper.needed_table().table
+    assert table.schema().find_column_name(field_id) == "__deleted"

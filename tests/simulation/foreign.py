@@ -27,9 +27,11 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
+from tabletopic_kernel.model.columns.upsert_columns import upsert_property
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY
+from tests.simulation import keyed
 from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt
@@ -47,6 +49,8 @@ def append(world: World, dice: random.Random, table: Table) -> None:
     names = table.schema().as_arrow()
     rows = {field.name: pa.nulls(3, field.type) for field in names if field.name != "a"}
     rows["a"] = pa.array([-1, -2, -3], pa.int64())
+    if world.setting.keyed:  # rows from nowhere are older than any change of their key
+        rows["_kafka_key"] = pa.array(["k1", "k2", None], rows["_kafka_key"].type)
     table.append(pa.table({field.name: rows[field.name] for field in names}, schema=names))
 
 
@@ -73,8 +77,12 @@ def rewrite(world: World, dice: random.Random, table: Table) -> None:
         return
     if not table.spec().is_unpartitioned() and len({str(file.partition) for file in chosen}) > 1:
         return
-    rows = pa.concat_tables(
-        [world.reader.tables.rows_of(file.file_path) for file in chosen], promote_options="permissive"
+    rows = (
+        keyed.rows_of(table, [task for task in tasks if task.file in chosen])
+        if world.setting.keyed
+        else pa.concat_tables(
+            [world.reader.tables.rows_of(file.file_path) for file in chosen], promote_options="permissive"
+        )
     )
     merged = _written(world, dice, table, rows, chosen[0])
     with table.transaction() as transaction:
@@ -274,7 +282,7 @@ def replace_table(world: World, dice: random.Random, table: Table) -> None:
     schema = table.schema()
     world.left_behind |= world.lake.store.files.keys()
     world.lake.catalog.drop_table(table.name())
-    kept = {TOPIC_PROPERTY: TOPIC} if marked else {}
+    kept = {TOPIC_PROPERTY: TOPIC, **upsert_property(world.settings)} if marked else {}
     bare = Schema(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in schema.fields))
     world.lake.catalog.create_table(table.name(), bare, properties={**kept, "format-version": "2"})
     world.table_is_foreign = not marked

@@ -25,7 +25,12 @@ CUT, LOGS = 10_000_000, 100  # and those of a log that was cut, from there on; l
 PARTITION = 1_000_000
 _FIRST_MS = 4_000_000_000_000  # of records and of the virtual clock: later than any real clock says
 LEARNED = (9, 10, 11)  # schema ids that records name before the registry knows them, one after the other
+_KEYED_MS = 1_000_000_000_000  # of records with keys: deleted keys are remembered by times that are past
 _ROW = '{"type":"record","name":"Row","fields":[{"name":"a","type":"long"}%s]}'
+_ORDERED = (
+    '{"name":"a","type":"long"},{"name":"o","type":["null","long"],"default":null},'
+    '{"name":"__deleted","type":["null","string"],"default":null}'
+)
 _MORE = ',{"name":"%s","type":["null","long"],"default":null}'
 SCHEMAS = {
     1: _ROW % "",
@@ -49,6 +54,10 @@ class Record:
     kind: str
     value: int
     learned: int = LEARNED[0]  # the schema id of a record whose kind is UNKNOWN
+    key: bytes | None = None  # this and the following: of a table kept by key
+    ms: int | None = None  # None: by its offset
+    order: int | None = None
+    deletes: bool = False
 
     @property
     def must_be_row(self) -> bool:
@@ -56,10 +65,14 @@ class Record:
         return self.kind in GOOD
 
     @property
-    def raw(self) -> bytes:
-        """The record's bytes: magic, schema id, Avro."""
+    def raw(self) -> bytes | None:
+        """The record's bytes: magic, schema id, Avro; None deletes its key."""
+        if self.deletes and self.order is None:
+            return None
         schema_id = self.learned if self.kind == UNKNOWN else GOOD.get(self.kind, 1)
         more = b"" if schema_id == 1 else b"\x02" + _long(self.value) if self.kind == "with z" else b"\x00"
+        if self.order is not None:
+            more = b"\x02" + _long(self.order) + (b"\x02\x08true" if self.deletes else b"\x00") + more
         body = b"\xff" * 11 if self.kind == BAD else _long(self.value) + more
         return b"\x00" + struct.pack(">I", schema_id) + body
 
@@ -82,6 +95,8 @@ class Topic:
     first: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     cuts: int = 0
     cut_at: dict[int, int] = field(default_factory=dict)  # the first offset that a partition's log ever lost
+    clock_ms: int = _KEYED_MS  # of a table kept by key: the newest record's time
+    order: int = 0
 
     @property
     def id(self) -> str:
@@ -92,11 +107,16 @@ class Topic:
         """The next offset of every partition."""
         return {partition: len(records) for partition, records in self.records.items()}
 
-    def produce(self, partition: int, kind: str, learned: int = LEARNED[0]) -> None:
+    def produce(self, partition: int, kind: str, learned: int = LEARNED[0], **of_key: Any) -> None:
         """One more record."""
         records = self.records[partition]
         value = self.generation * GENERATION + self.cuts * CUT + partition * PARTITION + len(records)
-        records.append(Record(kind, value, learned))
+        records.append(Record(kind, value, learned, **of_key))
+
+    def ms(self, partition: int, offset: int) -> int:
+        """The timestamp of a record."""
+        ms = self.records[partition][offset].ms
+        return _FIRST_MS + offset if ms is None else ms
 
     def cut(self, partition: int, offset: int, more: int) -> None:
         """The log loses what is there from ``offset`` on, and is ``more`` records longer soon after."""
@@ -124,12 +144,11 @@ class Topic:
             (p, o, self.records[p][o]) for p in sorted(end) for o in range(start.get(p, 0), end[p])
             if self.records[p][o].kind != HOLE
         ]  # fmt: skip
-        nothing = pa.nulls(len(places), pa.binary())
         headers = pa.nulls(len(places), pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-        at = pa.array([(_FIRST_MS + o) * 1000 for _, o, _ in places], pa.timestamp("us", "UTC"))
+        at = pa.array([self.ms(p, o) * 1000 for p, o, _ in places], pa.timestamp("us", "UTC"))
         columns = {
             "value": pa.array([record.raw for _, _, record in places], pa.binary()),
-            "key": nothing,
+            "key": pa.array([record.key for _, _, record in places], pa.binary()),
             "headers": headers,
             "partition": pa.array([p for p, _, _ in places], pa.int32()),
             "offset": pa.array([o for _, o, _ in places], pa.int64()),
@@ -172,7 +191,7 @@ class ModelBroker:
         for p, start in starts.items():
             for offset in range(max(start, self.topic.first[p]), min(ends[p], len(self.topic.records[p]))):
                 if (record := self.topic.records[p][offset]).kind != HOLE:
-                    yield KafkaRecord(p, offset, None, record.raw, _FIRST_MS + offset)
+                    yield KafkaRecord(p, offset, record.key, record.raw, self.topic.ms(p, offset))
 
 
 @dataclass
@@ -190,6 +209,7 @@ class ModelRegistry:
     call: Call
     known: set[int] = field(default_factory=lambda: {1, 2, 3})
     refilled: Refilled = field(default_factory=Refilled)
+    ordered: bool = False  # by a column, which all schemas have
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of the topic's values; the first one, so that others change the table."""
@@ -205,6 +225,8 @@ class ModelRegistry:
         text = SCHEMAS[schema_id]
         if schema_id == REUSED and self.refilled.is_so:
             text, self.refilled.is_known = REUSED_TEXT, True
+        if self.ordered:
+            text = text.replace('{"name":"a","type":"long"}', _ORDERED)
         return RegisteredSchema(schema_id, "AVRO", text, (), f"{TOPIC}-value", schema_id)
 
     def text_of(self, schema_id: int, subject: str = "") -> RegisteredSchema:

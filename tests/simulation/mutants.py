@@ -22,7 +22,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tabletopic_kernel.clients.catalog.pyiceberg_seams.snapshots import ChangeSnapshot
 from tabletopic_kernel.clients.registry.registry import UnknownSchemaError
 from tabletopic_kernel.clients.storage.storage import delete_files, list_files, live_files, manifests_of
-from tabletopic_kernel.host import coordinator
+from tabletopic_kernel.host import coordinator, owner
 from tabletopic_kernel.host import resume_point as start
 from tabletopic_kernel.host.maintenance import expiry as host_expiry
 from tabletopic_kernel.host.maintenance.jobs import Job
@@ -41,6 +41,8 @@ from tabletopic_kernel.pipeline.write import data_root, epochs_root
 from tabletopic_kernel.table import expiry
 from tabletopic_kernel.table.changes import commit, ledger_history
 from tabletopic_kernel.table.changes.change import TableChange, appended
+from tabletopic_kernel.table.changes.upsert import upserted
+from tabletopic_kernel.table.changes.upsert.staged import Upsert
 from tabletopic_kernel.table.compaction import replace as replace_files
 from tabletopic_kernel.table.dead_letters import DeadLetters
 from tabletopic_kernel.table.expiry import without
@@ -400,6 +402,27 @@ MUTANTS |= {
     "a compaction does not know where sorting puts rows": _put(rewrite, "permutation", _nothing),
     "a compaction leaves the ledger out": _put(ChangeSnapshot, "of", classmethod(_without_ledger)),
 }
+
+_live, _columns = upserted._live, Upsert.columns
+
+
+def _skips_a_file(*args: Any) -> Iterator[Any]:
+    return (batch for batch in _live(*args) if batch["file"][0].as_py() % 3)
+
+
+# Of tables kept by key.
+KEYED = {
+    "a look-up leaves out some files": _put(upserted, "_live", _skips_a_file),
+    "no look-up knows deleted keys": _put(upserted, "remembered_rows", lambda *_: iter(())),
+    "deleted keys are forgotten at once": _put(upserted, "CLOCK_TOLERANCE_MS", -(10**13)),
+    "an order in the data does not count": _put(
+        Upsert, "columns", lambda self, table: replace(_columns(self, table), order=())
+    ),
+    "merged deletes are known by their spelling": _put(owner, "file_name", lambda path: path),
+}
+MUTANTS |= KEYED
+# After how many histories of such tables chance meets what these break.
+LATE = {"deleted keys are forgotten at once": 39, "merged deletes are known by their spelling": 18}
 
 # What chance meets too rarely: the schedule that shows it.
 SCENES: dict[str, Callable[[], list[Move]]] = {

@@ -17,9 +17,11 @@ from tabletopic_kernel.pipeline.plan import ASK_AGAIN_MS
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.changes.change import appended
 from tabletopic_kernel.table.topic_table import TopicTable
+from tests.simulation import keyed
 from tests.simulation.faults import OUTAGES
 from tests.simulation.kafka import ACCEPTED, BAD, HOLE, LEARNED, UNKNOWN
 from tests.simulation.lake import NEIGHBOUR
+from tests.simulation.store import place
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -39,7 +41,11 @@ def produce(world: World, dice: random.Random) -> None:
         kind = dice.choices(kinds, weights)[0]
         if kind == "with b" and world.refilled.is_known:
             kind = "with z"
-        world.topic.produce(dice.choice(list(world.topic.records)), kind, unknown)
+        partition = dice.choice(list(world.topic.records))
+        if world.setting.keyed:
+            keyed.produce(world, dice, partition, kind, unknown)
+        else:
+            world.topic.produce(partition, kind, unknown)
 
 
 def partition(world: World, dice: random.Random) -> None:
@@ -60,7 +66,12 @@ def retention(world: World, dice: random.Random) -> None:
 def cut(world: World, dice: random.Random) -> None:
     """A partition's log loses its newest records, read or not, and grows beyond where it was."""
     topic, chosen = world.topic, dice.choice([0, 1])
-    if topic.records[chosen] and not any(topic.first.values()) and topic.cuts < 99:
+    if (
+        not world.setting.keyed
+        and topic.records[chosen]
+        and not any(topic.first.values())
+        and topic.cuts < 99
+    ):
         topic.cut(chosen, dice.randrange(len(topic.records[chosen])), dice.randint(1, 6))
 
 
@@ -76,7 +87,7 @@ def learn(world: World, dice: random.Random) -> None:
 
 def refill(world: World, dice: random.Random) -> None:
     """The registry is emptied and filled again, an id is another text's, and nobody writes for a minute."""
-    world.refilled.is_so = True
+    world.refilled.is_so = not world.setting.keyed
     world.now_ms += ASK_AGAIN_MS
 
 
@@ -109,7 +120,9 @@ def lose_a_file(world: World, dice: random.Random) -> None:
     """
     if world.outside.later or any(process.busy for process in world.processes.values()):
         return
-    named = world.reader.tables.named()
+    # Deleted keys that a host has merged, and a commit was sent with, were never where others write.
+    named = world.reader.tables.named() | world.reader.key_files
+    named |= {place(one) for process in world.processes.values() for one in keyed.sent(process)}
     staged = [one for one in sorted(world.lake.store.files) if "/epoch-" in one and one not in named]
     if staged and dice.random() < 0.5:
         name = dice.choice(staged)

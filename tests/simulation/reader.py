@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import Table
 
 from tabletopic_kernel.model.commit_cycle import State
+from tests.simulation import keyed
 from tests.simulation.kafka import BAD, CUT, HOLE, LOGS, UNKNOWN
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place
@@ -50,6 +51,8 @@ class Reader:
     # Every snapshot of the table that there ever was: on which it was built, and its ledger.
     history: dict[int, tuple[int | None, LedgerRead | None]] = field(default_factory=dict)
     epoch: int = 0  # of the table's newest ledger
+    key_files: set[str] = field(default_factory=set)  # with deleted keys, that any ledger has ever named
+    skipped: set[Place] = field(default_factory=set)  # records that a gap took
 
     def __post_init__(self) -> None:
         self.tables = Tables(self.world.lake)
@@ -80,6 +83,8 @@ class Reader:
         elif found := sorted(wrong - self.excused):
             what, where = found[0]
             raise BrokenError(what, f"{len(found)} records, the first at {where}")
+        elif self.world.setting.keyed:
+            pass
         elif back := sorted(self.deleted & {(p, o) for _, p, o in self._counts(main)}):
             raise BrokenError("I1 a row is back that others deleted", f"{len(back)}, the first at {back[0]}")
         self.excused &= wrong
@@ -136,6 +141,7 @@ class Reader:
             raise BrokenError("I5 an older epoch commits", f"{ledger.epoch} after {newest}, by {who}")
         elif any(ledger.offsets.get(p, 0) < offset for p, offset in then.offsets.items()):
             raise BrokenError("I3 the ledger goes back", f"{then.offsets} to {ledger.offsets}")
+        self.skipped |= _skipped(then, ledger)
         self.epoch = ledger.epoch
         if then is None or ledger.epoch > then.epoch:
             self.claimed[uuid, ledger.epoch] = who
@@ -144,6 +150,7 @@ class Reader:
 
     def _remember(self, table: Table) -> None:
         for one in table.metadata.snapshots:
+            self.key_files |= self.tables.key_files(table, one)
             if one.snapshot_id not in self.history:
                 self.history[one.snapshot_id] = (one.parent_snapshot_id, LedgerRead.of(one))
 
@@ -242,7 +249,7 @@ class Reader:
             if table is not None and ledger is not None:
                 root = table.properties.get("write.data.path", f"{table.location()}/data")
                 folders[f"{place(root)}/{table.metadata.table_uuid}/"] = ledger.epoch
-        gone = self.tables.named() | self.world.left_behind | self.world.strays
+        gone = self.tables.named() | self.world.left_behind | self.world.strays | self.key_files
         return sorted(
             name for name in (there & self.world.lake.store.files.keys()) - gone
             for root, epoch in folders.items()
@@ -295,6 +302,7 @@ class Reader:
         files = self.world.lake.store.files
         for snapshot in table.metadata.snapshots:
             names = self.tables.reach(snapshot) - self.world.robbed
+            names |= self.tables.key_files(table, snapshot)
             if not names <= files.keys():
                 missing = min(names - files.keys())
                 raise BrokenError(
@@ -315,7 +323,9 @@ class Reader:
             if running is None or owner is None or owner.table is None or owner.ledger.epoch != self.epoch:
                 continue
             for batch in running.staged:
-                for file in batch.files:
+                # Of a batch that was just committed, deletes that were merged go.
+                is_there = all(owner.ledger.next_offsets.get(p, 0) >= o for p, o in batch.offsets.end.items())
+                for file in batch.files if is_there else batch.own_files:
                     name = place(file.file_path)
                     if name not in files and name not in self.world.lost:
                         raise BrokenError("I10 a staged file is gone", f"{name}, of {process.name}")
@@ -341,7 +351,10 @@ class Reader:
         seen = {(p, o) for made, p, o in rows if made // LOGS == generation}
         wrong |= {("I1 a record is a row and a letter", where) for where in seen & told.keys()}
         wrong |= {("I7 a record is a letter twice", where) for where, times in told.items() if times > 1}
-        if generation == self.world.topic.generation:
+        if generation == self.world.topic.generation and self.world.setting.keyed:
+            begins = self.begins.get(str(main.metadata.table_uuid), {})
+            wrong |= keyed.wrong(self.world, begins, ledger, rows, told)
+        if generation == self.world.topic.generation and not self.world.setting.keyed:
             wrong |= self._missing(main, ledger, seen | told.keys())
             wrong |= self._of_both_logs(rows)
             kinds, cut_at = self.world.topic.records, self.world.topic.cut_at
@@ -407,3 +420,11 @@ class Reader:
                 if not done and offset < ledger.offsets.get(partition, 0):
                     total[partition, offset] += times
         return total
+
+
+def _skipped(before: LedgerRead | None, after: LedgerRead) -> set[Place]:
+    """The records that a gap took."""
+    if before is None:
+        return set()
+    gaps = [p for p, lost in after.lost.items() if lost > before.lost.get(p, 0)]
+    return {(p, o) for p in gaps for o in range(before.offsets.get(p, 0), after.offsets[p])}

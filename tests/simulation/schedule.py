@@ -39,6 +39,7 @@ CIRCUMSTANCES = {
 }
 HOST = {"run": 100, "poll": 14, "start": 14, "kill": 2, "fault": 40}
 _LONG = ("slow", "slow after", "answer lost", "comes late")  # others go on meanwhile
+FIRST_KEYED, KEYED_EVERY = 5, 16  # of so many seeds, one has a table kept by key
 _RARE = ("drop", "replace", "roll back", "delete rows")
 
 
@@ -56,6 +57,7 @@ class Setting:
     many_letters: bool = False  # each batch has some; and few files are put together
     sort_by: tuple[str, ...] = ()  # of the topic's table, at first
     large_files: bool = False  # each is larger than the table wants
+    keyed: Literal["", "place", "order"] = ""  # the table has one row for each key, the newest by that
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,10 @@ def setting_of(seed: int) -> Setting:
     sort_by = random.Random(f"sorted {seed}").choice([(), (), ("a desc",), ("bucket(3, a)", "a")])
     made = Setting(seed, spelling, on_gap, *chances)
     made = replace(made, expires=expires, many_letters=many_letters, sort_by=sort_by)
-    return replace(made, large_files=random.Random(f"large {seed}").random() < 0.15)
+    made = replace(made, large_files=random.Random(f"large {seed}").random() < 0.15)
+    return replace(
+        made, keyed=("place", "order")[seed // KEYED_EVERY % 2] if seed % KEYED_EVERY == FIRST_KEYED else ""
+    )
 
 
 # Where a fault may strike, and how.

@@ -23,7 +23,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
 from tests.simulation.kafka import CUT, PARTITION
-from tests.simulation.lake import Lake
+from tests.simulation.lake import MAIN, Lake
 from tests.simulation.store import place
 
 Row = tuple[int, int, int]  # generation of the topic, partition, offset
@@ -40,6 +40,7 @@ class LedgerRead:
     topic_id: str
     lost: dict[int, int]
     replay_id: str | None
+    deleted_keys: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> LedgerRead | None:
@@ -54,6 +55,7 @@ class LedgerRead:
             summary["tabletopic.topic-id"],
             _by_partition(summary.get("tabletopic.lost", "{}")),
             summary.get("tabletopic.replay-id"),
+            tuple(json.loads(summary.get("tabletopic.deleted-keys", "[]"))),
         )
 
 
@@ -126,7 +128,15 @@ class Tables:
 
     def _newest_rows(self, snapshot: Snapshot) -> set[Row]:
         """Those of the newest commit whose rows of the topic the snapshot has."""
-        by_commit = self._rows_by_commit(snapshot, new_only=True) or self._rows_by_commit(snapshot)
+        left = self.rows_left(snapshot)
+        for new_only in (True, False):
+            by_commit = {
+                row: commit
+                for row, commit in self._rows_by_commit(snapshot, new_only=new_only).items()
+                if len(row) != 3 or not isinstance(row[2], int) or row in left
+            }
+            if by_commit:
+                break
         newest = max(by_commit.values(), default=0)
         return {row for row, commit in by_commit.items() if commit == newest}
 
@@ -158,6 +168,12 @@ class Tables:
     def reached(self, table: Table) -> set[str]:
         """Places of all files that any snapshot of the table reaches."""
         return {name for snapshot in table.metadata.snapshots for name in self.reach(snapshot)}
+
+    def key_files(self, table: Table, snapshot: Snapshot) -> set[str]:
+        """Places of the files with deleted keys that a snapshot's ledger names."""
+        ledger, root = LedgerRead.of(snapshot), f"{table.location()}/data/{table.metadata.table_uuid}/"
+        names = ledger.deleted_keys if ledger and table.name() == MAIN else ()
+        return {place(f"{root}{name}" if name.startswith("epoch-") else name) for name in names}
 
     def reach(self, snapshot: Snapshot) -> frozenset[str]:
         """Places of all files of a snapshot."""

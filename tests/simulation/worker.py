@@ -113,16 +113,17 @@ class ModelWorker:
         result = stage_files(loaded, [self._process.world.topic.batch(start, end)])
         reach(Step.STAGED)
         if result.needs:
-            self._listener.discard(result.files, result.dead_letters)
+            self._listener.discard(result.own_files, result.dead_letters)
             self._ask(result.needs)
             return
         if self._plan.table is None:
-            self._listener.discard(result.files, result.dead_letters)
+            self._listener.discard(result.own_files, result.dead_letters)
             raise RetryableError("there is no table yet")
         self._position.update(end)
         reach(Step.BATCH)
         self._end = None
         told: dict[str, Any] = {"dead_letters": tuple(result.dead_letters), "refused": result.refused}
+        told["deletes"] = tuple(result.deletes)
         offsets = StagedOffsets(start, end, result.newest_ms, last_records=result.last_records)
         self._listener.staged(StagedBatch(offsets, tuple(result.files), result.rows, 0.1, **told))
 

@@ -25,7 +25,7 @@ from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline import rewrite
 from tabletopic_kernel.pipeline.rewrite import RewriteResult, RewriteTask, read_result
 from tabletopic_kernel.table.compaction import plan as table_compaction
-from tests.simulation import foreign, people
+from tests.simulation import foreign, keyed, people
 from tests.simulation.coverage import Coverage, noting_steps
 from tests.simulation.faults import Fault, Outside
 from tests.simulation.kafka import (
@@ -101,6 +101,8 @@ class World:
             keep_snapshots=1,
             sort_by=setting.sort_by,
         ).model_copy(update={"time_travel_ms": 3_000})  # less than people may: a history takes minutes
+        if setting.keyed:
+            self.settings = self.settings.model_copy(update=keyed.settings(setting.keyed))
         if setting.large_files:
             self.settings = self.settings.model_copy(update={"target_file_size_bytes": 64})
         self.wish: DesiredTopic | None = DesiredTopic(topic="clicks", settings=self.settings)
@@ -109,7 +111,7 @@ class World:
 
     def registry_for(self, call: Any) -> ModelRegistry:
         """The registry as a process sees it."""
-        return ModelRegistry(call, self.learned, self.refilled)
+        return ModelRegistry(call, self.learned, self.refilled, self.setting.keyed == "order")
 
     # -- running
 
@@ -129,6 +131,8 @@ class World:
             patches.enter_context(mock.patch.object(rewrite, "_PART_ROWS", 3))
             clock = SimpleNamespace(time=lambda: self.now_ms / 1000)
             patches.enter_context(mock.patch.object(snapshots, "time", clock))
+            if self.setting.keyed:
+                keyed.few_files(patches)
             if self.setting.expires:
                 patches.enter_context(mock.patch.multiple(expiry, _FIRST_MS=8_000, _EVERY_MS=15_000))
             patches.enter_context(noting_steps(self))
@@ -185,6 +189,8 @@ class World:
                 self.counts.foreign += 1
                 self.may_stop |= move.verb in foreign.STOPS
                 self.rows_deleted |= move.verb in ("delete rows", "delete positions")
+                if self.setting.keyed and move.verb == "rewrite":  # without the rows that others deleted
+                    self.may_stop |= self.rows_deleted
                 self.folder_moved |= move.verb == "share the folder"
                 self.coverage.acts[f"foreign, {move.of}", move.verb] += 1
             self.reader.look(foreign=True)

@@ -19,7 +19,8 @@ from tabletopic_kernel.pipeline.conform import conform
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.query.duckdb import DuckLake
 from tabletopic_kernel.table.changes.change import appended
-from tabletopic_kernel.table.changes.upsert.upserted import Upsert, upserted
+from tabletopic_kernel.table.changes.upsert.staged import Upsert
+from tabletopic_kernel.table.changes.upsert.upserted import upserted
 from tests.table.test_upsert import Upserts, new_catalog
 
 _PER_FILE = 1_000_000

@@ -31,9 +31,9 @@ from tabletopic_kernel.table.changes.ledger_history import ledger_of, locations
 from tabletopic_kernel.table.changes.lineage import has_newest_rows
 from tabletopic_kernel.table.changes.upsert.leaves import FILE, POSITION, LiveRows, read_rows, rows_schema
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
+from tabletopic_kernel.table.changes.upsert.staged import Upsert
 from tabletopic_kernel.table.changes.upsert.upserted import (
     MOST_FILES,
-    Upsert,
     remembering,
     upserted,
     with_fewer_files,
@@ -58,6 +58,7 @@ class Event(NamedTuple):
     partition: int
     offset: int
     ms: int
+    text: str | None = None
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -128,6 +129,7 @@ class Upserts:
             "id": pa.array([event.key for event in events], pa.int64()),
             "value": pa.array([event.value for event in events], pa.int32()),
             "lsn": pa.array([event.lsn for event in events], pa.int64()),
+            "text": pa.array([event.text for event in events], pa.large_string()),
             "_kafka_metadata": pa.array(
                 [
                     {"partition": event.partition, "offset": event.offset, "timestamp": event.ms * 1000}
@@ -159,7 +161,9 @@ class Upserts:
         end = {p: max([start[p], *(e.offset + 1 for e in events if e.partition == p)]) for p in newest_ms}
         after = self.lake.ledger.advanced(StagedOffsets(start, end, newest_ms), str(uuid.uuid4()))
         topic = self.lake.topic
-        upsert = Upsert(self.settings, tuple(files), tuple(deletes))
+        has_text = any(event.text is not None for event in events)
+        lacking = {topic.table.schema().find_field("text").field_id} if has_text else ()
+        upsert = Upsert(self.settings, tuple(files), tuple(deletes), frozenset(lacking))
         change = upserted(remembering(topic.table, after, deletes), upsert)
         newest_ms = self.lake.ledger.newest_ms
         change = with_fewer_files(topic.table, change, upsert, newest_ms, self.letters)
@@ -528,3 +532,16 @@ def test_renamed_and_wider_keys_are_the_same(table: Upserts) -> None:
     (entry,) = live.head.data
     (rows,) = read_rows(table.lake.table.io, entry.data_file.file_path, columns, 0)
     assert rows.column(0).to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_required_key_is_icebergs_identifier(tmp_path: Path, required: bool) -> None:
+    """Until its column becomes optional, which a new schema may do."""
+    fields = [NestedField(at, name, LongType(), required=required) for at, name in enumerate(("b", "a"), 1)]
+    given = TopicSettings(metadata_columns=("metadata",))
+    schema = assign_fresh_schema_ids(Schema(*fields, *metadata_columns(given)))
+    lake = Lake(new_catalog(str(tmp_path)), schema, mode="upsert", key=("a",))
+    assert lake.table.schema().identifier_field_ids == ([2] if required else [])
+    optional = [field.model_copy(update={"required": False}) for field in lake.table.schema().fields]
+    lake.topic.evolve(Schema(*optional), {}, lake.ledger.epoch)
+    assert lake.table.schema().identifier_field_ids == []

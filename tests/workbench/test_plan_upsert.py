@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import ListType, LongType, NestedField, StringType, TimestamptzType
 
+from tabletopic_kernel.model.columns.table_columns import metadata_columns
 from tabletopic_kernel.model.errors import SettingsError
 from tabletopic_kernel.model.settings.options import validated
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.pipeline.transform.columns import CDC_STRUCT
 from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.topics.upserts import check_upsert_topic
 from tests.workbench.test_plan import V1, catalog, make_table, newest, planned, values  # noqa: F401
 
 FLOAT = (
@@ -28,6 +35,22 @@ def test_a_key_of_columns_is_enough(catalog: Catalog) -> None:  # noqa: F811
     plan = planned(catalog, V1, mode="upsert", key=("id",), order_by="url")
     assert plan.refused == []
     assert any("Spark streaming" in note for note in plan.notes)
+
+
+def test_values_that_an_update_would_lose_are_said() -> None:
+    """PostgreSQL's large lists of some types, of change events alone."""
+    fields = [
+        NestedField(at, name, ListType(at + 10, kind, element_required=False), required=False)
+        for at, (name, kind) in enumerate((("times", TimestamptzType()), ("texts", StringType())), 1)
+    ]
+    schema = Schema(*fields, NestedField(9, "id", LongType()), NestedField(8, "_cdc", CDC_STRUCT))
+    schema = assign_fresh_schema_ids(Schema(*schema.fields, *metadata_columns(TopicSettings())))
+    for transform, expected in (("flatten_debezium", 1), ("flatten", 0)):
+        settings = TopicSettings(mode="upsert", key=("id",), transform=transform)
+        nothing: Any = None
+        servers: Any = nothing, nothing, SimpleNamespace(properties={})
+        notes = check_upsert_topic("t", settings, *servers, schema, {})
+        assert sum("REPLICA IDENTITY FULL" in note and "times:" in note for note in notes) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from datetime import tzinfo
 from tabletopic_kernel.faces.live_dashboard.html import (
     Cell,
     Html,
+    changes,
     figures,
     heading,
     moment,
@@ -63,7 +64,7 @@ def tiles(view: View, name: str, zone: tzinfo) -> str:
             (
                 "Rows",
                 words.number(progress.rows if known else None),
-                f"in {many(progress.files, 'file')}{size}" if known else "",
+                f"in {many(progress.files, 'file')}{size}{changes(progress.changes)}" if known else "",
             ),
             (
                 "Schema",

@@ -152,6 +152,11 @@ class Part:
             self.pane.object = html
 
 
+def changes(counts: Mapping[str, int]) -> str:
+    """What became of rows of a table with one row per key; empty for other tables."""
+    return "".join(f"; {words.number(count)} {what}s" for what, count in sorted(counts.items()))
+
+
 def passed_over(counts: Mapping[str, int]) -> str:
     """A sentence on records that became no row, by reason; empty if there are none."""
     reasons = ", ".join(f"{words.number(count)} {reason}" for reason, count in sorted(counts.items()))

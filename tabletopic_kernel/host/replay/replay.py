@@ -121,6 +121,7 @@ class Replay:
             time.monotonic() - began,
             passed_over=result.passed_over,
             deletes=tuple(result.deletes),
+            unavailable=result.unavailable,
             replay_id=replay_id,
         )
 

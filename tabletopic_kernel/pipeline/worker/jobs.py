@@ -217,4 +217,5 @@ def batch_of_result(offsets: StagedOffsets, result: StageResult, seconds: float)
         tuple(result.samples),
         result.passed_over,
         tuple(result.deletes),
+        result.unavailable,
     )

@@ -7,10 +7,20 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    ListType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from tabletopic_kernel.clients.catalog.engine_properties import maintains_itself
 from tabletopic_kernel.clients.kafka.broker import Broker
 from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.model.columns.evolution import HEADER
 from tabletopic_kernel.model.columns.upsert_columns import Former, check_upsert, upsert_columns
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -21,6 +31,11 @@ _RECORDS: Final = 20  # newest ones whose keys are looked at
 _NOTE: Final = (
     "the table has a row for each key, and its commits replace rows: readers that follow appended snapshots "
     "alone, such as Spark streaming, refuse them"
+)
+_NO_PLACEHOLDER: Final = (FloatType, DoubleType, DecimalType, TimestampType, TimestamptzType, StructType)
+_FULL: Final = (
+    "{names}: from PostgreSQL, an update that does not touch such a value sends null if it has more than "
+    "2 kB, so the row would lose it: give the source's table REPLICA IDENTITY FULL"
 )
 
 
@@ -54,7 +69,19 @@ def check_upsert_topic(
     )
     if schema is not None and not has_later_key:
         upsert_columns(settings, schema, former)
-    return [_NOTE]
+    return [_NOTE, *_sent_as_null(schema, settings)]
+
+
+def _sent_as_null(schema: Schema | None, settings: TopicSettings) -> list[str]:
+    """Columns for whose large values an update that does not touch them sends null, not a placeholder."""
+    names = [
+        field.name
+        for field in (schema.fields if schema is not None else ())
+        if settings.transform == "flatten_debezium" and field.name != HEADER
+        if isinstance(field.field_type, ListType)
+        if isinstance(field.field_type.element_type, _NO_PLACEHOLDER)
+    ]
+    return [_FULL.format(names=", ".join(names))] if names else []
 
 
 def _check_keys(topic: str, settings: TopicSettings, broker: Broker, registry: Registry) -> None:

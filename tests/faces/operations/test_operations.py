@@ -415,6 +415,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
         error="wrong", rows=700_001, files=12_001, staged_rows=3_003, epoch=777, commits=5_005,
         commit_interval_ms=9_000, passed_over={"tombstone": 8_008}, lost={0: 6_006}, dead_letters=4_004,
         staging_records=2_002, waiting_records=1_463, outliers={0: Outliers(9_009, 1, 2**44)},
+        changes={"insert": 1_464},
     )  # fmt: skip
     shown = {
         "topic": "clicks", "table": "default.clicks", "state": "running", "error": "wrong",
@@ -425,6 +426,7 @@ def test_a_topic_has_the_same_fields_in_every_face() -> None:
         "outliers": "9,009", "epoch": "777", "last_commit_ms": "2023-11-14", "commit_interval_ms": "9 s",
         "host": "here-1", "refused": "avro_trailing_bytes", "dead_letters": "4,004",
         "dead_letter_table": "default.clicks__dead_letters", "passed_over": "8,008", "lost": "6,006",
+        "changes": "insert: 1,464",
     }  # fmt: skip
     text = repr(status_facts(one))
     assert [name for name, part in shown.items() if part not in text] == []

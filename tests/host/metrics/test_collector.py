@@ -48,7 +48,9 @@ def full_rig(topics: int, partitions: int = 3) -> Rig:
             rig.metrics.hear(event.model_copy(update={"topic": name}))
     for event in EVENTS:
         rig.metrics.hear(event)
-    rig.host.records[0] = rig.host.records[0].model_copy(update={"passed_over": {"tombstone": 3}})
+    rig.host.records[0] = rig.host.records[0].model_copy(
+        update={"passed_over": {"tombstone": 3}, "changes": {"update": 2}}
+    )
     rig.ask()
     return rig
 

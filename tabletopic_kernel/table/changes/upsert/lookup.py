@@ -40,6 +40,7 @@ _LATE: Final = (
 )
 _MEMORY: Final = "1GB"  # beyond, DuckDB spills to the temporary folder
 Batches = Iterable[pa.RecordBatch]
+Place = tuple[int, int]  # the index of a file, and a position in it
 
 
 class Lookup:
@@ -49,6 +50,7 @@ class Lookup:
         self._duck, self._schema, self._columns = connection, rows_schema(columns), columns
         self._keys, self._order = _names(columns.key), _names(columns.order)
         self._partition, self._offset, self._timestamp = _names(columns.place)
+        self._losers: pa.Table = pa.table({})
         self._key = ", ".join(self._keys)
         first = self._order[0] if self._order else None
         self._has_order = f"{first} IS NOT NULL" if first else "false"
@@ -70,9 +72,7 @@ class Lookup:
             f"CREATE TEMP TABLE touched AS SELECT DISTINCT {self._key} FROM events WHERE NOT {ALL_KEYS.name}"
         )
         truncates = self._count(f"FROM events WHERE {ALL_KEYS.name}")
-        same = " AND ".join(f"l.{name} IS NOT DISTINCT FROM t.{name}" for name in self._keys)
-        if len(self._keys) == 1:
-            same = f"l.{self._key} = t.{self._key}"
+        same = self._same("l", "t")
         self._duck.execute(
             f"INSERT INTO events SELECT l.* FROM remembered l SEMI JOIN touched t ON {same} "
             f"WHERE NOT l.{ALL_KEYS.name} UNION ALL SELECT * FROM remembered WHERE {ALL_KEYS.name}"
@@ -81,10 +81,38 @@ class Lookup:
         with self._reader("live", live(keys)):
             of_keys = "" if truncates else f"SEMI JOIN touched t ON {same}"
             self._duck.execute(f"INSERT INTO events SELECT l.* FROM live l {of_keys}")
-        losers = self._duck.execute(self._losers()).to_arrow_table()
+        self._losers = losers = self._duck.execute(self._losers_sql()).to_arrow_table()
         if late := pc.sum(losers["is_late"]).as_py():
             _LOG.warning(_LATE, f"{late:,}", ", ".join(".".join(leaf.path) for leaf in self._columns.order))
         return _by_file(losers)
+
+    def updated(self, first: int) -> int:
+        """After ``superseded``: how many rows of files from index ``first`` have a newer row of their key."""
+        is_live = pc.greater_equal(self._losers[FILE], first)
+        return pc.sum(pc.and_(is_live, self._losers["is_updated"])).as_py() or 0
+
+    def rows_before(self, rows: pa.Table) -> dict[Place, Place]:
+        """After ``superseded``: for rows, by ``file`` and ``position``, the newest older one of their key.
+
+        For a row whose event changed its key, that of the key before: its delete has the same order.
+        """
+        self._duck.register("asked", rows)
+        moved = f"d.{self._order[0]} = c.{self._order[0]}" if self._order else "false"
+        is_row = f"e.{FILE} IS NOT NULL AND {self._older()}"
+        pairs = self._duck.execute(f"""
+            WITH timed AS MATERIALIZED ({self._timed()}),
+            wanted AS (SELECT t.* FROM timed t JOIN asked USING ({FILE}, {POSITION})),
+            pairs AS (
+                SELECT c.{FILE} AS of_file, c.{POSITION} AS of_position, false AS is_moved, e.*
+                FROM wanted c JOIN timed e ON {self._same("e", "c")} AND {is_row}
+                UNION ALL SELECT c.{FILE}, c.{POSITION}, true, e.* FROM wanted c
+                JOIN timed d ON d.{FILE} IS NULL AND NOT d.{ALL_KEYS.name} AND {moved}
+                JOIN timed e ON {self._same("e", "d")} AND {is_row}
+            )
+            SELECT of_file, of_position, {FILE}, {POSITION} FROM pairs QUALIFY row_number() OVER (
+                PARTITION BY of_file, of_position ORDER BY is_moved DESC, {self._by_order}{self._by_place}
+            ) = 1""").fetchall()
+        return {(file, position): (older, at) for file, position, older, at in pairs}
 
     def newest_deletes(self, deletes: Batches, since_us: int | None) -> pa.Table:
         """The newest deletes of each key, without those whose record is older than ``since_us``."""
@@ -103,12 +131,21 @@ class Lookup:
             f"ORDER BY {self._offset}), 0) AS moment FROM events"
         )
 
-    def _losers(self) -> str:
+    def _same(self, one: str, other: str) -> str:
+        """Whether two have the same key; a part of which may be null in a foreign row."""
+        if len(self._keys) == 1:
+            return f"{one}.{self._key} = {other}.{self._key}"
+        return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in self._keys)
+
+    def _older(self) -> str:
+        """Whether e is older than c."""
         older = _is_before(("moment", self._partition, self._offset))
-        if self._order:
-            by_order = _is_before(self._order)
-            ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
-            older = f"CASE WHEN {ordered} THEN {by_order} ELSE {older} END"
+        if not self._order:
+            return older
+        ordered = f"e.{self._order[0]} IS NOT NULL AND c.{self._order[0]} IS NOT NULL"
+        return f"CASE WHEN {ordered} THEN {_is_before(self._order)} ELSE {older} END"
+
+    def _losers_sql(self) -> str:
         return f"""
             WITH timed AS MATERIALIZED ({self._timed()}),
             cuts AS (SELECT * FROM timed WHERE {ALL_KEYS.name}),
@@ -124,8 +161,11 @@ class Lookup:
                     PARTITION BY {self._key}, is_first ORDER BY {self._by_place}
                 ) = 1 AS is_newest FROM ranked
             )
-            SELECT {FILE}, {POSITION}, is_late FROM judged e WHERE {FILE} IS NOT NULL AND (
-                NOT is_newest OR EXISTS (SELECT 1 FROM cuts c WHERE {older})
+            SELECT {FILE}, {POSITION}, is_late, has_row AND NOT is_newest AS is_updated FROM (
+                SELECT *, bool_or(is_newest AND {FILE} IS NOT NULL) OVER (PARTITION BY {self._key}) AS has_row
+                FROM judged
+            ) e WHERE {FILE} IS NOT NULL AND (
+                NOT is_newest OR EXISTS (SELECT 1 FROM cuts c WHERE {self._older()})
             ) ORDER BY ALL"""
 
     def _load(self, name: str, batches: Batches) -> None:

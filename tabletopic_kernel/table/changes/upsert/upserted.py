@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -29,42 +29,29 @@ from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, Time
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.storage.position_deletes import partition_of
-from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns, upsert_columns
-from tabletopic_kernel.model.errors import ActionNeededError, UnreadableFilesError
-from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger
+from tabletopic_kernel.model.columns.upsert_columns import UpsertColumns
+from tabletopic_kernel.model.ledger import CLOCK_TOLERANCE_MS, Ledger, added
 from tabletopic_kernel.model.moved_rows import Positions
-from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.arrange import partition_values
 from tabletopic_kernel.pipeline.transform.deletes import deletes_schema
-from tabletopic_kernel.pipeline.write import KeysWriter, epoch_folder, epochs_root
+from tabletopic_kernel.pipeline.write import DataFileWriter, KeysWriter, epoch_folder, epochs_root
 from tabletopic_kernel.table.changes.change import TableChange, checked_columns
 from tabletopic_kernel.table.changes.ledger_history import key_file_name, locations
+from tabletopic_kernel.table.changes.upsert.kept_values import with_kept_values
 from tabletopic_kernel.table.changes.upsert.leaves import LiveRows, read_rows
 from tabletopic_kernel.table.changes.upsert.lookup import open_lookup
+from tabletopic_kernel.table.changes.upsert.staged import (
+    Upsert,
+    files_before,
+    read_as_staged,
+    remembered_rows,
+    staged_rows,
+)
 from tabletopic_kernel.table.dead_letters import LetterTable
-from tabletopic_kernel.table.layout import names_before
 from tabletopic_kernel.table.topic_table import TopicTable
 
 MOST_FILES: Final = 8  # delete files of a partition, and files with deleted keys; more are merged
 _WHOLE = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
-_GONE: Final = (
-    "another program, such as an orphan removal, has deleted {count} files with deleted keys of {table} (the "
-    "first is {first}). An older change of such a key, if one is still to come, would bring its row back. "
-    "`tabletopic alter {topic} --on-gap go_on`, then resume, continues without them"
-)
-
-
-@dataclass(frozen=True)
-class Upsert:
-    """What a commit writes by the topic's settings: staged ``files``, and ``deletes`` of keys."""
-
-    settings: TopicSettings
-    files: tuple[DataFile, ...]
-    deletes: tuple[DataFile, ...]
-
-    def columns(self, table: Table) -> UpsertColumns:
-        """The key and the order of the table as it is now; UsageError if others have dropped one."""
-        return upsert_columns(self.settings, table.schema(), names_before(TopicTable(table)))
 
 
 def upserted(ledger: Ledger, upsert: Upsert) -> TableChange:
@@ -81,14 +68,20 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
     with reachable("the storage", lent=lends_keys(table)):
         live = LiveRows(table)
         files = [*upsert.files, *(entry.data_file for entry in live.head.data)]
-        new = {file.file_path for file in upsert.deletes}
-        before = [path for path in locations(table, change.ledger) if path not in new]
+        before = files_before(upsert, locations(table, change.ledger))
         with open_lookup(columns) as lookup:
             found = lookup.superseded(
-                _staged(table, upsert, columns),
-                _remembered(table, upsert, columns, change.ledger, before),
+                staged_rows(table, upsert, columns),
+                remembered_rows(table, upsert, columns, change.ledger, before),
                 partial(_live, table, len(upsert.files), columns, live),
             )
+            staged = len(upsert.files)
+            changes = added(change.ledger.changes, _counted(upsert, found, lookup.updated(staged)))
+            change = replace(change, ledger=replace(change.ledger, changes=changes))
+            if upsert.unavailable:
+                ids = upsert.unavailable
+                whole, found = with_kept_values(table, files, staged, ids, found, lookup)
+                change = _with_rows(table, change, whole)
         positions = {files[index].file_path: rows for index, rows in found.items()}
         merged, removed = _merged(live, files, positions)
     stay = tuple(file for file in files[len(upsert.files) :] if file.file_path in merged)
@@ -96,17 +89,23 @@ def _on_head(upsert: Upsert, table: Table, change: TableChange) -> TableChange:
     return replace(change, delete_rows=merged, remove=removed, stay=stay, folder=folder)
 
 
-def _staged(table: Table, upsert: Upsert, columns: UpsertColumns) -> Iterator[pa.RecordBatch]:
-    try:
-        for index, file in enumerate(upsert.files):
-            yield from read_rows(table.io, file.file_path, columns, index)
-        for file in upsert.deletes:
-            yield from read_rows(table.io, file.file_path, columns, None)
-    except FileNotFoundError as error:
-        raise UnreadableFilesError(
-            f"a staged file of {'.'.join(table.name())} is not in the storage ({error}); it was not "
-            "committed, and its records are read again"
-        ) from error
+def _counted(upsert: Upsert, superseded: Mapping[int, Positions], updated: int) -> dict[str, int]:
+    """What becomes of rows: how many there are more, others, and fewer."""
+    staged = len(upsert.files)
+    removed = sum(len(rows) for index, rows in superseded.items() if index >= staged)
+    written = sum(file.record_count for file in upsert.files)
+    written -= sum(len(rows) for index, rows in superseded.items() if index < staged)
+    counts = {"insert": max(written - updated, 0), "update": updated, "delete": removed - updated}
+    return {what: count for what, count in counts.items() if count}
+
+
+def _with_rows(table: Table, change: TableChange, rows: pa.Table) -> TableChange:
+    """The change that adds some more rows."""
+    if not len(rows):
+        return change
+    plan = TopicTable(table).plan()
+    files = DataFileWriter(plan.metadata, plan.io_properties, change.ledger.epoch).write(rows)
+    return replace(change, add=(*change.add, *files))
 
 
 def _live(
@@ -173,20 +172,6 @@ class _Files:
         return self._values[name]
 
 
-def _remembered(
-    table: Table, upsert: Upsert, columns: UpsertColumns, ledger: Ledger, paths: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    gone: list[str] = []
-    for path in paths:
-        try:
-            yield from read_rows(table.io, path, columns, None)
-        except FileNotFoundError:
-            gone.append(path)
-    if gone and upsert.settings.on_gap == "stop":
-        name = ".".join(table.name())
-        raise ActionNeededError(_GONE.format(count=len(gone), table=name, first=gone[0], topic=ledger.topic))
-
-
 def _merged(
     live: LiveRows, files: Iterable[DataFile], positions: Mapping[str, Positions]
 ) -> tuple[dict[str, Positions], tuple[DataFile, ...]]:
@@ -225,8 +210,7 @@ def with_fewer_files(
     paths = locations(table, ledger)
     with reachable("the storage", lent=lends_keys(table)), open_lookup(columns) as lookup:
         small = _small(table, paths)
-        rows = _remembered(table, upsert, columns, ledger, small)
-        kept = lookup.newest_deletes(rows, since_us)
+        kept = lookup.newest_deletes(_small_rows(table, upsert, columns, ledger, small), since_us)
     target = deletes_schema(columns)
     arrays = [kept.column(field.name).cast(_castable(field.type)) for field in target]
     whole = pa.table(
@@ -236,6 +220,17 @@ def with_fewer_files(
     files = writer.write(whole) if len(whole) else []
     large = tuple(name for name, path in zip(ledger.deleted_keys, paths, strict=True) if path not in small)
     return replace(change, ledger=remembering(table, replace(ledger, deleted_keys=large), files))
+
+
+def _small_rows(
+    table: Table, upsert: Upsert, columns: UpsertColumns, ledger: Ledger, paths: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    before = set(files_before(upsert, paths))
+    yield from remembered_rows(table, upsert, columns, ledger, [path for path in paths if path in before])
+    with read_as_staged(table):
+        for path in paths:
+            if path not in before:
+                yield from read_rows(table.io, path, columns, None)
 
 
 def _small(table: Table, paths: Sequence[str]) -> list[str]:

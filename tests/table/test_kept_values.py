@@ -1,0 +1,73 @@
+"""A row keeps the values that its change event leaves out, whatever the split into commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.pipeline.test_unavailable import TEXT
+from tests.table.foreign_deletes import delete_files
+from tests.table.test_upsert import Event, Upserts, new_catalog
+
+
+def _history(dice: Random) -> tuple[list[list[Event]], dict[int, tuple[int, str]]]:
+    """Batches of changes, each of which leaves the text out unless it changed, and the rows at the end."""
+    rows: dict[int, tuple[int, str]] = {}
+    batches: list[list[Event]] = []
+    at = 0
+
+    def event(key: int, value: int | None, lsn: int, text: str | None) -> Event:
+        nonlocal at
+        at += 1
+        return Event(key, value, lsn, 0, at - 1, at, text)
+
+    for lsn in range(0, 1_200, 10):
+        key, value = dice.randrange(6), dice.randrange(9)
+        kind = dice.choice(["write", "write", "write", "again", "delete", "move"])
+        if kind in ("write", "again") or key not in rows:
+            has_text = kind == "write" and dice.random() < 0.3
+            text = f"text {lsn}" if has_text or key not in rows else rows[key][1]
+            events = [event(key, value, lsn, text if has_text or key not in rows else TEXT)]
+            rows[key] = value, text
+        elif kind == "delete":
+            events = [event(key, None, lsn, None)]
+            del rows[key]
+        else:
+            other = dice.choice([number for number in range(6) if number != key])
+            events = [event(other, None, lsn - 5, None)] if other in rows else []
+            events += [event(key, None, lsn, None), event(other, value, lsn, TEXT)]
+            rows[other] = value, rows.pop(key)[1]
+        if not batches or dice.random() < 0.3:
+            batches.append([])
+        batches[-1] += events
+    return batches, rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_left_out_values_stay(seed: int, tmp_path: Path) -> None:
+    """Of the row before, also where the key changed, and through several changes in one commit."""
+    dice = Random(seed)
+    table = Upserts(new_catalog(str(tmp_path)), [(), ("bucket(2, id)",)][seed % 2])
+    batches, expected = _history(dice)
+    while batches:
+        count = dice.choice([1, 1, 2])
+        table.commit(*batches[:count])
+        del batches[:count]
+        if dice.random() < 0.2:
+            table.lake.compact()
+    rows = table.lake.table.scan().to_arrow().to_pylist()
+    assert {row["id"]: (row["value"], row["text"]) for row in rows} == expected
+    table.check()
+
+
+def test_nothing_is_written_for_values_that_are_there(tmp_path: Path) -> None:
+    """A row that lacks its value for want of an earlier one stays, too, as the event has it."""
+    table = Upserts(new_catalog(str(tmp_path)))
+    table.commit([Event(1, 1, 1, 0, 0, 0, "a"), Event(2, 1, 2, 0, 1, 1, "b")])
+    assert len(table.lake.files()) == 1
+    assert not delete_files(table.lake.table)
+    table.commit([Event(1, 2, 3, 0, 2, 2, TEXT), Event(3, 1, 4, 0, 3, 3, TEXT)])
+    rows = table.lake.table.scan().to_arrow().to_pylist()
+    assert {row["id"]: row["text"] for row in rows} == {1: "a", 2: "b", 3: TEXT}
