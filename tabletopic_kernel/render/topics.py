@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tabletopic_kernel.model.columns.wrong_units import times_of, wrong_unit
 from tabletopic_kernel.render.grid import Cell, Grid
 from tabletopic_kernel.render.states import UNKNOWN, words_of
-from tabletopic_kernel.render.values import text
 from tabletopic_kernel.render.words import age, clock, event_text, interval, many, number, seconds, size
 
 if TYPE_CHECKING:
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from tabletopic_kernel.table.health import FileSizes, TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.hosts import HostStatus
-    from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.plan import Plan
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
@@ -271,28 +268,3 @@ def hosts_table(hosts: Sequence[HostStatus]) -> Grid:
 
 def _known(render: Callable[[int], str], value: int | None) -> str:
     return UNKNOWN if value is None else render(value)
-
-
-def records_table(title: str, records: Sequence[PeekedRecord]) -> Grid:
-    """The newest records: fields, or why a record cannot become a row."""
-    names = list(dict.fromkeys(name for record in records for name in (record.value or ())))
-    bad = any(record.error for record in records)
-    keyed = any(record.key_value is not None for record in records)
-    extra = [*(["error"] if bad else []), *(["key"] if keyed else [])]
-    columns = ("partition", "offset", "time", "schema id", *extra, *names)
-    rows: list[tuple[str | Cell, ...]] = [
-        (
-            str(record.partition),
-            str(record.offset),
-            clock(record.timestamp_ms),
-            "-" if record.schema_id is None else str(record.schema_id),
-            *([Cell(record.error or "", "bad")] if bad else []),
-            *([text(record.key_value)] if keyed else []),
-            *(text(record.value.get(name)) if record.value else "" for name in names),
-        )
-        for record in records
-    ]
-    notes = [] if rows else ["the topic has no records"]
-    values = [record.value for record in records if record.value]
-    notes += filter(None, (wrong_unit(name, times_of(value.get(name) for value in values)) for name in names))
-    return Grid(columns, rows, title, notes, frozenset({"partition", "offset"}))

@@ -156,6 +156,9 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             stayed = f", still dead letters: {_counts(event.stayed)}" if event.stayed else ""
             ended = f"; ended early: {event.error}" if event.error else ""
             return f"{event.rows:,} dead letters became rows{stayed}{ended}"
+        case events.LettersDropped():
+            count = f"{sum(event.letters.values()):,} dead letters dropped"
+            return event.error or f"{count} by {event.by}: {event.note}; {_counts(event.letters)}"
         case events.Compacted() | events.Expired() | events.OrphansRemoved():
             return _maintenance_text(event)
         case events.GapDetected() if event.on_truncation:
@@ -210,7 +213,7 @@ def event_tone(event: ControlEvent) -> Tone:
     """How much attention an event needs."""
     if isinstance(event, events.Failed):
         return "warn" if event.waits else "bad"
-    if isinstance(event, events.Replayed | events.Compacted | events.Expired | events.OrphansRemoved):
+    if hasattr(event, "error"):  # the end of a request
         return "good" if event.error is None else "bad"
     return _TONES.get(type(event), "quiet")
 

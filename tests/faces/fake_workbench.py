@@ -25,7 +25,10 @@ from tabletopic_kernel.table.files.drop import TableDrop
 from tabletopic_kernel.table.health import TableHealth
 from tabletopic_kernel.table.history import SchemaColumn, SchemaVersionInfo, TableSnapshot, TopicSchema
 from tabletopic_kernel.workbench.hosts import HostStatus
-from tabletopic_kernel.workbench.peek import PeekedRecord
+from tabletopic_kernel.workbench.peek import Fate, PeekedRecord, WrittenBy
+from tabletopic_kernel.workbench.peek.letters import LetterGroup, Letters
+from tabletopic_kernel.workbench.peek.search import Records
+from tabletopic_kernel.workbench.peek.wanted import Looked, Search
 from tabletopic_kernel.workbench.plan import Plan, PlanColumn
 from tabletopic_kernel.workbench.topics.drop import Drop
 from tabletopic_kernel.workbench.topics.rebase import PartitionMove, Rebase
@@ -167,11 +170,36 @@ class FakeTopic(TableTopic):
         self._ask(work, where, orphans)
         return MaintenanceRequest(id="m1", asked_ms=1, work=work, where=where, orphans=orphans)
 
-    def peek(self, n: int = 20) -> list[PeekedRecord]:
-        """One record with bytes and nested values, and one that cannot become a row."""
-        self._ask("peek", n)
-        good = PeekedRecord(0, 7, 1, b"\xff", 3, {"a": {"b": [1]}}, None, b"\x00raw")
-        return [good, PeekedRecord(0, 6, 1, None, None, None, "no_schema_id: text", b"text")][:n]
+    def peek(self, n: int = 20, *, raw: bool = False, **search: Any) -> Records:
+        """One record with bytes and nested values, and one that cannot become a row; there are more."""
+        given = {name: value for name, value in search.items() if value not in (None, "newest")}
+        self._ask("peek", n, *([given] if given else []))
+        row = Fate("row", "row of snapshot 5 (committed at noon)", "5", 1)
+        header = [{"key": "<b>", "value": b"\x00"}]
+        schema = WrittenBy("clicks-value", 2, ["a: struct<b: list<int>>"]) if raw else None
+        good = PeekedRecord(
+            0, 7, 1, b"\xff", 3, {"a": {"b": [1]}}, None, b"\x00raw", None, header, row, schema
+        )
+        bad = PeekedRecord(0, 6, 1, None, None, None, "no_schema_id: text", b"text")
+        go_on = Search(before="0:6", where=search.get("where"))
+        return Records([good, bad][:n], Looked(2, 8, {0: (6, 8)}, "limit", go_on), None)
+
+    def follow(self, **search: Any) -> Iterator[PeekedRecord]:
+        yield from self.peek(2, **search)
+
+    def letters(self, where: str | None = None, limit: int = 0) -> Letters:
+        self._ask("letters", where, limit)
+        hour = 3_600_000
+        group = LetterGroup("<b>bad", 5, hour, 3 * hour + 1, {hour: 1, 3 * hour: 4}, "at\nlast")
+        return Letters(self.name, "default.clicks__dead_letters", 5, hour, [group], self.peek(limit)[:limit])
+
+    def drop_letters(self, note: str, where: str | None = None, timeout_s: float = 120) -> Any:
+        self._ask("drop_letters", note, where)
+        return next(iter(self._outcome(events.LettersDropped)), None)
+
+    def ask_for_drop(self, note: str, where: str | None = None) -> MaintenanceRequest:
+        self._ask("drop_letters", note, where)
+        return MaintenanceRequest(id="m1", asked_ms=1, work="drop_letters", where=where, note=note)
 
     def schema(self, version: int | None = None) -> TopicSchema:
         self._ask("schema", version)

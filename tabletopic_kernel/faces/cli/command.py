@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -231,7 +231,10 @@ def show_result(
     """Print what an operation returned; raises ``typer.Exit`` if that is a failure."""
     if as_json:
         json = operation.json(result)
-        if isinstance(json, JsonText):
+        if isinstance(json, Iterator):
+            for each in json:
+                screen.show_text(each.text)
+        elif isinstance(json, JsonText):
             screen.show_text(json.text)
         else:
             screen.show_json(json)
@@ -247,7 +250,7 @@ def show_result(
         raise typer.Exit(FAILED)
 
 
-def show_messages(call: Call, messages: Sequence[Message]) -> None:
+def show_messages(call: Call, messages: Iterable[Message]) -> None:
     """Print messages: names are highlighted, and commands carry the options of this call."""
     for message in messages:
         pieces = message.template.split("`")

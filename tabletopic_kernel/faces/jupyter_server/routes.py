@@ -35,6 +35,8 @@ Settings = Annotated[
     ),
 ]
 LetterCondition = Annotated[str | None, Field(description="Only dead letters matching this condition")]
+Limit = Annotated[int, Field(description="How many letters, whole", ge=0, le=1_000)]
+Note = Annotated[str, Field(description="Why; the event keeps it", min_length=1)]
 FileCondition = Annotated[
     str | None, Field(description="Only files that may contain rows matching this condition")
 ]
@@ -203,6 +205,20 @@ def replay(backend: Backend, topic: str, where: LetterCondition = None) -> answe
 def plan_replay(backend: Backend, topic: str, where: LetterCondition = None) -> ReplayPlan:
     """Show what a replay of the dead letters would do; nothing is changed."""
     return backend.workbench.topic(topic).plan_replay(where)
+
+
+@_route("get", "topics/{topic}/letters")
+def letters(backend: Backend, topic: str, where: LetterCondition = None, limit: Limit = 0) -> dict[str, Any]:
+    """As `letters TOPIC --json` on the command line."""
+    return backend.workbench.topic(topic).letters(where, limit).to_json()
+
+
+@_route("post", "topics/{topic}/letters/drop", 202)
+def drop_letters(
+    backend: Backend, topic: str, note: Note, where: LetterCondition = None
+) -> answers.RequestId:
+    """Request that dead letters are dropped; a `LettersDropped` event with this id reports the outcome."""
+    return {"request_id": backend.workbench.topic(topic).ask_for_drop(note, where).id}
 
 
 @_route("post", "topics/{topic}/compact", 202)

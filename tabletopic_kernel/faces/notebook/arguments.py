@@ -61,7 +61,8 @@ def values_of(function: Callable[..., Any], parsed: argparse.Namespace) -> dict[
 def _about(argument: Argument) -> dict[str, Any]:
     kind, option = argument.kind, argument.option
     is_required, is_pair = argument.default is REQUIRED, get_origin(kind) is tuple
-    reader = _seconds if option.is_duration else _count if kind is int or is_pair else None
+    count = _number if option.least == 0 else _count
+    reader = _seconds if option.is_duration else count if kind is int or is_pair else None
     default = argument.default_text or (str(argument.default or "") if reader and not is_required else "")
     attributes: dict[str, Any] = {
         "help": _help(_lower(option.help), default),
@@ -98,6 +99,12 @@ def _lower(text: str) -> str:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return int(text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -90,8 +91,10 @@ class TopicMagics(Magics):
         if name is None:
             return here(topic_list(self._session))
         grid = WORDS[name].run(self._session, **values)
+        if grid is None or name not in ("peek", "letters"):
+            return grid if grid is None else here(grid)
         # The texts of a record stay unchanged.
-        return grid if grid is None or name == "peek" else here(grid)
+        return replace(grid, notes=here(Grid((), [], notes=grid.notes)).notes)
 
 
 TopicMagics.topic.__doc__ = manual()

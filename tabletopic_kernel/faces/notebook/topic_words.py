@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +26,7 @@ from tabletopic_kernel.model.errors import (
 )
 from tabletopic_kernel.model.redact import mask
 from tabletopic_kernel.model.settings.servers import registry_place
-from tabletopic_kernel.render.grid import Grid
+from tabletopic_kernel.render.grid import Grid, escape_commands
 from tabletopic_kernel.render.topics import facts, status_facts, status_table
 
 if TYPE_CHECKING:
@@ -57,6 +59,11 @@ def perform(operation: Operation[..., Any], session: Session, /, **values: Any) 
     text = operation.text(result, values)
     if isinstance(text, Grid):
         return text
+    if isinstance(result, Iterator):
+        with suppress(KeyboardInterrupt):
+            for message in text:
+                sys.stdout.write(f"{escape_commands(str(message))}\n")
+        return lines("stopped following")
     runs = [f"runs on {_who_runs(session)}"] if operation.starts_host else []
     return lines(*map(str, text), *runs)
 

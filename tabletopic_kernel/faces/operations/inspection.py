@@ -1,7 +1,6 @@
-"""Read-only operations: status, hosts, wait, events, peek, schema, history, health, logs."""
+"""Read-only operations: status, hosts, wait, events, schema, history, health, logs."""
 
 # Imports are deferred: `tabletopic status` must respond at once.
-# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tabletopic_kernel.faces.operations.operation import (
     AnyTopic,
     Arguments,
-    JsonText,
     Message,
     Option,
     Route,
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
     from tabletopic_kernel.workbench.hosts import HostStatus
-    from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
     from tabletopic_kernel.workbench.workbench import Workbench
 
@@ -90,32 +87,6 @@ def events(
     Example:  tabletopic events clicks --follow
     """
     return workbench.newest_events(topic, limit)
-
-
-def _records_json(records: Sequence[PeekedRecord]) -> JsonText:
-    from tabletopic_kernel.render.values import json_text
-
-    return JsonText("[" + ",\n ".join(json_text(asdict(record)) for record in records) + "]")
-
-
-@operation(
-    PANEL,
-    lambda records, values: drawn("records_table", f"{values['topic']}, newest first", records),
-    json=_records_json,
-)
-def peek(
-    workbench: Workbench,
-    topic: Topic,
-    limit: Annotated[int, Option("How many records", ("-n",), metavar="N", least=1)] = 20,
-) -> list[PeekedRecord]:
-    """Show the newest records of a topic, decoded, whether or not they are in the table.
-
-    The topic need not be enabled. A record that cannot become a row is shown
-    with the reason.
-
-    Example:  tabletopic peek clicks -n 5
-    """
-    return workbench.topic(topic).peek(limit)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ where it does more than run the operation and show the result.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -236,8 +236,9 @@ class Operation(Generic[P, T]):
     Attributes:
         run: what it does, called with the workbench and the arguments.
         panel: in the program's help.
-        text: turns a result and the arguments into output: a ``Grid``, or a ``Message`` per line.
-        json: turns a result into what programs get, if that is something else.
+        text: turns a result and the arguments into output: a ``Grid``, or a ``Message`` per line; as they
+            come, if the result is an iterator.
+        json: turns a result into what programs get, if that is something else; of an iterator, an iterator.
         has_failed: whether a result is a failure: then the program's exit code is 1.
         empty: text for an empty result.
         starts_host: useless while no host runs: faces with their own host start it.
@@ -248,7 +249,7 @@ class Operation(Generic[P, T]):
 
     run: Callable[Concatenate[Workbench, P], T]
     panel: str
-    text: Callable[[T, Arguments], Grid | Sequence[Message]]
+    text: Callable[[T, Arguments], Grid | Iterable[Message]]
     json: Callable[[T], Any] = plain
     has_failed: Callable[[T], bool] = lambda _: False
     empty: str = ""
@@ -268,7 +269,7 @@ class Operation(Generic[P, T]):
 
 
 def operation(
-    panel: str, text: Callable[[Any, Arguments], Grid | Sequence[Message]], **attributes: Any
+    panel: str, text: Callable[[Any, Arguments], Grid | Iterable[Message]], **attributes: Any
 ) -> Callable[[Callable[Concatenate[Workbench, P], T]], Operation[P, T]]:
     """Declare a function as an operation; arguments as the attributes of ``Operation``."""
     return lambda run: Operation(run, panel, text, **attributes)

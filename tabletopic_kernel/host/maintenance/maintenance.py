@@ -20,6 +20,7 @@ from tabletopic_kernel.host.maintenance.expiry import Expiry, ExpirySchedule
 from tabletopic_kernel.host.maintenance.jobs import Job
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.ownership.ownership import Ownership
+from tabletopic_kernel.host.replay.drop import LetterDrop
 from tabletopic_kernel.host.replay.replay import Replay
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.host.services import Services
@@ -67,6 +68,8 @@ class Maintenance:
             self._requested.append(partial(self._compact, request, dead_letters=False))
             if request.where is None:  # a condition on the table's columns, which dead letters lack
                 self._requested.append(partial(self._compact, request, dead_letters=True))
+        elif request.work == "drop_letters":
+            self._requested.append(lambda ownership: LetterDrop(request, ownership, self._outcomes))
         else:
             self._requested.append(partial(self._expire, request))
         if self._has_ended:

@@ -9,10 +9,12 @@ from tabletopic_kernel.host.ownership.ownership import INTERRUPTED
 from tabletopic_kernel.host.report import Reporter
 from tabletopic_kernel.model.errors import StartOverError, TableTopicError
 from tabletopic_kernel.model.progress import events
-from tabletopic_kernel.model.settings.desired import ReplayRequest, Request
+from tabletopic_kernel.model.settings.desired import MaintenanceRequest, ReplayRequest, Request
 from tabletopic_kernel.table.sweep import Removed
 
-_Kind = type[events.Replayed | events.Compacted | events.Expired | events.OrphansRemoved]
+_Kind = type[
+    events.Replayed | events.LettersDropped | events.Compacted | events.Expired | events.OrphansRemoved
+]
 
 
 class Outcomes:
@@ -49,6 +51,8 @@ class Outcomes:
         """Report that a request failed, wholly or in part."""
         if isinstance(request, ReplayRequest):
             self.replayed(request, error=error, **figures)
+        elif request.work == "drop_letters":
+            self.letters_dropped(request, error=error, **figures)
         elif request.work == "compact":
             self.compacted(request_id=request.id, error=error, **figures)
         elif request.orphans:
@@ -59,6 +63,13 @@ class Outcomes:
     def replayed(self, request: ReplayRequest, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a replay; figures as in ``Replayed``."""
         self._report_end(events.Replayed, error, replay_id=request.id, **{"rows": 0, **figures})
+
+    def letters_dropped(
+        self, request: MaintenanceRequest, *, error: TableTopicError | None, **figures: Any
+    ) -> None:
+        """Report the end of a drop of dead letters; figures as in ``LettersDropped``."""
+        about = request.model_dump(include={"where", "note", "by"})
+        self._report_end(events.LettersDropped, error, request_id=request.id, **about, **figures)
 
     def compacted(self, *, error: TableTopicError | None, **figures: Any) -> None:
         """Report the end of a compaction; figures as in ``Compacted``."""

@@ -156,6 +156,21 @@ class Replayed(_Event):
     error: str | None = None
 
 
+class LettersDropped(_Event):
+    """Dead letters were dropped for good, counted by reason: those that matched ``where``.
+
+    ``note`` says why, and ``by`` who asked for it; ``error``: why none were.
+    """
+
+    type: Literal["LettersDropped"] = "LettersDropped"
+    request_id: str
+    letters: dict[str, int] = Field(default_factory=dict)
+    where: str | None = None
+    note: str = ""
+    by: str = ""
+    error: str | None = None
+
+
 class Compacted(_Event):
     """Small files of the table, or (``dead_letters``) of the dead-letter table, were merged.
 
@@ -273,6 +288,7 @@ ControlEvent = Annotated[
     | SchemaRefused
     | DeadLettered
     | Replayed
+    | LettersDropped
     | Compacted
     | Expired
     | OrphansRemoved

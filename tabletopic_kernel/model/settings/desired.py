@@ -33,13 +33,16 @@ class ReplayRequest(_Request):
 class MaintenanceRequest(_Request):
     """A requested maintenance of a table, before it is due.
 
-    ``where`` limits a compaction to the files that may have such rows; ``orphans``: an expiry removes files
-    that no snapshot needs as well.
+    ``where`` limits a compaction to the files that may have such rows, and a drop to such dead letters;
+    ``orphans``: an expiry removes files that no snapshot needs as well. ``note`` and ``by``: why dead letters
+    are dropped, and who asks.
     """
 
-    work: Literal["compact", "expire"]
+    work: Literal["compact", "expire", "drop_letters"]
     where: str | None = None
     orphans: bool = False
+    note: str = ""
+    by: str = ""
 
 
 Request = ReplayRequest | MaintenanceRequest

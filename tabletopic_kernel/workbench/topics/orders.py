@@ -220,13 +220,13 @@ def _desired(topic: str, settings: TopicSettings, run: str) -> DesiredTopic:
             "topic": topic,
             "run": run,
             "settings": settings,
-            "requested_by": _user(),
+            "requested_by": user_name(),
             "requested_at_ms": now_ms(),
         }
     )
 
 
-def _user() -> str:
+def user_name() -> str:
     """The user's name; the user id in a container without one."""
     try:
         return getpass.getuser()

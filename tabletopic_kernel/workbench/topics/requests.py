@@ -1,4 +1,4 @@
-"""Requests to a topic's host: replay dead letters, compact, expire; and their plans."""
+"""Requests to a topic's host: compact, expire; and their plans."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.commit_cycle import State
 from tabletopic_kernel.model.errors import UsageError
-from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, ReplayRequest, Request
+from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest, Request
 from tabletopic_kernel.model.settings.table_names import table_identifier
 from tabletopic_kernel.model.topic_names import CONTROL_TOPIC
 from tabletopic_kernel.workbench.topics.orders import Orders
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
-    from tabletopic_kernel.host.replay.dry_run import ReplayPlan
-    from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+    from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved
     from tabletopic_kernel.model.settings.sections import TopicSettings
     from tabletopic_kernel.table.compaction.plan import CompactionPlan
     from tabletopic_kernel.table.expiry import ExpiryPlan
@@ -26,7 +25,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
 class Requests(Orders):
     """Requests for one topic.
 
-    ``replay``, ``compact`` and ``expire`` wait for their outcome, None if that takes longer than
+    ``compact`` and ``expire`` wait for their outcome, None if that takes longer than
     ``timeout_s``; ``ask_for_…`` does not wait, an event with the request's ``id`` reports it; ``plan_…``
     changes nothing. All raise UsageError if the topic is not enabled, and those that a host acts on also if
     no host runs, or the topic is paused or failed: it would wait until the topic is resumed.
@@ -34,30 +33,6 @@ class Requests(Orders):
 
     look_every_s = 0.5
     resume_s = 5.0  # until a host has reported that it resumed a topic
-
-    def replay(self, where: str | None = None, timeout_s: float = 120) -> Replayed | None:
-        """Replay dead letters with the current settings; ``where``: a condition on their table."""
-        answers = self._answers(self.ask_for_replay(where), timeout_s)
-        return answers[-1] if answers else None
-
-    def ask_for_replay(self, where: str | None = None) -> ReplayRequest:
-        """Request a replay."""
-        from tabletopic_kernel.host.replay.letters import dead_letters_where  # noqa: PLC0415
-
-        desired = self.desired_state()
-        dead_letters_where(where)
-        self._check_acts(desired)
-        request = ReplayRequest(**self._stamp(), where=where)
-        self._change(lambda now: now.model_copy(update={"replay": request}))
-        return request
-
-    def plan_replay(self, where: str | None = None) -> ReplayPlan:
-        """What a replay would do."""
-        from tabletopic_kernel.host.replay.dry_run import plan_replay  # noqa: PLC0415
-
-        settings = self.desired_state().settings
-        catalog = self._workbench.open_catalog(settings.catalog)
-        return plan_replay(self.name, settings, where, self._workbench.registry, catalog)
 
     def compact(self, where: str | None = None, timeout_s: float = 600) -> Compacted | None:
         """Compact small files of the table: those that may have rows matching ``where``, or all."""
@@ -104,8 +79,11 @@ class Requests(Orders):
         desired = self.desired_state()
         if where is not None:
             rows_where(where, self._loaded(desired.settings).table.schema())
+        return self._requested(desired, work=work, where=where, orphans=orphans)
+
+    def _requested(self, desired: DesiredTopic, **about: Any) -> MaintenanceRequest:
         self._check_acts(desired)
-        request = MaintenanceRequest(**self._stamp(), work=work, where=where, orphans=orphans)
+        request = MaintenanceRequest(**self._stamp(), **about)
         self._change(lambda now: now.model_copy(update={"maintenance": request}))
         return request
 

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 from tabletopic_kernel.local.machine import now_ms
 from tabletopic_kernel.model.errors import ActionNeededError, LoginRefusedError, RetryableError
 from tabletopic_kernel.model.settings.table_names import table_identifier, table_name
-from tabletopic_kernel.workbench.topics.requests import Requests
+from tabletopic_kernel.workbench.topics.records import RecordRequests
 
 if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.model.progress.events import ControlEvent
     from tabletopic_kernel.query.answer import Answer
     from tabletopic_kernel.table.health import TableHealth
     from tabletopic_kernel.table.history import TableSnapshot, TopicSchema
-    from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.topics.drop import Drop
     from tabletopic_kernel.workbench.topics.rebase import Rebase
     from tabletopic_kernel.workbench.topics.topic_status import TopicStatus
 
 
-class TableTopic(Requests):
+class TableTopic(RecordRequests):
     """A handle of one Kafka topic, enabled or not: cheap to create, each call queries anew.
 
     Queries and orders raise UsageError if the topic is not enabled (``peek``, ``plan`` and ``enable`` need
@@ -97,12 +96,6 @@ class TableTopic(Requests):
         *namespace, table = table_identifier(self.name, settings)
         parts = [*filter(None, [settings.catalog]), ".".join(namespace), table]
         return self._workbench.query(f"FROM {'.'.join(map(quote, parts))}", limit=limit, live=live)
-
-    def peek(self, n: int = 20) -> list[PeekedRecord]:
-        """The newest records of the topic, decoded, newest first, whether or not they are in the table."""
-        from tabletopic_kernel.workbench.peek import peek  # noqa: PLC0415
-
-        return peek(self.name, self._settings(), self._workbench.broker, self._workbench.registry, n)
 
     def schema(self, version: int | None = None) -> TopicSchema:
         """The table's columns and the registered versions; with ``version`` that version's columns."""

@@ -28,7 +28,12 @@ from tabletopic_kernel.faces.operations.operation import (
     summary_of,
 )
 from tabletopic_kernel.model.ledger import Outliers
-from tabletopic_kernel.model.progress.events import Compacted, Expired, OrphansRemoved, Replayed
+from tabletopic_kernel.model.progress.events import (
+    Compacted,
+    Expired,
+    OrphansRemoved,
+    Replayed,
+)
 from tabletopic_kernel.render.topics import hosts_table, status_facts
 from tabletopic_kernel.table.health import FileSizes, NextWork
 from tabletopic_kernel.workbench.hosts import HostStatus

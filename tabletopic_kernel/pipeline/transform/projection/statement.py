@@ -118,20 +118,20 @@ def _parse(connection: duckdb.DuckDBPyConnection, text: str) -> _Node:
     tree: _Node = json.loads(row[0]) if row else {}
     if tree.get("error", True):
         wrong = tree.get("error_type") != "parser"
-        raise ProjectionError(_ONLY if wrong else f"{tree.get('error_message')}")
+        raise ProjectionError(ONLY if wrong else f"{tree.get('error_message')}")
     if len(tree["statements"]) != 1 or tree["statements"][0]["node"]["type"] != "SELECT_NODE":
-        raise ProjectionError(_ONLY)
+        raise ProjectionError(ONLY)
     return tree
 
 
-_ONLY: Final = f"it must be one SELECT … FROM {TABLE}, with or without a WHERE"
+ONLY: Final = f"it must be one SELECT … FROM {TABLE}, with or without a WHERE"
 
 
 def _check_clauses(node: _Node, whole: _Node) -> None:
     source = node["from_table"]
     plain = source["type"] == "BASE_TABLE" and not (source["schema_name"] or source["catalog_name"])
     if not plain or source["table_name"].lower() != TABLE or source["sample"] or source["column_name_alias"]:
-        raise ProjectionError(f"{_ONLY}: it reads from {TABLE} alone, without joins or functions")
+        raise ProjectionError(f"{ONLY}: it reads from {TABLE} alone, without joins or functions")
     clauses = [_CLAUSES.get(modifier["type"], modifier["type"]) for modifier in node["modifiers"]]
     if node["cte_map"]["map"]:
         clauses.append("WITH")
@@ -141,7 +141,7 @@ def _check_clauses(node: _Node, whole: _Node) -> None:
     if whole["named_param_map"]:
         clauses.append("a parameter")
     if clauses:
-        raise ProjectionError(f"{_ONLY}; it has {', '.join(clauses)}, but each record must become one row")
+        raise ProjectionError(f"{ONLY}; it has {', '.join(clauses)}, but each record must become one row")
 
 
 def _check_output(output: _Node, alias: str) -> None:

@@ -1,9 +1,12 @@
-"""The newest records of a topic, decoded by the pipeline; and settings that the newest record suggests."""
+"""Records of a topic, decoded by the pipeline; and settings that the newest record suggests.
+
+``search.py`` looks for records, ``fates.py`` says what became of them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +22,7 @@ from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.settings.sections import TopicSettings
 from tabletopic_kernel.pipeline.plan import WHOLE_TOPIC
 from tabletopic_kernel.pipeline.sinks import Memory, Rejections, StagedRows
-from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA, KafkaRanges, Limits
+from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
 from tabletopic_kernel.table.draft import Draft, ValuesDraft, try_records
 from tabletopic_kernel.workbench.change_events import SAMPLE, advice
 
@@ -29,11 +32,39 @@ _LONGEST: Final = 300  # characters of an error
 
 
 @dataclass(frozen=True)
+class Fate:
+    """What became of a record: ``text`` for people, ``kind`` for programs.
+
+    ``snapshot_id``: of the table, with the record's row, or that the record was read for, committed
+    ``at_ms``. ``reason``: of a dead letter, or why there is no row. ``offset``: of the record that has the
+    key's row now, in ``partition``.
+    """
+
+    kind: Literal["not_yet", "row", "dead_letter", "no_row", "deleted", "superseded", "unknown"]
+    text: str
+    snapshot_id: str | None = None  # text, for JSON's sake
+    at_ms: int | None = None
+    reason: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class WrittenBy:
+    """The registered schema of a record, and its columns as text."""
+
+    subject: str
+    version: int
+    columns: list[str]
+
+
+@dataclass(frozen=True)
 class PeekedRecord:
     """A record in Kafka. ``value`` has its fields; if it cannot become a row, ``error`` says why.
 
     Both are None for a record without a value. ``raw`` and ``key`` are the bytes of value and key;
-    ``key_value`` is the key decoded by its schema, if keys name a schema.
+    ``key_value`` is the key decoded by its schema, if keys name a schema. ``fate`` and ``schema`` are there
+    if they were asked for.
     """
 
     partition: int
@@ -45,20 +76,19 @@ class PeekedRecord:
     error: str | None
     raw: bytes | None
     key_value: Any = None
+    headers: list[dict[str, Any]] = field(default_factory=list)
+    fate: Fate | None = None
+    schema: WrittenBy | None = None
 
 
 def peek(
     topic: str, settings: TopicSettings, broker: Broker, registry: Registry, count: int
 ) -> list[PeekedRecord]:
     """The ``count`` newest committed records of all partitions, newest first, decoded with the settings."""
-    facts = broker.facts(topic)
-    starts = {p: max(facts.first.get(p, 0), end - count) for p, end in facts.end.items()}
-    source = KafkaRanges(topic, broker.properties, headers=True)
-    batch = source.next(starts, Limits(facts.end))
-    records = pa.Table.from_batches(source.read(batch) if batch else (), SOURCE_SCHEMA)
-    order = [("timestamp", "descending"), ("offset", "descending")]
-    (newest,) = records.sort_by(order).slice(0, count).combine_chunks().to_batches() or [None]
-    return [] if newest is None else decoded(newest, topic, settings, registry)
+    from tabletopic_kernel.workbench.peek.search import look  # noqa: PLC0415 - it needs this module
+    from tabletopic_kernel.workbench.peek.wanted import Search  # noqa: PLC0415
+
+    return look(topic, settings, broker, registry, Search(limit=count))
 
 
 def decoded(
@@ -67,7 +97,7 @@ def decoded(
     """Records of ``SOURCE_SCHEMA``, decoded with the settings."""
     values, keys = _read(records, ValuesDraft(topic, settings, registry)), _Decoded()
     if settings.has_typed_keys:
-        keys = _read(_keys_as_values(records), ValuesDraft(topic, settings, registry, of_keys=True))
+        keys = _read(keys_as_values(records), ValuesDraft(topic, settings, registry, of_keys=True))
     return [
         PeekedRecord(
             partition=record["partition"],
@@ -80,6 +110,7 @@ def decoded(
             or (f"key: {keys.errors[position]}" if position in keys.errors else None),
             raw=record["value"],
             key_value=_unwrapped(keys.rows.get(position)),
+            headers=record["headers"] or [],
         )
         for position, record in enumerate(_as_dicts(records))
     ]
@@ -111,7 +142,7 @@ def _read(records: pa.RecordBatch, draft: Draft) -> _Decoded:
     return result
 
 
-def _keys_as_values(records: pa.RecordBatch) -> pa.RecordBatch:
+def keys_as_values(records: pa.RecordBatch) -> pa.RecordBatch:
     """The same records with their keys, and the headers that name their schemas, in place of the values."""
     headers = [
         [{**header, "key": VALUE_HEADER} for header in row or () if header["key"] == KEY_HEADER]
