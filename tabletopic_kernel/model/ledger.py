@@ -55,15 +55,15 @@ class Ledger:
 
     ``epoch`` rises with every owner (I5); ``commit_id`` names the commit, so that an unknown outcome can be
     looked up (I4); ``newest_ms`` is the newest committed record timestamp by partition, without ``outliers``
-    (more than CLOCK_TOLERANCE_MS ahead of the clock of who read them); ``commits`` counts
-    the commits of records since the table was created; epochs up to ``swept_epoch`` were swept (I10).
-    ``refused`` counts the records rejected since the table was created, by reason, and ``passed_over`` those
-    skipped because they describe no row (I1). ``replay_id`` names the newest replay whose rows are in the
-    table (I7). ``lost`` counts by partition the offsets that were skipped because their records had been
-    deleted (I8). ``last_records`` tells a log that was cut and has grown again from the one that was read;
-    ``truncated`` has by partition what such a log lost and whose rows stay, or what a former topic had: first
-    offset, next offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them;
-    ``changes``: its rows that were inserted, updated and deleted since it was created.
+    (more than CLOCK_TOLERANCE_MS ahead of the clock of who read them); ``commits`` counts those of records
+    since the table was created; epochs up to ``swept_epoch`` were swept (I10). ``refused`` counts the
+    records rejected since the table was created, by reason, and ``passed_over`` those skipped because they
+    describe no row (I1). ``replay_id`` names the newest replay whose rows are in the table (I7). ``lost``
+    counts by partition the offsets that were skipped because their records had been deleted (I8).
+    ``last_records`` tells a log that was cut and has grown again from the one that was read; ``truncated``
+    has by partition what such a log lost and whose rows stay, or what a former topic had: first offset, next
+    offset, and ``commits`` at that time (I8). ``deleted_keys``: an upsert table's files of them;
+    ``changes``: its inserted, updated and deleted rows.
     """
 
     topic: str
@@ -104,16 +104,12 @@ class Ledger:
             "swept-epoch": str(self.swept_epoch),
         }
         summary |= {} if self.watermark_ms is None else {"watermark-ms": str(self.watermark_ms)}
-        by_reason = (("refused", self.refused), ("passed-over", self.passed_over), ("changes", self.changes))
-        for name, counts in by_reason:
-            if counts:
-                summary[name] = json.dumps(dict(sorted(counts.items())), separators=(",", ":"))
-        if self.replay_id is not None:
-            summary["replay-id"] = self.replay_id
-        by_name = (("lost", self.lost), ("last-records", self.last_records), ("truncated", self.truncated))
-        summary |= {name: _encode(by_partition) for name, by_partition in by_name if by_partition}
-        if self.deleted_keys:
-            summary["deleted-keys"] = json.dumps(self.deleted_keys)
+        summary |= {} if self.replay_id is None else {"replay-id": self.replay_id}
+        named: dict[str, Mapping[Any, object]] = {"refused": self.refused, "passed-over": self.passed_over}
+        named |= {"changes": self.changes, "lost": self.lost}
+        named |= {"last-records": self.last_records, "truncated": self.truncated}
+        summary |= {name: _encode(counts) for name, counts in named.items() if counts}
+        summary |= {"deleted-keys": json.dumps(self.deleted_keys)} if self.deleted_keys else {}
         if self.outliers:
             summary["outliers"] = json.dumps({str(p): self.outliers[p] for p in sorted(self.outliers)})
         return {f"{PREFIX}{key}": value for key, value in summary.items()}
@@ -291,8 +287,8 @@ def _past(newest_ms: Offsets, now_ms: int | None) -> Offsets:
     return {p: ms for p, ms in newest_ms.items() if now_ms is None or ms <= now_ms + CLOCK_TOLERANCE_MS}
 
 
-def _encode(offsets: Mapping[int, object]) -> str:
-    return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
+def _encode(of: Mapping[Any, object]) -> str:
+    return json.dumps({str(key): of[key] for key in sorted(of)}, separators=(",", ":"))
 
 
 def _decode(text: str) -> dict[int, int]:
