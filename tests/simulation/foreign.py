@@ -27,11 +27,12 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from tabletopic_kernel.model.columns.upsert_columns import UPSERT_PROPERTY
+from tabletopic_kernel.model.columns.upsert_columns import upsert_property
 from tabletopic_kernel.pipeline.conform import conform, file_schema
 from tabletopic_kernel.pipeline.write import DataFileWriter
 from tabletopic_kernel.table.topic_table import TOPIC_PROPERTY
 from tests.simulation import keyed
+from tests.simulation.kafka import TOPIC
 from tests.simulation.lake import LETTERS, MAIN, NEIGHBOUR
 from tests.simulation.store import place, respelt
 from tests.simulation.tables import LedgerRead
@@ -281,10 +282,7 @@ def replace_table(world: World, dice: random.Random, table: Table) -> None:
     schema = table.schema()
     world.left_behind |= world.lake.store.files.keys()
     world.lake.catalog.drop_table(table.name())
-    kept = {
-        name: table.properties[name] for name in (TOPIC_PROPERTY, UPSERT_PROPERTY) if name in table.properties
-    }
-    kept = kept if marked else {}
+    kept = {TOPIC_PROPERTY: TOPIC, **upsert_property(world.settings)} if marked else {}
     bare = Schema(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in schema.fields))
     world.lake.catalog.create_table(table.name(), bare, properties={**kept, "format-version": "2"})
     world.table_is_foreign = not marked
