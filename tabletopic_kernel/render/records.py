@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.peek import Fate, PeekedRecord
     from tabletopic_kernel.workbench.peek.letters import LetterGroup, Letters
     from tabletopic_kernel.workbench.peek.search import Records
+    from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKeys
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS, _MOST_PARTITIONS = 48, 8
@@ -134,6 +135,18 @@ def looked_notes(topic: str, records: Records) -> list[str]:
     elif not records and looked.records:
         notes.append(f"none of {looked.records:,} records matches")
     return notes
+
+
+def suspect_keys_table(suspects: SuspectKeys) -> Grid:
+    """Keys with dead letters, and where the newest of each is."""
+    rows = [
+        (json_text(suspect.key), f"{suspect.letters:,}", f"{suspect.partition}", f"{suspect.offset:,}")
+        for suspect in suspects.keys
+    ]
+    about = f"{len(rows):,} keys; `tabletopic replay {suspects.topic}` applies changes that became readable"
+    columns = ("Kafka key", "letters", "partition", "newest offset")
+    title = suspects.topic if rows else ""
+    return Grid(columns, rows, title, [about if rows else "no dead letters"], frozenset(columns[1:]))
 
 
 def letters_table(letters: Letters, notes: Sequence[str] = ()) -> Grid:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.peek.letters import Letters
     from tabletopic_kernel.workbench.peek.search import Records
+    from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKeys
     from tabletopic_kernel.workbench.workbench import Workbench
 
 
@@ -95,14 +96,19 @@ class Downloaded:
     file: str
 
 
-def _letters_text(outcome: Letters | Downloaded | LettersDropped, values: Arguments) -> Grid | list[Message]:
+def _letters_text(
+    outcome: Letters | Downloaded | LettersDropped | SuspectKeys, values: Arguments
+) -> Grid | list[Message]:
     from tabletopic_kernel.render import records as render
+    from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKeys
 
     if isinstance(outcome, Downloaded):
         return [line(f"{outcome.letters:,} dead letters in {outcome.file}")]
     if isinstance(outcome, LettersDropped):
         counts = [f"  {count:,} {reason}" for reason, count in outcome.letters.items()]
         return list(map(line, [f"{sum(outcome.letters.values()):,} dead letters dropped", *counts]))
+    if isinstance(outcome, SuspectKeys):
+        return render.suspect_keys_table(outcome)
     if outcome.records and values["raw"]:
         return render.record_facts(outcome.topic, outcome.records)
     if outcome.records:
@@ -120,12 +126,13 @@ def letters(
         int | None, Option("Show the newest ones instead of counts", ("-n", "--limit"), metavar="N", least=1)
     ] = None,
     raw: Annotated[bool, Option("With -n: whole; with --output: values alone, as files of a folder")] = False,
+    keys: Annotated[bool, Option("Of a table with one row per key: keys whose rows may be too old")] = False,
     output: Annotated[Path | None, Option("Write them into this new file, as JSON lines")] = None,
     drop: Annotated[bool, Option("Show what would be dropped; with --yes, drop it for good")] = False,
     note: Annotated[str, Option("With --drop: why; the topic's events keep it, and your name")] = "",
     yes: Annotated[bool, Option("Do it; there is no way back")] = False,
     timeout: Wait = 300.0,
-) -> Letters | Downloaded | LettersDropped:
+) -> Letters | Downloaded | LettersDropped | SuspectKeys:
     """Show the dead letters of a topic by reason, with counts over time.
 
     With -n also the newest letters with their records, and with --raw beside
@@ -139,6 +146,8 @@ def letters(
     handle = workbench.topic(topic)
     if (note or yes) and not drop:
         raise UsageError("--note and --yes require --drop")
+    if keys:
+        return handle.suspect_keys(where)
     if output is not None:
         return Downloaded(topic, handle.download_letters(Path(output), where, raw=raw), str(output))
     if not (drop and yes):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # loaded on first use: each takes a good part of a second
     from tabletopic_kernel.workbench.peek import PeekedRecord
     from tabletopic_kernel.workbench.peek.letters import Letters
     from tabletopic_kernel.workbench.peek.search import Records
+    from tabletopic_kernel.workbench.peek.suspect_keys import SuspectKeys
 
 
 class RecordRequests(Requests):
@@ -57,6 +58,14 @@ class RecordRequests(Requests):
         settings, bench = self._settings(), self._workbench
         catalog = bench.open_catalog(settings.catalog)
         return read_letters(self.name, settings, bench.registry, catalog, where, limit)
+
+    def suspect_keys(self, where: str | None = None) -> SuspectKeys:
+        """Keys with dead letters, whose rows in an upsert table may be too old until a replay."""
+        from tabletopic_kernel.workbench.peek.suspect_keys import suspect_keys  # noqa: PLC0415
+
+        settings, bench = self._settings(), self._workbench
+        catalog = bench.open_catalog(settings.catalog)
+        return suspect_keys(self.name, settings, bench.registry, catalog, where)
 
     def download_letters(self, file: Path, where: str | None = None, *, raw: bool = False) -> int:
         """Write dead letters into a new file, as JSON lines with bytes in base64; returns their number.

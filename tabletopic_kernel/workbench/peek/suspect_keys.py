@@ -1,0 +1,85 @@
+"""Keys of an upsert table whose rows may be too old, as one of their changes is a dead letter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+
+from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
+from tabletopic_kernel.clients.registry.registry import Registry
+from tabletopic_kernel.host.replay.letters import dead_letters_where, records_of
+from tabletopic_kernel.model.errors import UsageError
+from tabletopic_kernel.model.settings.sections import TopicSettings
+from tabletopic_kernel.model.settings.table_names import table_identifier
+from tabletopic_kernel.pipeline.source import SOURCE_SCHEMA
+from tabletopic_kernel.render.values import json_text
+from tabletopic_kernel.table.dead_letters import LetterTable
+from tabletopic_kernel.workbench.peek import PeekedRecord, decoded
+
+
+@dataclass(frozen=True)
+class SuspectKey:
+    """A Kafka key, None for records without one, and how many of its changes are dead letters.
+
+    ``partition`` and ``offset``: the newest of them. ``tabletopic replay`` applies those that can be.
+    """
+
+    key: Any
+    letters: int
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class SuspectKeys:
+    """Of a topic, those with most dead letters first."""
+
+    topic: str
+    keys: list[SuspectKey]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        plain: dict[str, Any] = json.loads(json_text(asdict(self)))
+        return plain
+
+
+def suspect_keys(
+    topic: str, settings: TopicSettings, registry: Registry, catalog: Catalog, where: str | None
+) -> SuspectKeys:
+    """The keys of the dead letters that match ``where``; UsageError if the table is no upsert table."""
+    if settings.mode != "upsert":
+        raise UsageError(f"{topic} has a row for each record, so a dead letter leaves no other row as it was")
+    condition = dead_letters_where(where)
+    letters = LetterTable(catalog, table_identifier(topic, settings), topic)
+    if not letters.load() or letters.table is None:
+        return SuspectKeys(topic, [])
+    table = letters.table.table
+    with reachable("the storage", lent=lends_keys(table)):
+        rows = table.scan(row_filter=condition, selected_fields=tuple(SOURCE_SCHEMA.names)).to_arrow()
+    values = pa.nulls(len(rows), rows.schema.field("value").type)  # keys alone are decoded
+    rows = rows.set_column(rows.schema.get_field_index("value"), "value", values)
+    batches = records_of(rows) if len(rows) else ()
+    records = (record for batch in batches for record in decoded(batch, topic, settings, registry))
+    return SuspectKeys(topic, _by_key(records))
+
+
+def _by_key(records: Iterable[PeekedRecord]) -> list[SuspectKey]:
+    by_key: dict[str, list[PeekedRecord]] = {}
+    for record in records:
+        by_key.setdefault(json.dumps(_key_of(record), default=str), []).append(record)
+    found = []
+    for of_key in by_key.values():
+        last = max(of_key, key=lambda record: (record.timestamp_ms, record.partition, record.offset))
+        found.append(SuspectKey(_key_of(last), len(of_key), last.partition, last.offset))
+    return sorted(found, key=lambda suspect: (-suspect.letters, str(suspect.key)))
+
+
+def _key_of(record: PeekedRecord) -> Any:
+    if record.key_value is not None or record.key is None:
+        return record.key_value
+    return record.key.decode("utf-8", "backslashreplace")
