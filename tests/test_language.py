@@ -20,7 +20,7 @@ WORDS = {
     r"settl(?:e|es|ed|ing)": "resolve",
     r"sweep(?:s|ing)?|swept": "remove orphan files",
     r"pass(?:es|ed|ing)? over|passed-over": "ignore",
-    r"(?<!dead[ -])(?<!lowercase )(?<!capital )(?<!small )(?<!with a )letters?(?! outside)": "dead letter",
+    r"(?<!dead[ -])(?<!lowercase )(?<!capital )(?<!small )(?<!with a )(?<!topic )(?<!# )letters?(?! outside)": "dead letter",
     r"poison\w*": "invalid record",
     r"anew": "re-created, again",
     r"since 1970": "epoch milliseconds",

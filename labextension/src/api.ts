@@ -52,7 +52,7 @@ export interface IRow {
   readonly schema_version: string | null;
   readonly rows_per_second: number | null;
   readonly commits: number | null;
-  /** Of the table, also if the topic is not enabled any more. */
+  /** Of the table, also if the topic is disabled. */
   readonly rows: number | null;
   readonly snapshot_id: string | null;
   readonly last_commit_ms: number | null;

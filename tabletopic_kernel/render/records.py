@@ -117,7 +117,7 @@ def _hex(raw: bytes) -> str:
 
 
 def looked_notes(topic: str, records: Records) -> list[str]:
-    """How far a search looked, if there is more, with the command that goes on."""
+    """How far a search looked, if there is more, with the command that continues."""
     looked = records.looked
     notes = list(looked.notes)
     if looked.cut_by:
@@ -130,7 +130,7 @@ def looked_notes(topic: str, records: Records) -> list[str]:
         parts = [*parts[:_MOST_PARTITIONS], *([f"{many} partitions more"] if many > 0 else [])]
         notes.append(
             f"looked at {looked.looked:,} of {looked.records:,} records: {', '.join(parts)}; "
-            f"go on with `{looked.command(topic)}`"
+            f"continue with `{looked.command(topic)}`"
         )
     elif not records and looked.records:
         notes.append(f"none of {looked.records:,} records matches")

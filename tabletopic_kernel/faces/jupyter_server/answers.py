@@ -81,7 +81,7 @@ class Row(TypedDict):
     ]
     rows_per_second: float | None
     commits: int | None
-    rows: Annotated[int | None, Field(description="Of the table, also if the topic is not enabled any more")]
+    rows: Annotated[int | None, Field(description="Of the table, also if the topic is disabled")]
     snapshot_id: Annotated[
         str | None, Field(description="Text, because JavaScript's numbers cannot hold 64 bits")
     ]

@@ -35,7 +35,7 @@ Settings = Annotated[
     ),
 ]
 LetterCondition = Annotated[str | None, Field(description="Only dead letters matching this condition")]
-Limit = Annotated[int, Field(description="How many letters, whole", ge=0, le=1_000)]
+Limit = Annotated[int, Field(description="How many dead letters, whole", ge=0, le=1_000)]
 Note = Annotated[str, Field(description="Why; the event keeps it", min_length=1)]
 FileCondition = Annotated[
     str | None, Field(description="Only files that may contain rows matching this condition")

@@ -78,7 +78,7 @@ def peek(
     need not be enabled. A condition refers to fields of the decoded value, to
     _kafka_key, _kafka_header, _kafka_metadata, and to _kafka_error of a value
     that cannot be decoded. A search reads at most 1,000,000 records, 1 GB or
-    10 s, and shows the command that goes on.
+    10 s, and shows the command that continues.
 
     Example:  tabletopic peek clicks --from oldest --where "country = 'NL'"
     """
@@ -135,7 +135,7 @@ def letters(
 ) -> Letters | Downloaded | LettersDropped | SuspectKeys:
     """Show the dead letters of a topic by reason, with counts over time.
 
-    With -n also the newest letters with their records, and with --raw beside
+    With -n also the newest of them with their records, and with --raw beside
     what their schema expects. A download has bytes in base64. --drop removes
     dead letters in one commit of the topic's host. Conditions refer to columns
     of the dead-letter table: partition, offset, timestamp, schema_id, reason,

@@ -255,7 +255,7 @@ class NotifySettings(Frozen):
 
     webhook_url: NonEmpty | None = Field(None, description="gets a POST of JSON; `text` is Slack's")
     command: NonEmpty | None = Field(None, description="a program with arguments; gets the JSON on stdin")
-    repeat_ms: DurationMs = Field(3_600_000, ge=1_000, description="how long a cause is not told again")
+    repeat_ms: DurationMs = Field(3_600_000, ge=1_000, description="how long a cause is not sent again")
     timeout_ms: DurationMs = Field(10_000, ge=100, le=60_000, description="how long each may take")
 
 

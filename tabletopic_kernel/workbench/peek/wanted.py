@@ -61,7 +61,7 @@ class Looked:
     notes: tuple[str, ...] = ()
 
     def command(self, topic: str) -> str:
-        """The command that goes on."""
+        """The command that continues."""
         assert self.go_on is not None
         options = {
             "--from": self.go_on.start if self.go_on.start != "newest" else None,

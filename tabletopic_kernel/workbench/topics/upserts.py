@@ -34,8 +34,8 @@ _NOTE: Final = (
 )
 _NO_PLACEHOLDER: Final = (FloatType, DoubleType, DecimalType, TimestampType, TimestamptzType, StructType)
 _FULL: Final = (
-    "{names}: from PostgreSQL, an update that does not touch such a value sends null if it has more than "
-    "2 kB, so the row would lose it: give the source's table REPLICA IDENTITY FULL"
+    "{names}: from PostgreSQL, an update sends null for such a value of more than 2 kB that it does not "
+    "touch, and the row loses it. Give the source's table REPLICA IDENTITY FULL"
 )
 
 

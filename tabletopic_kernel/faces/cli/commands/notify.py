@@ -24,7 +24,7 @@ def notify(
 
     Hosts tell a webhook and a command, set in [notify] of tabletopic.toml, once
     per cause and hour. The exit code is 1 if a test message does not arrive, or
-    nobody is told.
+    none is set.
 
     Example:  tabletopic notify --test
     """
@@ -39,7 +39,7 @@ def notify(
     if as_json:
         screen.show_json([{"receiver": name, "error": error} for name, error in outcomes.items()])
     elif not known:
-        screen.note("nobody is told; set webhook_url or command in [notify] of tabletopic.toml")
+        screen.note("no message is sent: set webhook_url or command in [notify] of tabletopic.toml")
     else:
         for name, error in outcomes.items():
             screen.show_text(f"{name}: {error or ('the message arrived' if test else 'is told')}")
