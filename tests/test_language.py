@@ -15,12 +15,15 @@ from tabletopic_kernel.model.settings import sections
 from tests.test_architecture import DOCUMENTS, ROOT, prose
 
 SENTENCE, PARAGRAPH = 30, 80  # words
+_OTHER_LETTERS = "".join(
+    f"(?<!{word} )" for word in ("lowercase", "capital", "small", "with a", "topic", "#")
+)
 WORDS = {
     r"head snapshot|table's head": "current snapshot",
     r"settl(?:e|es|ed|ing)": "resolve",
     r"sweep(?:s|ing)?|swept": "remove orphan files",
     r"pass(?:es|ed|ing)? over|passed-over": "ignore",
-    r"(?<!dead[ -])(?<!lowercase )(?<!capital )(?<!small )(?<!with a )(?<!topic )(?<!# )letters?(?! outside)": "dead letter",
+    rf"(?<!dead[ -]){_OTHER_LETTERS}letters?(?! outside)": "dead letter",
     r"poison\w*": "invalid record",
     r"anew": "re-created, again",
     r"since 1970": "epoch milliseconds",
