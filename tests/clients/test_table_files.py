@@ -64,7 +64,11 @@ def test_keys_go_to_the_configured_account_alone() -> None:
             "adls.account-key or adls.sas-token is needed",
         ),
         ({"gcs.oauth2.token": "t"}, "gs://lake/x", "needs gcs.oauth2.token-expires-at"),
-        ({"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "soon"}, "gs://lake/x", "in milliseconds"),
+        (
+            {"gcs.oauth2.token": "t", "gcs.oauth2.token-expires-at": "soon"},
+            "gs://lake/x",
+            "in epoch milliseconds",
+        ),
     ],
 )
 def test_what_pyarrow_cannot_use_is_said(properties: dict[str, str], location: str, message: str) -> None:

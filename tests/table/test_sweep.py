@@ -300,7 +300,7 @@ def test_nothing_goes_of_a_table_that_is_not_the_same(owned: Any, catalog: Any, 
     if what == "replaced":
         catalog.create_table(table.table.name(), table.table.schema())
     before = 3 if what == "not owned" else 2
-    with pytest.raises(StartOverError, match=r"no longer exists|another one|has no epoch"):
+    with pytest.raises(StartOverError, match=r"no longer|another one"):
         sweep(table.table, after_epoch=0, before_epoch=before)
     assert on_disk(left) == [True]
 

@@ -428,7 +428,14 @@ def test_a_kernel_keeps_rows_for_grids(
     run("%lake --engine spark SELECT n FROM clicks")
     assert bench.asked[-1][1][2]["limit"] == 10_000
     result = run("%lake SELECT n FROM clicks")
-    bounds = {"at": None, "params": None, "limit": None, "live": False, "most_bytes": 512 * 2**20}
+    bounds = {
+        "at": None,
+        "params": None,
+        "limit": None,
+        "live": False,
+        "frames": {},
+        "most_bytes": 512 * 2**20,
+    }
     assert bench.asked[-1][1][2] == bounds
     shown, _ = shell.display_formatter.format(result)
     assert {"text/plain", "text/html", MIME} <= shown.keys()
