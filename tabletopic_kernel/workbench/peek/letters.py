@@ -27,7 +27,8 @@ from tabletopic_kernel.pipeline.sinks import places_of
 from tabletopic_kernel.render.values import json_text
 from tabletopic_kernel.table.dead_letters import LetterTable
 from tabletopic_kernel.workbench.peek import Fate, PeekedRecord, decoded
-from tabletopic_kernel.workbench.peek.fates import among, with_schemas
+from tabletopic_kernel.workbench.peek.fates import among
+from tabletopic_kernel.workbench.peek.schemas import with_schemas
 
 _HOUR_MS: Final = 3_600_000
 _MOST_HOURS: Final = 48  # beyond, counts are by day
