@@ -1,4 +1,4 @@
-"""Dead letters that are dropped are gone in one commit; others, and what becomes of them, stay."""
+"""Dead letters that are dropped are gone; others, and what becomes of them, stay."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.replay import drop as module
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import LettersDropped
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest
@@ -63,6 +64,19 @@ def test_trouble_drops_all_or_nothing(rig: Rig, fault: Callable[..., Any]) -> No
     left = list(range(2 if event.error else 5, 10))
     assert dead_letters(rig) == left
     assert event.letters == {"bad": 3}
+
+
+def test_a_drop_reads_few_files_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round is a commit: what stays of many letters is not in memory together."""
+    coordinator = with_letters(rig)
+    stage(rig, coordinator, 10, 12, {11})
+    commit(rig, coordinator)
+    monkeypatch.setattr(module, "_ROUND_LETTERS", 1)
+    before = len(rig.catalog.real.load_table(LETTERS).snapshots())
+    rig.catalog.faults = [answer_lost]
+    assert drop(rig, coordinator, "offset > 7").letters == {"bad": 3}
+    assert dead_letters(rig) == [2, 3, 4, 5, 6, 7]
+    assert len(rig.catalog.real.load_table(LETTERS).snapshots()) == before + 3  # one that settles
 
 
 def test_letters_of_nobody(rig: Rig) -> None:

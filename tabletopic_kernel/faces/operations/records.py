@@ -136,10 +136,10 @@ def letters(
     """Show the dead letters of a topic by reason, with counts over time.
 
     With -n also the newest of them with their records, and with --raw beside
-    what their schema expects. A download has bytes in base64. --drop removes
-    dead letters in one commit of the topic's host. Conditions refer to columns
-    of the dead-letter table: partition, offset, timestamp, schema_id, reason,
-    message, at; `tabletopic replay` takes the same.
+    what their schema expects. A download has bytes in base64. --drop has the
+    topic's host remove them. Conditions refer to columns of the dead-letter
+    table: partition, offset, timestamp, schema_id, reason, message, at;
+    `tabletopic replay` takes the same.
 
     Example:  tabletopic letters clicks --where "reason = 'unknown_schema'"
     """
