@@ -258,3 +258,21 @@ def test_records_as_they_come() -> None:
     rounds = iter(range(1))
     (all_of_them,) = follow("clicks", TopicSettings(**JSON), broker, known, Search(start="3"), going, later)
     assert at(all_of_them)[:2] == [(0, 3), (0, 4)]
+
+
+@pytest.mark.usefixtures("read")
+def test_records_of_a_topic_that_is_created_again() -> None:
+    """Its offsets begin again: from then on its records come."""
+    log = Log([number(n) for n in range(5)])
+    log.properties = type("Properties", (dict,), {"log": log})()
+    rounds, changes = iter(range(4)), iter((0, 2, 3))
+
+    def going() -> bool:
+        return next(rounds, None) is not None
+
+    def later() -> None:
+        log.partitions[0][:] = [number(n) for n in range(next(changes))]
+
+    broker, known = cast(Broker, log), cast(Registry, registry())
+    groups = list(follow("clicks", TopicSettings(**JSON), broker, known, Search(), going, later))
+    assert [at(group) for group in groups] == [[(0, 0), (0, 1)]]
