@@ -146,6 +146,8 @@ def letters(
     handle = workbench.topic(topic)
     if (note or yes) and not drop:
         raise UsageError("--note and --yes require --drop")
+    if (keys, output is not None, drop).count(True) > 1:
+        raise UsageError("--keys, --output and --drop are done one at a time")
     if keys:
         return handle.suspect_keys(where)
     if output is not None:
