@@ -16,6 +16,7 @@ from tabletopic_kernel.host.replay import drop as module
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import LettersDropped
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest
+from tabletopic_kernel.render.words import event_text
 from tabletopic_kernel.workbench.peek.letters import Letters, download, read_letters
 from tests.host.rig import Rig, drain
 from tests.host.test_replay import LATE, delete_letters, replay, value, with_letters
@@ -57,13 +58,14 @@ def test_what_matches_is_gone(rig: Rig) -> None:
 
 @pytest.mark.parametrize("fault", [refused, never_arrived, answer_lost])
 def test_trouble_drops_all_or_nothing(rig: Rig, fault: Callable[..., Any]) -> None:
-    """A lost answer is tried again, and the event has what was dropped."""
+    """A lost answer is tried again, and the event has what was dropped and not more."""
     coordinator = with_letters(rig)
     rig.catalog.faults = [fault]
     event = drop(rig, coordinator)
     left = list(range(2 if event.error else 5, 10))
     assert dead_letters(rig) == left
-    assert event.letters == {"bad": 3}
+    assert event.letters == ({} if event.error else {"bad": 3})
+    assert (event.error or "3 dead letters dropped by me: no use; bad: 3") in event_text(event)
 
 
 def test_a_drop_reads_few_files_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

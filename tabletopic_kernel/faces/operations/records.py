@@ -160,5 +160,7 @@ def letters(
             f"after {timeout:g} s the drop of {topic} is still waiting; see `tabletopic events {topic}`"
         )
     if outcome.error is not None:
-        raise ActionNeededError(outcome.error)
+        from tabletopic_kernel.render.words import event_text
+
+        raise ActionNeededError(event_text(outcome))
     return outcome

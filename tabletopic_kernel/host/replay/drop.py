@@ -17,7 +17,7 @@ from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
 from tabletopic_kernel.host.replay.letters import LetterSource, dead_letters_where
-from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.model.errors import OutcomeUnknownError, TableTopicError
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.pipeline.sinks import places_of
 from tabletopic_kernel.pipeline.source import Limits
@@ -67,11 +67,18 @@ class LetterDrop:
                 self._dropped[task.file.file_path] = Counter(chosen["reason"].to_pylist())
         if read:
             # Now: a second try may find that the first succeeded.
-            self._figures["letters"] = dict(sum(self._dropped.values(), Counter[str]()))
+            self._figures["letters"] = self._counts()
             try:
                 letters.replace(read, kept, owner.ledger, None)
-            except TableTopicError:
+            except TableTopicError as error:
                 letters.unsettle()
+                if not isinstance(error, OutcomeUnknownError):
+                    for task in read:
+                        del self._dropped[task.file.file_path]
+                    self._figures["letters"] = self._counts()
                 raise
         self._left -= {task.file.file_path for task in tasks}
         return bool(tasks)
+
+    def _counts(self) -> dict[str, int]:
+        return dict(sum(self._dropped.values(), Counter[str]()))
