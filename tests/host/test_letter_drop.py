@@ -109,6 +109,17 @@ def test_letters_by_reason_whole_and_as_files(rig: Rig, tmp_path: Path) -> None:
     few = read(rig, coordinator, "offset = 3", 1)
     assert (few.letters, [record.offset for record in few.records]) == (1, [3])
     assert read(rig, coordinator, "offset = 77", 1).groups == []
+    stage(rig, coordinator, 10, 12, {11})  # in a file of its own
+    commit(rig, coordinator)
+    more = read(rig, coordinator, limit=2)
+    (group,) = more.groups
+    assert (more.letters, group.letters, sum(group.counts.values())) == (9, 9, 9)
+    assert (group.first_ms, len(more.records)) == (letters.groups[0].first_ms, 2)
+    assert (more.records[0].offset, group.last_ms) == (
+        11,
+        more.records[0].fate and more.records[0].fate.at_ms,
+    )
+    drop(rig, coordinator, "offset = 11")
     with pytest.raises(UsageError, match="cannot read --where"):
         read(rig, coordinator, "reason = (SELECT 1)")
     for raw in (False, True):
