@@ -41,7 +41,7 @@ CASES: list[tuple[list[Commit], dict[str, Any], int, str, str | None, str]] = [
     (ALL, {"rows": {(0, 9)}, "letters": {(0, 9): ("bad", "")}}, 9, "row", "1", "row of"),
     (ALL, {"rows": None, "letters": {(0, 9): ("bad", "")}}, 9, "dead_letter", "1", "because bad"),
     (ALL, {"tried": {(0, 9): "filtered"}}, 9, "no_row", "1", "no row: filtered"),
-    (ALL, {"tried": {(0, 9): "row"}}, 9, "deleted", "1", "row deleted since"),
+    (ALL, {"tried": {(0, 9): "row"}}, 9, "deleted", "1", "row deleted since, or dead letter dropped"),
     (ALL, {"newer": {(0, 9): (0, 12)}}, 9, "superseded", "1", "superseded by offset 12"),
     (ALL, {"newer": None}, 9, "unknown", "1", "replaced or deleted since"),
     (CUT, {"rows": {(0, 9)}}, 9, "row", "4", "row of snapshot 4"),

@@ -126,7 +126,7 @@ class Facts:
             other = f" of partition {partition}" if partition != place[0] else ""
             text = f"superseded by offset {offset:,}{other}"
             return Fate("superseded", text, partition=partition, offset=offset, **read)
-        return Fate("deleted", "row deleted since: by now the record would become a row", **read)
+        return Fate("deleted", "row deleted since, or dead letter dropped: by now it would be a row", **read)
 
 
 def fates(
