@@ -42,7 +42,10 @@ export class TopicList implements IView<IListData> {
     const orders = { need: _trans.__('What needs you first'), lag: _trans.__('Largest lag first'), name: _trans.__('By name') };
     const options = Object.entries(orders).map(([value, label]) => h('option', { value }, label));
     this._order = h('select', { class: css('order'), 'aria-label': _trans.__('Order of topics') }, ...options);
-    this._order.addEventListener('change', () => this._show());
+    this._order.addEventListener('change', () => {
+      this._places.clear();
+      this._show();
+    });
     this._rows = new KeyedViews(
       data => data.row.topic,
       data => new TopicRow(data, actions, _trans)
@@ -72,7 +75,7 @@ export class TopicList implements IView<IListData> {
     if (this._data === null) {
       return;
     }
-    const topics = this._sorted(this._data.overview.topics);
+    const topics = this._placed(this._data.overview.topics);
     setShown(this._filter, topics.length >= FILTER_FROM);
     setShown(this._order, topics.length >= FILTER_FROM);
     const wanted = this._filter.hidden ? '' : this._filter.value.trim().toLowerCase();
@@ -92,6 +95,16 @@ export class TopicList implements IView<IListData> {
 
   private _matches(row: IRow, wanted: string): boolean {
     return `${row.topic}\n${stateWord(row, this._trans)?.text ?? ''}`.toLowerCase().includes(wanted);
+  }
+
+  /** In order; while the pointer is on a row, as they were: no other row moves under a click. */
+  private _placed(topics: readonly IRow[]): readonly IRow[] {
+    const sorted = this._sorted(topics);
+    const isHeld = [this._on, this._off].some(group => group.list.matches(':hover'));
+    const place = (row: IRow) => this._places.get(row.topic) ?? this._places.size;
+    const placed = isHeld ? [...sorted].sort((one, other) => place(one) - place(other)) : sorted;
+    this._places = new Map(placed.map((row, index) => [row.topic, index]));
+    return placed;
   }
 
   /** In the chosen order, else as the server has them: by name. */
@@ -147,4 +160,6 @@ export class TopicList implements IView<IListData> {
   private readonly _on: IGroup;
   private readonly _off: IGroup;
   private _data: IListData | null = null;
+  /** By topic: its place in the list as it was last drawn. */
+  private _places = new Map<string, number>();
 }

@@ -158,7 +158,8 @@ def event_text(event: ControlEvent) -> str:  # noqa: PLR0911, PLR0912 - one line
             return f"{event.rows:,} dead letters became rows{stayed}{ended}"
         case events.LettersDropped():
             count = f"{sum(event.letters.values()):,} dead letters dropped"
-            return event.error or f"{count} by {event.by}: {event.note}; {_counts(event.letters)}"
+            ended = f"; ended early: {event.error}" if event.error else ""
+            return f"{count} by {event.by}: {event.note}; {_counts(event.letters)}{ended}"
         case events.Compacted() | events.Expired() | events.OrphansRemoved():
             return _maintenance_text(event)
         case events.GapDetected() if event.on_truncation:

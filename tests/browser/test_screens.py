@@ -568,6 +568,12 @@ def test_what_needs_a_person_is_on_top(page: LabPage, api: FakeApi) -> None:
     expect(rows.nth(2)).to_contain_text("waiting for registry")
     expect(page.row("held")).to_contain_text("by alice")
     page.shot("sidebar-needs")
+    rows.last.hover()
+    api.topics[0] = running("a0", state="failed", standing="failed", error="the topic is gone")
+    expect(page.row("a0")).to_contain_text("the topic is gone")
+    expect(rows.first).to_have_attribute("data-topic", "broken")  # no row moves under the pointer
+    page.page.mouse.move(0, 0)
+    expect(rows.first).to_have_attribute("data-topic", "a0")
     order = page.sidebar.get_by_label("Order of topics")
     order.select_option("Largest lag first")
     expect(rows.first).to_have_attribute("data-topic", "behind")

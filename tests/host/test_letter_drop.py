@@ -1,4 +1,4 @@
-"""Dead letters that are dropped are gone in one commit; others, and what becomes of them, stay."""
+"""Dead letters that are dropped are gone; others, and what becomes of them, stay."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import pytest
 
 from tabletopic_kernel.clients.registry.registry import Registry
 from tabletopic_kernel.host.coordinator import Coordinator
+from tabletopic_kernel.host.replay import drop as module
 from tabletopic_kernel.model.errors import UsageError
 from tabletopic_kernel.model.progress.events import LettersDropped
 from tabletopic_kernel.model.settings.desired import DesiredTopic, MaintenanceRequest
+from tabletopic_kernel.render.words import event_text
 from tabletopic_kernel.workbench.peek.letters import Letters, download, read_letters
 from tests.host.rig import Rig, drain
 from tests.host.test_replay import LATE, delete_letters, replay, value, with_letters
@@ -56,13 +58,27 @@ def test_what_matches_is_gone(rig: Rig) -> None:
 
 @pytest.mark.parametrize("fault", [refused, never_arrived, answer_lost])
 def test_trouble_drops_all_or_nothing(rig: Rig, fault: Callable[..., Any]) -> None:
-    """A lost answer is tried again, and the event has what was dropped."""
+    """A lost answer is tried again, and the event has what was dropped and not more."""
     coordinator = with_letters(rig)
     rig.catalog.faults = [fault]
     event = drop(rig, coordinator)
     left = list(range(2 if event.error else 5, 10))
     assert dead_letters(rig) == left
-    assert event.letters == {"bad": 3}
+    assert event.letters == ({} if event.error else {"bad": 3})
+    assert (event.error or "3 dead letters dropped by me: no use; bad: 3") in event_text(event)
+
+
+def test_a_drop_reads_few_files_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round is a commit: what stays of many letters is not in memory together."""
+    coordinator = with_letters(rig)
+    stage(rig, coordinator, 10, 12, {11})
+    commit(rig, coordinator)
+    monkeypatch.setattr(module, "_ROUND_LETTERS", 1)
+    before = len(rig.catalog.real.load_table(LETTERS).snapshots())
+    rig.catalog.faults = [answer_lost]
+    assert drop(rig, coordinator, "offset > 7").letters == {"bad": 3}
+    assert dead_letters(rig) == [2, 3, 4, 5, 6, 7]
+    assert len(rig.catalog.real.load_table(LETTERS).snapshots()) == before + 3  # one that settles
 
 
 def test_letters_of_nobody(rig: Rig) -> None:
@@ -93,6 +109,17 @@ def test_letters_by_reason_whole_and_as_files(rig: Rig, tmp_path: Path) -> None:
     few = read(rig, coordinator, "offset = 3", 1)
     assert (few.letters, [record.offset for record in few.records]) == (1, [3])
     assert read(rig, coordinator, "offset = 77", 1).groups == []
+    stage(rig, coordinator, 10, 12, {11})  # in a file of its own
+    commit(rig, coordinator)
+    more = read(rig, coordinator, limit=2)
+    (group,) = more.groups
+    assert (more.letters, group.letters, sum(group.counts.values())) == (9, 9, 9)
+    assert (group.first_ms, len(more.records)) == (letters.groups[0].first_ms, 2)
+    assert (more.records[0].offset, group.last_ms) == (
+        11,
+        more.records[0].fate and more.records[0].fate.at_ms,
+    )
+    drop(rig, coordinator, "offset = 11")
     with pytest.raises(UsageError, match="cannot read --where"):
         read(rig, coordinator, "reason = (SELECT 1)")
     for raw in (False, True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,8 @@ def commit(number: int, end: int, replay: str | None = None, commits: int | None
 ALL = [commit(0, 5), commit(1, 10), commit(2, 20)]
 EXPIRED = [commit(7, 10), commit(8, 20)]
 REPLAYED = [*ALL, commit(3, 20, "r", 3)]
+CUT = [*ALL, commit(3, 8, commits=2), commit(4, 20, commits=3)]
+MARKED = replace(CUT[-1].ledger, truncated={0: ((8, 20, 2),)})
 # What is known besides the commits, the offset, the kind of fate, its snapshot, and a part of its text.
 CASES: list[tuple[list[Commit], dict[str, Any], int, str, str | None, str]] = [
     (ALL, {}, 20, "not_yet", None, "partition 0 up to offset 20"),
@@ -38,9 +41,12 @@ CASES: list[tuple[list[Commit], dict[str, Any], int, str, str | None, str]] = [
     (ALL, {"rows": {(0, 9)}, "letters": {(0, 9): ("bad", "")}}, 9, "row", "1", "row of"),
     (ALL, {"rows": None, "letters": {(0, 9): ("bad", "")}}, 9, "dead_letter", "1", "because bad"),
     (ALL, {"tried": {(0, 9): "filtered"}}, 9, "no_row", "1", "no row: filtered"),
-    (ALL, {"tried": {(0, 9): "row"}}, 9, "deleted", "1", "row deleted since"),
+    (ALL, {"tried": {(0, 9): "row"}}, 9, "deleted", "1", "row deleted since, or dead letter dropped"),
     (ALL, {"newer": {(0, 9): (0, 12)}}, 9, "superseded", "1", "superseded by offset 12"),
     (ALL, {"newer": None}, 9, "unknown", "1", "replaced or deleted since"),
+    (CUT, {"rows": {(0, 9)}}, 9, "row", "4", "row of snapshot 4"),
+    (CUT, {"rows": {(0, 9)}, "ledger": MARKED}, 9, "row", "4", "or of an earlier log's record"),
+    (CUT, {"rows": {(0, 9)}, "letters": {(0, 9): ("bad", "")}, "ledger": MARKED}, 9, "dead_letter", "4", ""),
     (ALL, {"newer": {(0, 9): (3, 1)}}, 9, "superseded", "1", "1 of partition 3"),
 ]
 

@@ -24,7 +24,14 @@ KEY = {"type": "record", "name": "Key", "fields": [{"name": "user", "type": "lon
 def registry() -> ManySubjects:
     """Schemas of values (1), of keys (3), and of another topic (9)."""
     schemas = {1: json.dumps(FIRST), 3: json.dumps(KEY), 4: '{"type": "nonsense"}', 9: json.dumps(FOREIGN)}
-    own = {1: ("clicks-value",), 3: ("clicks-key",), 4: ("clicks-value",), 9: ("refunds-value",)}
+    schemas[5] = '"string"'
+    own = {
+        1: ("clicks-value",),
+        3: ("clicks-key",),
+        5: ("clicks-key",),
+        4: ("clicks-value",),
+        9: ("refunds-value",),
+    }
     return ManySubjects(schemas, subjects=own)
 
 

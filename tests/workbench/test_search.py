@@ -164,6 +164,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"at": "noon"}, "--at 'noon' is no time"),
     ({"at": "2026-01-01", "start": "3"}, "cannot be combined"),
     ({"where": "m = 1"}, 'column "m" not found'),
+    ({"where": "hit"}, 'column "hit" not found'),
     ({"where": "n ="}, "syntax error"),
     ({"where": "n = 'x'"}, "it fails on a record"),
     ({"where": "true) UNION SELECT (1"}, "it must be one condition. Write"),
@@ -199,6 +200,7 @@ MIXED = Log(
 )
 CONDITIONS: list[tuple[dict[str, Any], list[int]]] = [
     ({"key": "a\n<b>"}, [0]),
+    ({"key": "\udcff"}, [1]),  # a byte that is not UTF-8, as a shell gives it
     ({"key": "k", "where": "n > 2"}, [4]),
     ({"where": "_kafka_key = 'k'"}, [3, 4]),
     ({"where": "_kafka_key IS NULL"}, [2]),
@@ -231,6 +233,9 @@ def test_typed_keys_and_schemas() -> None:
     assert at(found(log, settings=typed, key="5")) == [(0, 2), (0, 0)]
     assert at(found(log, settings=typed, where="_kafka_key = 6 OR id = 0")) == [(0, 1), (0, 0)]
     assert at(found(log, where="id > 1", settings=typed)) == [(0, 2)]
+    (text,) = avro_values(5, cast(Any, "string"), cast(Any, "a"))
+    log.partitions[0][0]["key"] = text
+    assert at(found(log, settings=typed, key="5")) == [(0, 2)]
 
 
 @pytest.mark.usefixtures("read")
@@ -253,3 +258,21 @@ def test_records_as_they_come() -> None:
     rounds = iter(range(1))
     (all_of_them,) = follow("clicks", TopicSettings(**JSON), broker, known, Search(start="3"), going, later)
     assert at(all_of_them)[:2] == [(0, 3), (0, 4)]
+
+
+@pytest.mark.usefixtures("read")
+def test_records_of_a_topic_that_is_created_again() -> None:
+    """Its offsets begin again: from then on its records come."""
+    log = Log([number(n) for n in range(5)])
+    log.properties = type("Properties", (dict,), {"log": log})()
+    rounds, changes = iter(range(4)), iter((0, 2, 3))
+
+    def going() -> bool:
+        return next(rounds, None) is not None
+
+    def later() -> None:
+        log.partitions[0][:] = [number(n) for n in range(next(changes))]
+
+    broker, known = cast(Broker, log), cast(Registry, registry())
+    groups = list(follow("clicks", TopicSettings(**JSON), broker, known, Search(), going, later))
+    assert [at(group) for group in groups] == [[(0, 0), (0, 1)]]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # PyIceberg takes half a second
 
 _LOG = logging.getLogger(__name__)
 _AGAIN_S = 30.0
+_REST = 20  # times as long as a look took: a catalog that hangs holds up the overview
 _MOST_LOADED = 20  # tables per look: the overview waits for them
 Place = tuple[str | None, tuple[str, ...]]  # a catalog, and a namespace in it
 
@@ -47,11 +48,13 @@ class LeftTables:
         current = frozenset(topics)
         if current != self._topics or time.monotonic() > self._due_s:
             self._known = {name: table for name, table in self._known.items() if name in current and table}
-            self._topics, self._due_s = current, time.monotonic() + _AGAIN_S
+            self._topics, began_s = current, time.monotonic()
             try:
                 self._look(workbench)
             except TableTopicError as error:
                 _LOG.debug("tables of topics that are not enabled: %s", error)
+            ended_s = time.monotonic()
+            self._due_s = ended_s + max(_AGAIN_S, _REST * (ended_s - began_s))
         return {name: table for name, table in self._known.items() if table is not None}
 
     def _look(self, workbench: Workbench) -> None:

@@ -136,16 +136,18 @@ def letters(
     """Show the dead letters of a topic by reason, with counts over time.
 
     With -n also the newest of them with their records, and with --raw beside
-    what their schema expects. A download has bytes in base64. --drop removes
-    dead letters in one commit of the topic's host. Conditions refer to columns
-    of the dead-letter table: partition, offset, timestamp, schema_id, reason,
-    message, at; `tabletopic replay` takes the same.
+    what their schema expects. A download has bytes in base64. --drop has the
+    topic's host remove them. Conditions refer to columns of the dead-letter
+    table: partition, offset, timestamp, schema_id, reason, message, at;
+    `tabletopic replay` takes the same.
 
     Example:  tabletopic letters clicks --where "reason = 'unknown_schema'"
     """
     handle = workbench.topic(topic)
     if (note or yes) and not drop:
         raise UsageError("--note and --yes require --drop")
+    if (keys, output is not None, drop).count(True) > 1:
+        raise UsageError("--keys, --output and --drop are done one at a time")
     if keys:
         return handle.suspect_keys(where)
     if output is not None:
@@ -158,5 +160,7 @@ def letters(
             f"after {timeout:g} s the drop of {topic} is still waiting; see `tabletopic events {topic}`"
         )
     if outcome.error is not None:
-        raise ActionNeededError(outcome.error)
+        from tabletopic_kernel.render.words import event_text
+
+        raise ActionNeededError(event_text(outcome))
     return outcome

@@ -15,10 +15,11 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from tabletopic_kernel.host.metrics.notices import Behind, Notice, notice_of
 from tabletopic_kernel.model.errors import SettingsError
@@ -52,8 +53,6 @@ class Notifier:
         self._is_idle = True
         self._closing = False
         self._thread: threading.Thread | None = None
-        if settings.webhook_url:  # the path of a webhook is its password
-            learn({"webhook_token": urlsplit(settings.webhook_url).path})
 
     def listen(self, event: ControlEvent) -> None:
         """Take what an event says to people."""
@@ -138,14 +137,23 @@ def receivers(settings: NotifySettings) -> dict[str, Any]:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingsError("notify.webhook_url is not an http or https URL")
+        # A webhook's path or query is its password.
+        learn({"webhook_token": parts.path, "webhook_secret": parts.query})
         known[f"webhook at {parts.hostname}"] = lambda message: _post(url, message, limit_s)
     if command := settings.command:
         known["command"] = lambda message: _execute(command, message, limit_s)
     return known
 
 
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirection would be followed by a GET without the message, and seem to succeed."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: it is an error."""
+
+
 def _post(url: str, message: dict[str, Any], limit_s: float) -> str | None:
-    opener = build_opener(*([ProxyHandler({})] if is_loopback(url) else []))
+    opener = build_opener(_NoRedirect, *([ProxyHandler({})] if is_loopback(url) else []))
     headers = {"Content-Type": "application/json", "User-Agent": "tabletopic"}
     try:
         request = Request(url, json.dumps(message).encode(), headers)
@@ -154,7 +162,7 @@ def _post(url: str, message: dict[str, Any], limit_s: float) -> str | None:
     except HTTPError as error:
         error.close()
         return f"responded {error.code}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         return redact(str(error)) or type(error).__name__
 
 

@@ -1,4 +1,7 @@
-"""Drops dead letters for good, in one commit of their table; the event keeps who asked for it, and why."""
+"""Drops dead letters for good; the event keeps who asked for it, and why.
+
+A round drops the letters of some files in one commit: letters that stay in them are in memory meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ from tabletopic_kernel.host.maintenance.jobs import Job, once_more
 from tabletopic_kernel.host.maintenance.outcomes import Outcomes
 from tabletopic_kernel.host.owner import Owner
 from tabletopic_kernel.host.ownership.ownership import Ownership
-from tabletopic_kernel.host.replay.letters import dead_letters_where
-from tabletopic_kernel.model.errors import TableTopicError
+from tabletopic_kernel.host.replay.letters import LetterSource, dead_letters_where
+from tabletopic_kernel.model.errors import OutcomeUnknownError, TableTopicError
 from tabletopic_kernel.model.settings.desired import MaintenanceRequest
 from tabletopic_kernel.pipeline.sinks import places_of
+from tabletopic_kernel.pipeline.source import Limits
+
+_ROUND_LETTERS = 50_000  # of whole files, so a round has those of one file at least
 
 
 class LetterDrop:
@@ -27,34 +33,52 @@ class LetterDrop:
     def __init__(self, request: MaintenanceRequest, ownership: Ownership, outcomes: Outcomes) -> None:
         self._request, self._ownership, self._outcomes = request, ownership, outcomes
         self._figures = outcomes.figures(request)
+        self._left: frozenset[str] | None = None  # data files to read; None before the first round
+        self._dropped: dict[str, Counter[str]] = {}  # by data file
 
     def run(self) -> Job:
         """Drop them, in the coordinator's thread."""
-        yield self._ownership.ask(lambda owner: once_more(partial(self._drop, owner)))
+        while (yield self._ownership.ask(lambda owner: once_more(partial(self._round, owner)))):
+            pass
 
     def report(self, error: TableTopicError | None) -> None:
         """Report what was dropped, by reason."""
         self._outcomes.letters_dropped(self._request, error=error, **self._figures)
 
-    def _drop(self, owner: Owner) -> None:
-        where = dead_letters_where(self._request.where)
+    def _round(self, owner: Owner) -> bool:
+        """Drop the letters of some files; returns whether there may be more."""
+        where, letters = dead_letters_where(self._request.where), owner.dead_letters
         owner.settle_letters()  # a letter whose row is in the table is none any more (I7)
-        letters = owner.dead_letters
         letters.refresh()
+        if letters.table is None:
+            return False
+        source = LetterSource(letters, where)
+        if self._left is None:
+            self._left = source.files()
+        tasks = source.next(self._left, Limits({}, _ROUND_LETTERS)) or ()
         read: list[FileScanTask] = []
         kept: list[pa.Table] = []
-        counts = Counter[str]()
-        for task in letters.tasks(where) if letters.table is not None else ():
+        for task in tasks:
             chosen = letters.read(task, where)
             if len(chosen):
                 places, every = set(places_of(chosen)), letters.read(task, AlwaysTrue())
                 read.append(task)
                 kept.append(every.filter(pa.array([place not in places for place in places_of(every)])))
-                counts.update(chosen["reason"].to_pylist())
+                self._dropped[task.file.file_path] = Counter(chosen["reason"].to_pylist())
         if read:
-            self._figures["letters"] = dict(counts)  # now: a second try may find that the first succeeded
+            # Now: a second try may find that the first succeeded.
+            self._figures["letters"] = self._counts()
             try:
                 letters.replace(read, kept, owner.ledger, None)
-            except TableTopicError:
+            except TableTopicError as error:
                 letters.unsettle()
+                if not isinstance(error, OutcomeUnknownError):
+                    for task in read:
+                        del self._dropped[task.file.file_path]
+                    self._figures["letters"] = self._counts()
                 raise
+        self._left -= {task.file.file_path for task in tasks}
+        return bool(tasks)
+
+    def _counts(self) -> dict[str, int]:
+        return dict(sum(self._dropped.values(), Counter[str]()))

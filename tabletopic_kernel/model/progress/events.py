@@ -159,7 +159,7 @@ class Replayed(_Event):
 class LettersDropped(_Event):
     """Dead letters were dropped for good, counted by reason: those that matched ``where``.
 
-    ``note`` says why, and ``by`` who asked for it; ``error``: why none were.
+    ``note`` says why, and ``by`` who asked for it; ``error``: why the rest were not.
     """
 
     type: Literal["LettersDropped"] = "LettersDropped"

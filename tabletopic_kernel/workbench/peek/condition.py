@@ -6,6 +6,7 @@ It runs as a projection's WHERE does, in a DuckDB that can access only the batch
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -47,7 +48,7 @@ class Condition:
         self, where: str | None, key: str | None, topic: str, settings: TopicSettings, registry: Registry
     ) -> None:
         self._where, self._key, self._settings = where, key, settings
-        text = f"SELECT true AS hit FROM {TABLE} WHERE ({where}\n)"
+        text = f"SELECT true AS hit_{ROW} FROM {TABLE} WHERE ({where}\n)"
         try:
             self._query = statement(text).query if where is not None else ""
         except ProjectionError as error:
@@ -92,7 +93,7 @@ class Condition:
                     decoded[position] = value
         try:
             return pa.array(decoded)
-        except pa.ArrowInvalid:  # keys of several schemas
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # keys of several schemas
             return pa.array([None if key is None else str(key) for key in decoded])
 
     def _in_table(self, keys: pa.Array) -> pa.Array:
@@ -166,7 +167,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[int]:
 
 
 def _has_key(records: pa.RecordBatch, keys: pa.Array, key: str) -> Mask:
-    same = pc.equal(records.column("key"), pa.scalar(key.encode(), records.schema.field("key").type))
+    same = pc.equal(records.column("key"), pa.scalar(os.fsencode(key), records.schema.field("key").type))
     mask: Mask = pc.fill_null(same, False).to_numpy(zero_copy_only=False).copy()
     if keys is not records.column("key") and keys.type != records.schema.field("key").type:
         mask |= np.array([value is not None and _as_text(value) == key for value in keys.to_pylist()], bool)

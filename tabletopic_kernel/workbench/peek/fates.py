@@ -30,9 +30,7 @@ from pyiceberg.types import IntegerType, LongType, StringType
 
 from tabletopic_kernel.clients.catalog.catalog import lends_keys, reachable
 from tabletopic_kernel.clients.registry.registry import Registry
-from tabletopic_kernel.formats.wire import SchemaKey
 from tabletopic_kernel.model.columns.evolution import KEY, METADATA
-from tabletopic_kernel.model.columns.types import spell
 from tabletopic_kernel.model.errors import TableTopicError
 from tabletopic_kernel.model.ledger import Ledger
 from tabletopic_kernel.model.settings.sections import TopicSettings
@@ -42,10 +40,8 @@ from tabletopic_kernel.render.words import clock
 from tabletopic_kernel.table.changes.ledger_history import ledger_of
 from tabletopic_kernel.table.dead_letters import LetterTable
 from tabletopic_kernel.table.draft import TopicDraft, tried_records
-from tabletopic_kernel.table.schemas.columns import writer_columns
-from tabletopic_kernel.table.schemas.registered import find_registered, value_writer
 from tabletopic_kernel.table.topic_table import TopicTable
-from tabletopic_kernel.workbench.peek import Fate, PeekedRecord, WrittenBy
+from tabletopic_kernel.workbench.peek import Fate
 from tabletopic_kernel.workbench.peek.search import Records
 from tabletopic_kernel.workbench.topics.live import tolerant
 
@@ -96,9 +92,12 @@ class Facts:
         if commit is not None:
             of = f"of snapshot {commit.snapshot_id} (committed at {clock(commit.at_ms)})"
             read = {"snapshot_id": str(commit.snapshot_id), "at_ms": commit.at_ms}
-        if self.rows is not None and place in self.rows:
+        has_row = self.rows is not None and place in self.rows
+        if has_row and not (place in self.letters and _is_reused(place, self.ledger)):
             is_replayed = len({each.ledger.replay_id for each in self.commits[index or 0 :]}) > 1
-            return Fate("row", f"row {of}{', or of a later replay' if is_replayed else ''}", **read)
+            other = ", or of a later replay" if is_replayed else ""
+            other += ", or of an earlier log's record" if _is_reused(place, self.ledger) else ""
+            return Fate("row", f"row {of}{other}", **read)
         if place in self.letters:
             reason, message = self.letters[place]
             return Fate("dead_letter", f"dead letter because {reason}: {message}", reason=reason, **read)
@@ -107,13 +106,13 @@ class Facts:
         return self._without_row(place, read)
 
     def _first_behind(self, partition: int, offset: int) -> int | None:
-        """The first commit that is still there and whose ledger is behind a record."""
-        behind = (
-            index
-            for index, commit in enumerate(self.commits)
-            if commit.ledger.next_offsets.get(partition, 0) > offset
-        )
-        return next(behind, None)
+        """The commit that moved the ledger behind a record: the last one, as a cut log sets it back."""
+        first = None
+        for index, commit in reversed([*enumerate(self.commits)]):
+            if commit.ledger.next_offsets.get(partition, 0) <= offset:
+                break
+            first = index
+        return first
 
     def _without_row(self, place: Place, read: Mapping[str, Any]) -> Fate:
         tried = self.tried.get(place, _ROW)
@@ -127,7 +126,7 @@ class Facts:
             other = f" of partition {partition}" if partition != place[0] else ""
             text = f"superseded by offset {offset:,}{other}"
             return Fate("superseded", text, partition=partition, offset=offset, **read)
-        return Fate("deleted", "row deleted since: by now the record would become a row", **read)
+        return Fate("deleted", "row deleted since, or dead letter dropped: by now it would be a row", **read)
 
 
 def fates(
@@ -141,7 +140,8 @@ def fates(
         return [Fate("not_yet", f"{_NOT_YET}: {'.'.join(identifier)} does not exist")] * len(places)
     committed = {(p, offset) for p, offset in places if offset < ledger.next_offsets.get(p, 0)}
     rows = _rows(table.table, committed)
-    letters = _letters(LetterTable(catalog, identifier, topic), committed - (rows or set()))
+    sure = {place for place in rows or () if not _is_reused(place, ledger)}
+    letters = _letters(LetterTable(catalog, identifier, topic), committed - sure)
     facts = Facts(ledger, _commits(table.table), rows, letters)
     doubtful = [n for n, place in enumerate(places) if facts.fate(place).kind == "deleted"]
     if doubtful:
@@ -151,6 +151,11 @@ def fates(
         newer = _newer(table.table, settings.key or (KEY,), staged) if settings.mode == "upsert" else {}
         facts = replace(facts, tried=tried, newer=newer)
     return [facts.fate(place) for place in places]
+
+
+def _is_reused(place: Place, ledger: Ledger) -> bool:
+    """Whether rows of an earlier log may have this place, too: they stay with ``on_truncation = mark``."""
+    return any(first <= place[1] < end for first, end, _ in ledger.truncated.get(place[0], ()))
 
 
 def _commits(table: Table) -> list[Commit]:
@@ -281,21 +286,3 @@ def with_fates(
     pairs = zip(records, known, strict=False)
     found = [replace(record, fate=fate) for record, fate in pairs]
     return Records([*found, *records[len(found) :]], records.looked, records.batch)
-
-
-def with_schemas(
-    records: Sequence[PeekedRecord], topic: str, settings: TopicSettings, registry: Registry
-) -> list[PeekedRecord]:
-    """The records with the registered schemas that they name."""
-    schemas: dict[SchemaKey | None, WrittenBy | None] = {None: None}
-    for schema_id in {record.schema_id for record in records} - {None}:
-        assert schema_id is not None
-        try:
-            registered = find_registered(registry, schema_id, settings.subject_of(topic), settings)
-            columns = writer_columns(schema_id, value_writer(registered, settings), settings).schema.fields
-        except TableTopicError:  # the record's error says so
-            schemas[schema_id] = None
-            continue
-        texts = [f"{column.name}: {spell(column.field_type)}" for column in columns]
-        schemas[schema_id] = WrittenBy(registered.subject, registered.version, texts)
-    return [replace(record, schema=schemas[record.schema_id]) for record in records]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,7 +28,8 @@ from tabletopic_kernel.pipeline.sinks import places_of
 from tabletopic_kernel.render.values import json_text
 from tabletopic_kernel.table.dead_letters import LetterTable
 from tabletopic_kernel.workbench.peek import Fate, PeekedRecord, decoded
-from tabletopic_kernel.workbench.peek.fates import among, with_schemas
+from tabletopic_kernel.workbench.peek.fates import among
+from tabletopic_kernel.workbench.peek.schemas import with_schemas
 
 _HOUR_MS: Final = 3_600_000
 _MOST_HOURS: Final = 48  # beyond, counts are by day
@@ -68,17 +70,18 @@ def read_letters(
     """The letters that match ``where``, and the newest ``limit`` of them whole; UsageError if it is wrong."""
     condition = dead_letters_where(where)
     letters = LetterTable(catalog, table_identifier(topic, settings), topic)
-    batches = list(_scan(letters, condition, ("partition", "offset", "reason", "message", "at")))
-    if not batches:
-        return Letters(topic, letters.name, 0, _HOUR_MS, [], [])
-    rows = pa.Table.from_batches(batches)
-    times = pc.divide(rows["at"].cast(pa.int64()), 1_000).to_numpy()
-    step = _HOUR_MS if times.max() - times.min() <= _MOST_HOURS * _HOUR_MS else 24 * _HOUR_MS
-    groups = [_group(reason, rows, times, step) for reason in rows["reason"].unique().to_pylist()]
-    groups.sort(key=lambda group: (-group.letters, group.reason))
-    newest = rows.take(pa.array(np.argsort(times, kind="stable")[::-1][:limit]))
-    records = _whole(letters, condition, newest, topic, settings, registry) if len(newest) else []
-    return Letters(topic, letters.name, len(rows), step, groups, records)
+    groups: dict[str, LetterGroup] = {}
+    newest = None
+    for rows in _scan(letters, condition, ("partition", "offset", "reason", "message", "at")):
+        for group in _groups(rows):
+            groups[group.reason] = _merged(groups[group.reason], group) if group.reason in groups else group
+        if limit:
+            newest = _newest(rows if newest is None else pa.concat_batches([newest, rows]), limit)
+    step = _step(groups.values())
+    found = [replace(group, counts=_by(step, group.counts.items())) for group in groups.values()]
+    found.sort(key=lambda group: (-group.letters, group.reason))
+    records = _whole(letters, condition, newest, topic, settings, registry) if newest is not None else []
+    return Letters(topic, letters.name, sum(group.letters for group in found), step, found, records)
 
 
 def _scan(letters: LetterTable, where: BooleanExpression, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -89,19 +92,57 @@ def _scan(letters: LetterTable, where: BooleanExpression, names: Sequence[str]) 
             yield from filter(len, scan.to_arrow_batch_reader())
 
 
-def _group(reason: str, rows: pa.Table, times: np.ndarray[Any, Any], step: int) -> LetterGroup:
-    chosen = pc.equal(rows["reason"], reason).to_numpy(zero_copy_only=False)
-    those = times[chosen]
-    begins, counts = np.unique(those // step * step, return_counts=True)
-    by_time = dict(zip(begins.tolist(), counts.tolist(), strict=True))
-    message = rows["message"][int(np.flatnonzero(chosen)[those.argmax()])].as_py()
-    return LetterGroup(reason, len(those), int(those.min()), int(those.max()), by_time, message)
+def _times(rows: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    times: np.ndarray[Any, Any] = pc.divide(rows.column("at").cast(pa.int64()), 1_000).to_numpy()
+    return times
+
+
+def _newest(rows: pa.RecordBatch, limit: int) -> pa.RecordBatch:
+    return rows.take(pa.array(np.argsort(-_times(rows), kind="stable")[:limit]))
+
+
+def _groups(rows: pa.RecordBatch) -> Iterator[LetterGroup]:
+    """Of one batch, with counts by hour."""
+    times = _times(rows)
+    for reason in rows.column("reason").unique().to_pylist():
+        chosen = np.flatnonzero(pc.equal(rows.column("reason"), reason).to_numpy(zero_copy_only=False))
+        those = times[chosen]
+        message = rows.column("message")[int(chosen[those.argmax()])].as_py()
+        hours, counts = np.unique(those // _HOUR_MS * _HOUR_MS, return_counts=True)
+        by_hour = dict(zip(hours.tolist(), counts.tolist(), strict=True))
+        yield LetterGroup(reason, len(those), int(those.min()), int(those.max()), by_hour, message)
+
+
+def _merged(one: LetterGroup, other: LetterGroup) -> LetterGroup:
+    newer = max(one, other, key=lambda group: group.last_ms)
+    return LetterGroup(
+        one.reason,
+        one.letters + other.letters,
+        min(one.first_ms, other.first_ms),
+        newer.last_ms,
+        _by(_HOUR_MS, [*one.counts.items(), *other.counts.items()]),
+        newer.message,
+    )
+
+
+def _step(groups: Collection[LetterGroup]) -> int:
+    """An hour, or a day if there would be too many of them."""
+    last = max((group.last_ms for group in groups), default=0)
+    first = min((group.first_ms for group in groups), default=0)
+    return _HOUR_MS if last - first <= _MOST_HOURS * _HOUR_MS else 24 * _HOUR_MS
+
+
+def _by(step: int, counts: Iterable[tuple[int, int]]) -> dict[int, int]:
+    summed = Counter[int]()
+    for at, count in counts:
+        summed[at // step * step] += count
+    return dict(sorted(summed.items()))
 
 
 def _whole(
     letters: LetterTable,
     where: BooleanExpression,
-    newest: pa.Table,
+    newest: pa.RecordBatch,
     topic: str,
     settings: TopicSettings,
     registry: Registry,
@@ -109,8 +150,11 @@ def _whole(
     """The records of ``newest``, in its order, as they would be decoded now."""
     order = {place: n for n, place in enumerate(places_of(newest))}
     condition = And(where, among(order, "partition", "offset"))
-    found = pa.Table.from_batches(list(_scan(letters, condition, [field.name for field in SCHEMA.fields])))
-    found = found.filter(pa.array([place in order for place in places_of(found)]))
+    scan = _scan(letters, condition, [field.name for field in SCHEMA.fields])
+    parts = [batch.filter(pa.array([place in order for place in places_of(batch)])) for batch in scan]
+    if not parts:  # all have been replayed or dropped by now
+        return []
+    found = pa.Table.from_batches(parts)
     records = [record for batch in records_of(found) for record in decoded(batch, topic, settings, registry)]
     fates = {
         (row["partition"], row["offset"]): Fate(

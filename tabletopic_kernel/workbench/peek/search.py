@@ -76,7 +76,8 @@ def follow(
         ends = broker.end_offsets([topic]).get(topic, {})
         if wanted.partition is not None:
             ends = {p: end for p, end in ends.items() if p == wanted.partition}
-        start = {p: min(position.get(p, 0), end) for p, end in ends.items()}
+        # A topic that was deleted and created again ends earlier.
+        start = position = {p: min(position.get(p, 0), end) for p, end in ends.items()}
         if start == ends:
             wait()
             continue

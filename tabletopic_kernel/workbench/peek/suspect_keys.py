@@ -60,9 +60,9 @@ def suspect_keys(
         return SuspectKeys(topic, [])
     table = letters.table.table
     with reachable("the storage", lent=lends_keys(table)):
-        rows = table.scan(row_filter=condition, selected_fields=tuple(SOURCE_SCHEMA.names)).to_arrow()
-    values = pa.nulls(len(rows), rows.schema.field("value").type)  # keys alone are decoded
-    rows = rows.set_column(rows.schema.get_field_index("value"), "value", values)
+        names = tuple(name for name in SOURCE_SCHEMA.names if name != "value")  # keys alone are decoded
+        rows = table.scan(row_filter=condition, selected_fields=names).to_arrow()
+    rows = rows.append_column("value", pa.nulls(len(rows), SOURCE_SCHEMA.field("value").type))
     batches = records_of(rows) if len(rows) else ()
     records = (record for batch in batches for record in decoded(batch, topic, settings, registry))
     return SuspectKeys(topic, _by_key(records))

@@ -29,7 +29,8 @@ class RecordRequests(Requests):
         ``search``: ``start``, ``at``, ``before``, ``partition``, ``key``, ``where``, as in ``Search``;
         ``raw``: with the schemas that they name. The result's ``looked`` says how far it looked.
         """
-        from tabletopic_kernel.workbench.peek.fates import with_fates, with_schemas  # noqa: PLC0415
+        from tabletopic_kernel.workbench.peek.fates import with_fates  # noqa: PLC0415
+        from tabletopic_kernel.workbench.peek.schemas import with_schemas  # noqa: PLC0415
         from tabletopic_kernel.workbench.peek.search import Records, look  # noqa: PLC0415
         from tabletopic_kernel.workbench.peek.wanted import Search  # noqa: PLC0415
 

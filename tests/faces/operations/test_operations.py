@@ -346,6 +346,7 @@ def test_wrong_use(run: Callable[[str], Any], bench: FakeWorkbench) -> None:
     """Options that exclude each other are refused; an empty log is said beside the data."""
     assert run("schema clicks --diff 1 2 --version 3")[0] == 2
     assert "--note and --yes require --drop" in run("letters clicks --yes")[2]
+    assert "one at a time" in run("letters clicks --drop --yes --note x --output f")[2]
     assert "nothing logged" in run("logs clicks")[2]
     assert json.loads(run("logs --json")[1]) == []
     assert "--table " not in run("alter --help")[1]

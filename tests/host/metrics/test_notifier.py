@@ -24,7 +24,7 @@ STAMP: dict[str, Any] = {"topic": "clicks", "at_ms": 1_000, "host": "vm-1"}
 
 
 class Hook(BaseHTTPRequestHandler):
-    """A webhook: /ok responds with nonsense, /500 fails, /never is silent until the server ends."""
+    """A webhook: /ok responds with nonsense, /500 fails, /302 redirects, /never is silent until the end."""
 
     def do_POST(self) -> None:
         """Take a message."""
@@ -33,9 +33,15 @@ class Hook(BaseHTTPRequestHandler):
         if self.path == "/never":
             server.over.wait(30)
             return
-        self.send_response(500 if self.path == "/500" else 200)
+        self.send_response({"/500": 500, "/302": 302}.get(self.path, 200))
+        self.send_header("Location", "/ok")
         self.end_headers()
         self.wfile.write(b"<html>nonsense")
+
+    def do_GET(self) -> None:
+        """A page."""
+        self.send_response(200)
+        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         """Nothing to standard error."""
@@ -139,6 +145,8 @@ def test_outcomes_say_what_went_wrong(hook: Any, tmp_path: Path) -> None:
 
     assert outcome(webhook_url=f"{hook.url}/ok") is None
     assert outcome(webhook_url=f"{hook.url}/500") == "responded 500"
+    assert outcome(webhook_url=f"{hook.url}/302") == "responded 302"
+    assert "***" in str(outcome(webhook_url=f"{hook.url}/T0/my secret?and=another"))
     assert "timed out" in str(outcome(webhook_url=f"{hook.url}/never"))
     assert "refused" in str(outcome(webhook_url="http://127.0.0.1:1/T0/secret"))
     copy = f"{sys.executable} -c \"import sys; open(r'{tmp_path / 'out'}', 'w').write(sys.stdin.read())\""
