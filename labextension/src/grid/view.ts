@@ -106,8 +106,9 @@ export class ResultView {
 
   turn(to: 'first' | 'back' | 'on' | 'last'): void {
     const { at, total } = this._page;
-    const last = Math.max(0, Math.floor((total - 1) / PAGE_ROWS) * PAGE_ROWS);
-    const next = { first: 0, back: Math.max(0, at - PAGE_ROWS), on: at + PAGE_ROWS, last }[to];
+    const on = at + this._page.rows.length; // a file may hold less than a page
+    const last = Math.max(on, Math.floor((total - 1) / PAGE_ROWS) * PAGE_ROWS);
+    const next = { first: 0, back: Math.max(0, at - PAGE_ROWS), on, last }[to];
     if (next !== at && next < total) {
       void this.go(next);
     }
