@@ -48,7 +48,7 @@ def asking(rows: pa.Table, query: Query | None = None) -> Ask:
 @pytest.fixture
 def ask() -> Ask:
     """Asks about 250 rows."""
-    return asking(rows_of(_SQL), Query(_SQL, "duckdb", "2026-01-31", ("country",)))
+    return asking(rows_of(_SQL), Query(_SQL, "duckdb", "2026-01-31", ("country",), frames=("busy",)))
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,13 @@ def test_charts(ask: Ask) -> None:
             return type("Answer", (), {"rows": rows_of(sql)})
 
     shown: list[Any] = []
-    names = {"workbench": Workbench(), "display": lambda data, raw: shown.append(data), "country": "NL"}
-    exec(chart["code"], names)
+    names = {
+        "workbench": Workbench(),
+        "display": lambda data, raw: shown.append(data),
+        "country": "NL",
+        "busy": [1],
+    }
+    exec(chart["code"], names | {"country": "NL", "busy": [1]})
     assert shown == [{"application/vnd.vegalite.v5+json": chart["spec"]}]
-    assert asked == {"at": "2026-01-31", "params": {"country": "NL"}}
+    assert asked == {"at": "2026-01-31", "params": {"country": "NL"}, "frames": {"busy": [1]}}
     assert "no column" in asking(rows_of("SELECT [1] AS a"))("chart")["error"]
