@@ -1,4 +1,5 @@
 /** A result: its page, what is selected of it, and the parts that act on it. */
+import { Clipboard } from '@jupyterlab/apputils';
 import { ChartView } from './chart';
 import { kernelOf, Line } from './line';
 import { ProfileView } from './profile';
@@ -135,7 +136,11 @@ export class ResultView {
         ? { text: cell ?? '' }
         : await this.ask<{ text: string }>('copy', message);
     if (reply !== null) {
-      await navigator.clipboard.writeText(reply.text);
+      try {
+        await navigator.clipboard.writeText(reply.text);
+      } catch {
+        Clipboard.copyToSystem(reply.text); // over plain HTTP, and where the browser forbids it
+      }
       const trans = this.site.trans;
       this.tell(isHere ? trans.__('Copied.') : trans.__('Copied %1 rows × %2 columns.', to - from + 1, indexes.length));
     }
